@@ -1,0 +1,25 @@
+#!/bin/sh
+# Installs the Debian packages that some tests need, where that is allowed; the tests that lack theirs
+# skip and say so.
+set -eu
+missing=
+command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+[ -n "$missing" ] || exit 0
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        echo "not root and no sudo: tests that need$missing will be skipped" >&2
+        exit 0
+    fi
+fi
+command -v apt-get >/dev/null 2>&1 || {
+    echo "no apt-get here: tests that need$missing will be skipped" >&2
+    exit 0
+}
+echo "installing$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086  # a list of package names
+{ $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends $missing; } >/dev/null ||
+    echo "apt-get could not install$missing: the tests that need it will be skipped" >&2

@@ -1,0 +1,9 @@
+"""What all specs have in common."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Spec(BaseModel):
+    """Immutable, and strict about its keys: a misspelt key is a mistake, not a comment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)

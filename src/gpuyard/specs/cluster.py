@@ -1,0 +1,80 @@
+"""A cluster: machines, the fabric between them, and the storage that feeds them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from gpuyard.specs.base import Spec
+from gpuyard.specs.quantities import BytesPerSecond, GpuName, LinkName, MachineName, Seconds
+
+Topology = Literal[
+    "workstation",
+    "dual-socket",
+    "dual-root",
+    "single-root",
+    "cascaded",
+    "nvlink-hybrid-cube-mesh",
+    "nvlink-pairs",
+    "nvswitch",
+]
+Protocol = Literal["tcp", "rdma"]
+
+
+class MachineSpec(Spec):
+    """One host: which GPUs, how many, and how they hang together."""
+
+    gpu: GpuName
+    gpus: Annotated[int, Field(gt=0, le=64, description="GPUs in one machine")]
+    topology: Topology = "workstation"
+
+
+class Network(Spec):
+    """The fabric between machines: a catalog link, or a rate."""
+
+    link: LinkName | None = None
+    rate: Annotated[BytesPerSecond | None, Field(description="of one port, one direction")] = None
+    latency: Seconds | None = None
+    rails: Annotated[int, Field(gt=0, description="ports of this link a machine")] = 1
+    protocol: Protocol | None = None
+    per_flow: Annotated[
+        BytesPerSecond | None, Field(description="cap on one TCP flow, as public clouds have")
+    ] = None
+    flows: Annotated[int, Field(gt=0, description="flows opened between two machines")] = 1
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Network":
+        if (self.link is None) == (self.rate is None):
+            raise ValueError("a network has either 'link' or 'rate'")
+        return self
+
+
+class Storage(Spec):
+    """Where the samples are read from; shared by all nodes."""
+
+    read: BytesPerSecond
+
+
+def named_or_described(value: Any) -> str:
+    # told apart by hand, so that a mistake inside is reported once and not for both readings
+    return "named" if isinstance(value, str) else "described"
+
+
+class Cluster(Spec):
+    """Machines of one kind and what joins them."""
+
+    name: Annotated[str, Field(min_length=1)]
+    nodes: Annotated[int, Field(gt=0, le=100_000)] = 1
+    machine: Annotated[
+        Annotated[MachineSpec, Tag("described")] | Annotated[MachineName, Tag("named")],
+        Discriminator(named_or_described),
+        Field(description="a catalog machine, or its GPUs and topology"),
+    ]
+    network: Network | None = None
+    storage: Storage | None = None
+
+    @model_validator(mode="after")
+    def _network_between_nodes(self) -> "Cluster":
+        if self.nodes > 1 and self.network is None:
+            raise ValueError("a cluster of more than one node needs a 'network'")
+        return self

@@ -1,0 +1,148 @@
+"""YAML in, specs out; a mistake becomes a sentence with file, line and key."""
+
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gpuyard.errors import SpecError, describe_unknown
+from gpuyard.specs.base import Spec
+from gpuyard.specs.quantities import KnownNames
+
+S = TypeVar("S", bound=Spec)
+_MOST_MISTAKES_SHOWN = 10
+
+
+def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
+    """Read and check one spec file. Raises SpecError; every mistake found is in its message."""
+    document = _read_yaml(path)
+    if not isinstance(document, dict):
+        found = "nothing" if document is None else f"a {type(document).__name__}"
+        raise SpecError(
+            f"{path}: a {kind.__name__.lower()} spec is a mapping of keys, this file holds {found}"
+        )
+    try:
+        return kind.model_validate(_plain(document), context=names)
+    except ValidationError as invalid:
+        raise SpecError("\n".join(_sentences(path, document, kind, invalid))) from None
+
+
+def _read_yaml(path: Path) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SpecError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: this is a directory, not a spec file") from None
+    except (OSError, UnicodeDecodeError) as unreadable:
+        raise SpecError(f"{path}: cannot be read as text ({unreadable})") from None
+    try:
+        return YAML(typ="rt").load(
+            text
+        )  # round-trip: keeps the line of every key, builds no objects
+    except MarkedYAMLError as broken:
+        mark = broken.problem_mark or broken.context_mark
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        # ruamel adds a note for programmers after the first line of some problems
+        problem = str(broken.problem or broken.context).splitlines()[0]
+        raise SpecError(f"{where}: this is not valid YAML: {problem}") from None
+    except YAMLError as broken:
+        raise SpecError(f"{path}: this is not valid YAML: {str(broken).splitlines()[0]}") from None
+
+
+def _plain(node: Any) -> Any:
+    """Without ruamel's own types, so that pydantic sees only dicts, lists and scalars."""
+    if isinstance(node, dict):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(value) for value in node]
+    for scalar in (bool, int, float, str):
+        if isinstance(node, scalar):
+            return scalar(node)
+    return node
+
+
+def _sentences(
+    path: Path, document: Any, kind: type[BaseModel], invalid: ValidationError
+) -> Iterator[str]:
+    mistakes = invalid.errors(include_url=False)
+    for mistake in mistakes[:_MOST_MISTAKES_SHOWN]:
+        line, keys = _locate(document, mistake["loc"])
+        where = f"{path}:{line}: " + (f"{keys}: " if keys else "")
+        yield where + _explain(kind, mistake)
+    if len(mistakes) > _MOST_MISTAKES_SHOWN:
+        yield f"{path}: and {len(mistakes) - _MOST_MISTAKES_SHOWN} more"
+
+
+def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str]:
+    """The line of the innermost key that exists, and the dotted key as the user would write it.
+
+    Pydantic's location also names the branch of a union that it tried; no such key is in the file.
+    """
+    node: Any = document
+    line, keys = 1, ""
+    for position, part in enumerate(loc):
+        last = position == len(loc) - 1
+        if isinstance(node, dict) and part in node:
+            line = _marks(node).key(part)[0] + 1
+            keys += f".{part}" if keys else str(part)
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            line = _marks(node).item(part)[0] + 1
+            keys += f"[{part}]"
+            node = node[part]
+        elif last and isinstance(node, dict) and isinstance(part, str):
+            keys += f".{part}" if keys else part
+    return line, keys
+
+
+def _marks(node: Any) -> Any:
+    return node.lc  # ruamel's line and column of every key and item
+
+
+def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
+    message = mistake["msg"].removeprefix("Value error, ")
+    match mistake["type"]:
+        case "extra_forbidden":
+            return describe_unknown(
+                "key", str(mistake["loc"][-1]), _keys_at(kind, mistake["loc"][:-1])
+            )
+        case "missing":
+            return "this key is needed"
+        case "bad_quantity" | "unknown_name" | "value_error":
+            return message
+        case "literal_error":
+            allowed = [
+                a.strip(" '") for a in mistake["ctx"]["expected"].replace(" or ", ",").split(",")
+            ]
+            return describe_unknown("value here", str(mistake["input"]), allowed)
+        case _:
+            return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+
+
+def _keys_at(kind: type[BaseModel], loc: Sequence[int | str]) -> set[str]:
+    """The keys that are allowed at a place in a spec."""
+    models = [kind]
+    for part in loc:
+        inner = [
+            nested
+            for model in models
+            if part in model.model_fields
+            for nested in _models_in(model.model_fields[str(part)].annotation)
+        ]
+        models = inner or models
+    return {key for model in models for key in model.model_fields}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, types.UnionType, Annotated, tuple, list):
+        for inner in get_args(annotation):
+            yield from _models_in(inner)

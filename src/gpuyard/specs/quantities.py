@@ -1,0 +1,82 @@
+"""Pydantic field types for quantities with units and for names that the catalog knows."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from gpuyard import units
+from gpuyard.errors import BadQuantity, describe_unknown
+
+KnownNames = Mapping[str, frozenset[str]]
+"""Kind of name ("GPU", "link") → the names that exist; handed to validation as its context."""
+
+
+def _quantity(parser: Callable[[str | float], float]) -> Callable[[Any], float]:
+    def validate(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise PydanticCustomError(
+                "bad_quantity", "expected a quantity such as a number with a unit"
+            )
+        try:
+            return parser(value)
+        except BadQuantity as mistake:
+            # the sentence is passed as a value: it may hold braces, which the template must not read
+            raise PydanticCustomError("bad_quantity", "{why}", {"why": str(mistake)}) from None
+
+    return validate
+
+
+def _schema(description: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"type": ["string", "number"], "description": description, "examples": [example]}
+    )
+
+
+Bytes = Annotated[
+    float, BeforeValidator(_quantity(units.parse_bytes)), _schema("a size in bytes", "48 kB")
+]
+BytesPerSecond = Annotated[
+    float,
+    BeforeValidator(_quantity(units.parse_rate)),
+    _schema("a rate with its unit", "10 Gbit/s"),
+]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_quantity(units.parse_seconds)),
+    _schema("a duration with its unit", "30 us"),
+]
+Usd = Annotated[float, BeforeValidator(_quantity(units.parse_usd)), _schema("US dollars", "$8000")]
+UsdPerHour = Annotated[
+    float,
+    BeforeValidator(_quantity(units.parse_usd_per_hour)),
+    _schema("US dollars an hour", "$1.50/h"),
+]
+Share = Annotated[float, BeforeValidator(_quantity(units.parse_share)), _schema("a share", "30 %")]
+
+
+def _known(kind: str) -> Callable[[str, ValidationInfo], str]:
+    def validate(name: str, info: ValidationInfo) -> str:
+        names: KnownNames = info.context or {}
+        known = names.get(kind)
+        if known is not None and name not in known:
+            sentence = describe_unknown(kind, name, known)
+            raise PydanticCustomError("unknown_name", "{why}", {"why": sentence})
+        return name
+
+    return validate
+
+
+GpuName = Annotated[str, AfterValidator(_known("GPU"))]
+LinkName = Annotated[str, AfterValidator(_known("link"))]
+MachineName = Annotated[str, AfterValidator(_known("machine"))]
+
+
+def _known_model(name: str, info: ValidationInfo) -> str:
+    # "module:factory" is code of the user's; only a plain name is a catalog name
+    return name if ":" in name else _known("model")(name, info)
+
+
+ModelName = Annotated[str, AfterValidator(_known_model)]

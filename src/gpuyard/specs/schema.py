@@ -1,0 +1,20 @@
+"""JSON Schema of every spec, for editors and for programs that write specs."""
+
+import json
+
+from gpuyard.errors import UnknownName
+from gpuyard.specs.base import Spec
+from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.study import Study
+from gpuyard.specs.workload import Workload
+
+SPECS: dict[str, type[Spec]] = {"workload": Workload, "cluster": Cluster, "study": Study}
+
+
+def json_schema(name: str) -> str:
+    """The schema as text, the same bytes every time."""
+    if name not in SPECS:
+        raise UnknownName("spec", name, SPECS)
+    schema = SPECS[name].model_json_schema()
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,80 @@
+"""A study: workloads, what to measure here, the clusters to predict for, and the prices."""
+
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag
+
+from gpuyard.specs.base import Spec
+from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.quantities import Seconds, Share, Usd, UsdPerHour
+from gpuyard.specs.workload import Strategy
+
+Count = Annotated[int, Field(gt=0)]
+
+
+class MeasureHere(Spec):
+    """The sweep to run on this machine."""
+
+    workers: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2)
+    batch: Annotated[tuple[Count, ...], Field(min_length=1)] = (10, 50, 200)
+    strategy: Strategy = "ddp"
+    time_per_point: Annotated[
+        Seconds, Field(gt=0, description="how long one combination is timed, after warm-up")
+    ] = 3.0
+
+
+class StudyWorkload(Spec):
+    """One workload of the study, and its own batch sizes where they differ from the study's."""
+
+    workload: Annotated[
+        str, Field(description="a workload file beside the study, or a catalog model")
+    ]
+    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
+
+
+class StudyCluster(Spec):
+    """A cluster that you don't own (yet), and how many of its GPUs to try."""
+
+    cluster: Annotated[
+        Annotated[Cluster, Tag("described")] | Annotated[str, Tag("named")],
+        Discriminator(named_or_described),
+        Field(
+            description="a cluster file beside the study, a catalog machine, or the cluster itself"
+        ),
+    ]
+    gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
+    strategy: Strategy = "ddp"
+
+
+class RentOrBuy(Spec):
+    """The prices of the same capacity, rented and bought."""
+
+    rent: UsdPerHour
+    buy: Usd
+    speed_lead: Annotated[
+        Share, Field(description="how much faster the bought machine is than the rented one")
+    ] = 0.0
+    hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
+
+
+class Study(Spec):
+    """The whole row: describe, measure, predict, decide."""
+
+    name: Annotated[str, Field(min_length=1)]
+    workloads: Annotated[
+        tuple[
+            Annotated[
+                Annotated[StudyWorkload, Tag("described")] | Annotated[str, Tag("named")],
+                Discriminator(named_or_described),
+            ],
+            ...,
+        ],
+        Field(min_length=1),
+    ]
+    measure: MeasureHere | None = MeasureHere()
+    clusters: tuple[StudyCluster, ...] = ()
+    epoch_batches: Annotated[
+        tuple[Count, ...],
+        Field(description="batch sizes of the 'time an epoch' chart", min_length=1),
+    ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
+    cost: RentOrBuy | None = None

@@ -1,0 +1,77 @@
+"""A workload: what is trained, on what data, and what is already known about its speed."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuyard.specs.base import Spec
+from gpuyard.specs.quantities import Bytes, GpuName, ModelName
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+Strategy = Literal["ddp", "dataparallel", "horovod", "parameter-server"]
+
+
+class Dataset(Spec):
+    """The samples that one epoch goes through."""
+
+    samples: Annotated[int, Field(gt=0, description="samples in one epoch")]
+    bytes_per_sample: Annotated[
+        Bytes | None, Field(description="bytes read from storage for one sample")
+    ] = None
+    source: Annotated[
+        str,
+        Field(
+            description="'synthetic', 'spoken-digits', or an importable module:factory that returns a torch Dataset"
+        ),
+    ] = "synthetic"
+
+
+class Tensor(Spec):
+    """The shape of one sample's tensor, without the batch dimension."""
+
+    shape: Annotated[
+        tuple[Annotated[int, Field(gt=0)], ...], Field(description="without the batch")
+    ]
+    dtype: Literal["float32", "int64"] = "float32"
+    below: Annotated[
+        int | None, Field(gt=0, description="int64 only: values are drawn from 0 to below-1")
+    ] = None
+
+
+class Target(Spec):
+    """What the model is asked for: a class, or a tensor."""
+
+    classes: Annotated[int | None, Field(gt=1)] = None
+    shape: tuple[Annotated[int, Field(gt=0)], ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Target":
+        if (self.classes is None) == (self.shape is None):
+            raise ValueError("a target has either 'classes' or 'shape'")
+        return self
+
+
+class KnownThroughput(Spec):
+    """A single-GPU figure that somebody measured before."""
+
+    gpu: GpuName
+    batch_per_gpu: Annotated[int, Field(gt=0)]
+    samples_per_second: Annotated[float, Field(gt=0)]
+
+
+class Workload(Spec):
+    """What is trained."""
+
+    name: Annotated[str, Field(min_length=1)]
+    model: Annotated[
+        ModelName, Field(description="a catalog model, or any importable module:factory")
+    ]
+    precision: Precision = "fp32"
+    batch_per_gpu: Annotated[int, Field(gt=0)] = 32
+    dataset: Dataset | None = None
+    epochs: Annotated[int, Field(gt=0)] = 1
+    input: Annotated[
+        Tensor | None, Field(description="needed where the factory returns a bare torch module")
+    ] = None
+    target: Target | None = None
+    measured: tuple[KnownThroughput, ...] = ()

@@ -1,0 +1,177 @@
+"""Quantities as people write them ("10 Gbit/s", "$1.50/h", "2 weeks") and as the code keeps them.
+
+Inside the code everything is in base units: bytes, bytes per second, seconds, dollars, watts.
+Decimal prefixes are powers of 1000, as on network and storage labels; binary ones are written KiB, MiB.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from gpuyard.errors import BadQuantity, closest_name
+
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_DURATION = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "week": 604800.0,
+    "weeks": 604800.0,
+    "month": 365.25 / 12 * 86400.0,
+    "months": 365.25 / 12 * 86400.0,
+    "year": 365.25 * 86400.0,
+    "years": 365.25 * 86400.0,
+}
+_SIZES = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()} | {"bytes": 1.0, "KB": 1e3}
+_RATES = (
+    {f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()}
+    | {f"{p}bps": f / 8 for p, f in _DECIMAL.items()}
+    | {f"{p}B/s": f for p, f in (_DECIMAL | _BINARY).items()}
+)
+_NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+_MONEY = re.compile(
+    r"^\s*(?:(?:\$|USD)\s*)?([\d,]+(?:\.\d+)?|\.\d+)\s*([kM]?)\s*(?:USD)?\s*(.*?)\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One kind of quantity: its units, an example for the error message, and what a bare number means."""
+
+    name: str
+    example: str
+    factors: dict[str, float]
+    bare_factor: float | None = None  # None: a number without a unit is a mistake
+
+
+SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
+RATE = Dimension("a rate", "10 Gbit/s", _RATES)
+DURATION = Dimension("a duration", "30 us", _DURATION)
+
+
+def parse(quantity: str | float, dimension: Dimension) -> float:
+    """The quantity in base units. Raises BadQuantity with what is allowed."""
+    if isinstance(quantity, int | float):
+        text, number, unit = str(quantity), float(quantity), ""
+    else:
+        text = quantity
+        match = _NUMBER.match(text)
+        if match is None:
+            raise BadQuantity(
+                f"{text!r} is not {dimension.name}; write it like {dimension.example!r}"
+            )
+        number, unit = float(match[1].replace(",", "").replace("_", "")), match[2]
+    if not math.isfinite(number) or number < 0:
+        raise BadQuantity(f"{text!r} is not {dimension.name}: it must be zero or more")
+    if unit == "" and dimension.bare_factor is not None:
+        return number * dimension.bare_factor
+    if unit == "":
+        raise BadQuantity(
+            f"{text!r} has no unit; write {dimension.name} like {dimension.example!r}"
+        )
+    if unit not in dimension.factors:
+        closest = closest_name(unit, dimension.factors)
+        hint = (
+            f"; did you mean {closest!r}?" if closest else f"; write it like {dimension.example!r}"
+        )
+        raise BadQuantity(f"{unit!r} in {text!r} is not a unit of {dimension.name}{hint}")
+    return number * dimension.factors[unit]
+
+
+def parse_bytes(quantity: str | float) -> float:
+    """ "46 MB" → 46e6."""
+    return parse(quantity, SIZE)
+
+
+def parse_rate(quantity: str | float) -> float:
+    """ "10 Gbit/s" → 1.25e9 bytes per second."""
+    return parse(quantity, RATE)
+
+
+def parse_seconds(quantity: str | float) -> float:
+    """ "30 us" → 3e-5."""
+    return parse(quantity, DURATION)
+
+
+def _parse_money(quantity: str | float, per: frozenset[str], example: str) -> float:
+    match = _MONEY.match(str(quantity))
+    if match is None or match[3] not in per:
+        raise BadQuantity(f"{str(quantity)!r} is not a price; write it like {example!r}")
+    return float(match[1].replace(",", "")) * {"": 1.0, "k": 1e3, "M": 1e6}[match[2]]
+
+
+def parse_usd(quantity: str | float) -> float:
+    """ "$8,000" → 8000."""
+    return _parse_money(quantity, frozenset({""}), "$8000")
+
+
+def parse_usd_per_hour(quantity: str | float) -> float:
+    """ "$1.50/h" → 1.5. The "/h" must be there: a bare price does not say what it buys."""
+    return _parse_money(quantity, frozenset({"/h", "/hour", "per hour", "an hour"}), "$1.50/h")
+
+
+def parse_share(quantity: str | float) -> float:
+    """ "30 %" → 0.3; a bare number is a share already."""
+    text = str(quantity).strip()
+    percent = text.endswith("%")
+    try:
+        share = float(text.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        raise BadQuantity(f"{text!r} is not a share; write it like '30 %' or 0.3") from None
+    if not 0 <= share <= 1:
+        raise BadQuantity(f"{text!r} is not a share: it must be between 0 % and 100 %")
+    return share
+
+
+def _scaled(value: float, units: list[tuple[float, str]]) -> str:
+    for factor, unit in units:
+        if abs(value) >= factor * 0.9995:
+            return (
+                f"{value / factor:.3g} {unit}"
+                if value / factor < 999.5
+                else f"{value / factor:,.0f} {unit}"
+            )
+    factor, unit = units[-1]
+    return f"{value / factor:.3g} {unit}"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """46e6 → "46 MB"."""
+    return _scaled(size_bytes, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
+
+
+def format_bit_rate(bytes_per_second: float) -> str:
+    """1.25e9 → "10 Gbit/s": how networks are named."""
+    return _scaled(
+        bytes_per_second * 8, [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")]
+    )
+
+
+def format_byte_rate(bytes_per_second: float) -> str:
+    """12e9 → "12 GB/s": how links inside a machine are named."""
+    return _scaled(bytes_per_second, [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")])
+
+
+def format_seconds(seconds: float) -> str:
+    """0.0032 → "3.2 ms"."""
+    return _scaled(
+        seconds, [(86400, "days"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs")]
+    )
+
+
+def format_usd(usd: float) -> str:
+    """8000 → "$8,000"; cents only where they matter."""
+    return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"

@@ -1,0 +1,124 @@
+"""A mistake in a spec file is a sentence with file, line, key and the closest valid name."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_cluster, read_study, read_workload
+from gpuyard.errors import SpecError, UnknownName
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+CLUSTER = """\
+name: test
+nodes: 4
+machine: {gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh}
+network:
+  link: infiniband-edr
+  latency: 30 us
+"""
+
+
+def mistake_in(tmp_path: Path, text: str, kind: str = "cluster") -> str:
+    path = tmp_path / f"t.{kind}.yaml"
+    path.write_text(text)
+    read = {"cluster": read_cluster, "workload": read_workload}[kind]
+    with pytest.raises(SpecError) as mistake:
+        read(str(path))
+    assert mistake.value.exit_status == 2
+    assert str(path) in str(mistake.value)
+    return str(mistake.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.name)
+def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
+    kind = path.name.split(".")[-2]
+    first = path.read_text().splitlines()[0]
+    assert first == f"# yaml-language-server: $schema=../schemas/{kind}.schema.json"
+    match kind:
+        case "workload":
+            read_workload(str(path))
+        case "cluster":
+            read_cluster(str(path))
+        case "study":
+            read_study(path)
+        case _:
+            raise AssertionError(kind)
+
+
+def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
+    path = tmp_path / "t.cluster.yaml"
+    path.write_text(CLUSTER)
+    cluster = read_cluster(str(path))
+    assert cluster.network is not None
+    assert cluster.network.latency == pytest.approx(30e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("nodes:", "node:", ":2: node: no key is called 'node'; did you mean 'nodes'?"),
+        ("topology:", "topologie:", ":3: machine.topologie: no key is called 'topologie'; did you mean 'topology'?"),
+        ("v100-sxm2-16gb", "v100-sxm-16gb", ":3: machine.gpu: no GPU is called 'v100-sxm-16gb'; did you mean 'v100-sxm2-16gb'?"),
+        ("infiniband-edr", "infiniband-eddr", ":5: network.link: no link is called 'infiniband-eddr'; did you mean 'infiniband-edr'?"),
+        ("30 us", "30 GB", ":6: network.latency: 'GB' in '30 GB' is not a unit of a duration"),
+        ("30 us", "30", ":6: network.latency: '30' has no unit; write a duration like '30 us'"),
+        ("nvlink-hybrid-cube-mesh", "nvlink-cube-mesh", ":3: machine.topology: no value here is called 'nvlink-cube-mesh'; did you mean 'nvlink-hybrid-cube-mesh'?"),
+        ("nodes: 4", "nodes: 0", ":2: nodes: input should be greater than 0, not 0"),
+        ("nodes: 4", "nodes: four", ":2: nodes: input should be a valid integer"),
+        ("name: test\n", "", ":1: name: this key is needed"),
+        ("gpus: 8, ", "", ":3: machine.gpus: this key is needed"),
+        ("{gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh}", "dgx-a10", ":3: machine: no machine is called 'dgx-a10'; did you mean 'dgx-a100'?"),
+        ("  link: infiniband-edr\n", "  link: infiniband-edr\n  rate: 1 Gbit/s\n", ":4: network: a network has either 'link' or 'rate'"),
+    ],
+)  # fmt: skip
+def test_mistake_names_line_key_and_closest(
+    tmp_path: Path, before: str, after: str, sentence: str
+) -> None:
+    assert before in CLUSTER
+    assert sentence in mistake_in(tmp_path, CLUSTER.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "this file holds nothing"),
+        ("- a\n- b\n", "a cluster spec is a mapping of keys"),
+        ("name: [unclosed\n", "is not valid YAML"),
+        ("name: a\nname: b\n", "is not valid YAML"),
+        ("\tname: a\n", "is not valid YAML"),
+        ("name: !!python/object/apply:os.system [true]\nnodes: 1\nmachine: dgx-a100\n", "name:"),
+    ],
+)
+def test_files_that_are_no_spec(tmp_path: Path, text: str, sentence: str) -> None:
+    assert sentence in mistake_in(tmp_path, text)
+
+
+def test_missing_file_directory_and_binary(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no such file"):
+        read_cluster(str(tmp_path / "none.yaml"))
+    (tmp_path / "d.yaml").mkdir()
+    with pytest.raises(SpecError, match="is a directory"):
+        read_cluster(str(tmp_path / "d.yaml"))
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="cannot be read as text"):
+        read_cluster(str(tmp_path / "b.yaml"))
+
+
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
+    text = CLUSTER.replace("30 us", "30").replace("v100-sxm2-16gb", "v1000")
+    sentences = mistake_in(tmp_path, text)
+    assert "machine.gpu" in sentences
+    assert "network.latency" in sentences
+
+
+def test_catalog_names_do_instead_of_files() -> None:
+    assert read_workload("resnet50").model == "resnet50"
+    assert read_cluster("dgx-a100").machine == "dgx-a100"
+    with pytest.raises(UnknownName, match="did you mean 'resnet50'"):
+        read_workload("resnet-50")
+
+
+def test_more_than_one_node_needs_a_network(tmp_path: Path) -> None:
+    text = "name: x\nnodes: 2\nmachine: dgx-a100\n"
+    assert "more than one node needs a 'network'" in mistake_in(tmp_path, text)
