@@ -1,0 +1,23 @@
+"""Facts about hardware and what it costs, each with its source and date."""
+
+from gpuyard.catalog.gpus import Gpu, gpus
+from gpuyard.catalog.links import Link, links
+from gpuyard.catalog.machines import Machine, machines
+from gpuyard.catalog.models import LayerProfile, ModelProfile, models
+from gpuyard.catalog.prices import Price, prices
+from gpuyard.catalog.tables import Table
+
+__all__ = [
+    "Gpu",
+    "LayerProfile",
+    "Link",
+    "Machine",
+    "ModelProfile",
+    "Price",
+    "Table",
+    "gpus",
+    "links",
+    "machines",
+    "models",
+    "prices",
+]
