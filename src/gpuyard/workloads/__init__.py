@@ -1,0 +1,5 @@
+"""What is trained: the built-in models and datasets, and the profile of any torch module."""
+
+from gpuyard.workloads.profiles import profile_of
+
+__all__ = ["profile_of"]

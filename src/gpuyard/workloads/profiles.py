@@ -1,0 +1,31 @@
+"""The profile of a workload's model: from the catalog, or from running the user's own module once."""
+
+from gpuyard.catalog.models import ModelProfile, models
+from gpuyard.specs import Workload
+from gpuyard.workloads.zoo import MODELS
+
+
+def profile_of(workload: Workload) -> ModelProfile:
+    """What the model asks of hardware. Only a model that the catalog does not have needs torch."""
+    built_in = {factory: name for name, factory in MODELS.items()}
+    name = built_in.get(workload.model, workload.model)
+    if ":" not in name:
+        return models().get(name)
+    return _profile_own(workload)
+
+
+def _profile_own(workload: Workload) -> ModelProfile:
+    from gpuyard.workloads.resolve import build_task, require_torch
+
+    require_torch()
+    import torch
+
+    from gpuyard.workloads.profiling import profile_task
+
+    try:
+        with torch.device("meta"):  # no memory, no arithmetic: a model of any size is quick
+            task = build_task(workload)
+            return profile_task(task, id=workload.name, name=workload.model)
+    except (NotImplementedError, RuntimeError):
+        # some modules look at their values, which "meta" has none of: run them for real
+        return profile_task(build_task(workload), id=workload.name, name=workload.model)
