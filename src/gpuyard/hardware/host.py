@@ -1,0 +1,112 @@
+"""What this host is: CPU, memory, GPUs, driver, network cards. What can't be read is `None`, never a crash."""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HostGpu:
+    """A GPU as its driver names it."""
+
+    name: str
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class HostNic:
+    """A network interface that is up; the speed is what the driver says, where it says anything."""
+
+    name: str
+    bits_per_second: float | None
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine at hand."""
+
+    system: str
+    cpu: str
+    usable_cores: int
+    memory_bytes: int
+    gpus: tuple[HostGpu, ...]
+    driver: str | None
+    gpu_problem: str | None
+    nics: tuple[HostNic, ...]
+
+    @property
+    def summary(self) -> str:
+        gpus = ", ".join(gpu.name for gpu in self.gpus) or "no GPU"
+        return f"{self.cpu}, {self.usable_cores} cores, {self.memory_bytes / 2**30:.0f} GiB, {gpus}"
+
+
+def discover_host() -> Host:
+    """Look at this machine."""
+    import psutil
+
+    gpus, driver, problem = _read_nvml()
+    nics = tuple(
+        HostNic(name, stats.speed * 1e6 if stats.speed else None)
+        for name, stats in sorted(psutil.net_if_stats().items())
+        if stats.isup and not name.startswith("lo")
+    )
+    return Host(
+        system=f"{platform.system()} {platform.release()}",
+        cpu=_cpu_name(),
+        usable_cores=usable_cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        gpus=gpus,
+        driver=driver,
+        gpu_problem=problem,
+        nics=nics,
+    )
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _read_nvml() -> tuple[tuple[HostGpu, ...], str | None, str | None]:
+    """GPUs and driver by NVML, or the reason why there are none to see."""
+    try:
+        import pynvml
+    except ImportError:
+        return (), None, "nvidia-ml-py is not installed; get it with: pip install 'gpuyard[nvidia]'"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return (), None, f"NVML: {error}"
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return (
+            tuple(_read_gpu(pynvml, h) for h in handles),
+            str(pynvml.nvmlSystemGetDriverVersion()),
+            None,
+        )
+    except pynvml.NVMLError as error:
+        return (), None, f"NVML: {error}"
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _read_gpu(pynvml: Any, handle: Any) -> HostGpu:
+    try:
+        memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except pynvml.NVMLError:
+        memory = None
+    return HostGpu(str(pynvml.nvmlDeviceGetName(handle)), memory)

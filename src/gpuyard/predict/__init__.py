@@ -1,0 +1,47 @@
+"""How a step's time comes together on hardware that may not be here. Pure: specs in, values out."""
+
+from gpuyard.predict.compute import ComputeLine, compute_line, fit_line
+from gpuyard.predict.constants import (
+    CPU_VARIATION,
+    GLOO_OVERLAP,
+    GPU_VARIATION,
+    Constant,
+    default_overlap,
+)
+from gpuyard.predict.placement import Placement, place
+from gpuyard.predict.platform import Pipe, Platform, platform_of
+from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
+from gpuyard.predict.predictor import (
+    Question,
+    predict,
+    predict_cluster,
+    relieve,
+    relieve_cluster,
+)
+from gpuyard.predict.relief import Relief
+
+__all__ = [
+    "CPU_VARIATION",
+    "GLOO_OVERLAP",
+    "GPU_VARIATION",
+    "Choke",
+    "ClusterPrediction",
+    "ComputeLine",
+    "Constant",
+    "Pipe",
+    "Placement",
+    "Platform",
+    "Prediction",
+    "Question",
+    "Relief",
+    "Step",
+    "compute_line",
+    "default_overlap",
+    "fit_line",
+    "place",
+    "platform_of",
+    "predict",
+    "predict_cluster",
+    "relieve",
+    "relieve_cluster",
+]

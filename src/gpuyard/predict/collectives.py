@@ -1,0 +1,87 @@
+"""Seconds that collectives take; every formula takes numbers or NumPy arrays.
+
+k members, N bytes, B bytes per second of the slowest link on the ring, latency α a hop.
+Ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+workstations" (2009). Trees: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth
+broadcast, reduction and scan" (2009), which is what NCCL's tree algorithm builds on.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Number = float | npt.NDArray[np.float64]
+
+
+def broadcast_seconds(members: Number, size_bytes: Number, bytes_per_second: Number) -> Number:
+    """A ring that forwards the whole message: (k−1)·N/B."""
+    return (members - 1) * size_bytes / bytes_per_second
+
+
+def pipelined_broadcast_seconds(
+    members: Number, size_bytes: Number, bytes_per_second: Number, messages: Number
+) -> Number:
+    """The same cut into S messages: N·(S+k−2)/(S·B), which nears N/B as S grows."""
+    return size_bytes * (messages + members - 2) / (messages * bytes_per_second)
+
+
+def ring_all_reduce_seconds(
+    members: Number, size_bytes: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
+) -> Number:
+    """Reduce-scatter, then all-gather: 2(k−1)·α + 2·(k−1)/k·N/B."""
+    return (
+        2 * (members - 1) * latency_seconds
+        + 2 * (members - 1) / members * size_bytes / bytes_per_second
+    )
+
+
+def tree_all_reduce_seconds(
+    members: Number, size_bytes: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
+) -> Number:
+    """Reduce up and broadcast down two pipelined trees: 2·⌈log₂k⌉·α + 2·N/B.
+
+    Two trees share the work so that every member sends and receives at full rate; no byte count
+    falls with k, so the ring wins on large messages and the tree on many members.
+    """
+    hops = np.ceil(np.log2(np.maximum(members, 1)))
+    moved = np.where(np.asarray(members) > 1, size_bytes, 0.0)
+    return 2 * hops * latency_seconds + 2 * moved / bytes_per_second
+
+
+def hierarchical_all_reduce_seconds(
+    gpus_per_node: Number,
+    nodes: Number,
+    size_bytes: Number,
+    *,
+    intra_bytes_per_second: Number,
+    intra_latency_seconds: Number,
+    inter_bytes_per_second: Number,
+    inter_latency_seconds: Number,
+) -> Number:
+    """Inside the machine first, then one ring a rail between machines, then inside again.
+
+    After the reduce-scatter inside, every GPU holds N/g; the g rings between the machines run at once
+    and share what the machine's ports carry together, so the machine sends N·2(n−1)/n in all.
+    """
+    inside = ring_all_reduce_seconds(
+        gpus_per_node, size_bytes, intra_bytes_per_second, intra_latency_seconds
+    )
+    between = ring_all_reduce_seconds(
+        nodes, size_bytes, inter_bytes_per_second, inter_latency_seconds
+    )
+    return inside + between
+
+
+def parameter_server_seconds(
+    workers: Number, nodes: Number, size_bytes: Number, bytes_per_second: Number
+) -> Number:
+    """One server a node, the parameters split among them: each takes in and gives out k·N/n.
+
+    What a worker exchanges with the server on its own node stays off the network.
+    """
+    remote_share = (nodes - 1) / nodes
+    return 2 * workers * size_bytes / nodes * remote_share / bytes_per_second
+
+
+def data_parallel_bytes_per_epoch(parameter_bytes: float, batches: float) -> float:
+    """torch DataParallel sends the parameters out and the gradients back for every batch."""
+    return 2 * parameter_bytes * batches

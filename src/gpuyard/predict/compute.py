@@ -1,0 +1,112 @@
+"""One GPU's step without anybody else: t(b) = t0 + b/r, measured, scaled from another GPU, or estimated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gpuyard.catalog import Gpu, ModelProfile, gpus
+from gpuyard.errors import UserMistake
+from gpuyard.predict import constants as c
+from gpuyard.predict.constants import Constant
+from gpuyard.specs import Precision, Workload
+
+ComputeBasis = Literal["measured here", "measured", "scaled", "roofline"]
+
+
+@dataclass(frozen=True)
+class ComputeLine:
+    """Seconds of compute for a per-GPU batch b: fixed + b · per_sample."""
+
+    fixed_seconds: float
+    seconds_per_sample: float
+    basis: ComputeBasis
+    source: str
+    constants: tuple[Constant, ...] = ()
+
+    @property
+    def relative_uncertainty(self) -> float:
+        return c.UNCERTAINTY[self.basis]
+
+
+def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Least-squares t0 and 1/r through (batch, seconds), neither below zero.
+
+    Weighted by 1/t², so that a small batch counts as much as a large one in relative terms.
+    """
+    batch = np.array([b for b, _ in points], dtype=float)
+    seconds = np.array([t for _, t in points], dtype=float)
+    weight = 1 / seconds
+    design = np.stack([np.ones_like(batch), batch], axis=1) * weight[:, None]
+    fixed, per_sample = np.linalg.lstsq(design, seconds * weight, rcond=None)[0]
+    if per_sample <= 0:  # noise hid the slope: all of it is fixed
+        return float(np.mean(seconds)), 0.0
+    if fixed < 0:  # through the origin
+        return 0.0, float(np.sum(batch / seconds) / np.sum((batch / seconds) ** 2))
+    return float(fixed), float(per_sample)
+
+
+def compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> ComputeLine:
+    """The best that is known: this GPU's own figures, another GPU's scaled, or a roofline."""
+    estimate = roofline(profile, gpu, workload.precision)
+    by_gpu: dict[str, list[tuple[float, float]]] = {}
+    for known in workload.measured:
+        seconds = known.batch_per_gpu / known.samples_per_second
+        by_gpu.setdefault(known.gpu, []).append((known.batch_per_gpu, seconds))
+    if gpu.id in by_gpu:
+        fixed, per_sample = _through(by_gpu[gpu.id], estimate)
+        return ComputeLine(fixed, per_sample, "measured", f"figures for {gpu.id} in the workload")
+    if by_gpu:
+        other = max(by_gpu, key=lambda name: len(by_gpu[name]))
+        there = roofline(profile, gpus().get(other), workload.precision)
+        fixed, per_sample = _through(by_gpu[other], there)
+        return ComputeLine(
+            fixed * estimate.fixed_seconds / there.fixed_seconds,
+            per_sample * estimate.seconds_per_sample / there.seconds_per_sample,
+            "scaled",
+            f"figures for {other} in the workload, scaled by the two GPUs' rooflines",
+            estimate.constants,
+        )
+    return estimate
+
+
+def _through(points: Sequence[tuple[float, float]], estimate: ComputeLine) -> tuple[float, float]:
+    """A line through measured points; with a single batch size its shape comes from the estimate."""
+    if len({batch for batch, _ in points}) > 1:
+        return fit_line(points)
+    batch, seconds = points[0]
+    scale = seconds / (estimate.fixed_seconds + batch * estimate.seconds_per_sample)
+    return estimate.fixed_seconds * scale, estimate.seconds_per_sample * scale
+
+
+def roofline(profile: ModelProfile, gpu: Gpu, precision: Precision) -> ComputeLine:
+    """From FLOPs, bytes moved and the datasheet: the slower of arithmetic and memory for a sample."""
+    used = _usable_precision(gpu, precision)
+    peak_flops = gpu.peak_flops(used)
+    if peak_flops is None:
+        raise UserMistake(
+            f"the catalog has no {precision} rate for {gpu.id}, so no estimate can be made"
+        )
+    math = c.MATH_EFFICIENCY[used]
+    width = 4 if used in ("fp32", "tf32") else 2
+    math_seconds = 3 * profile.forward_flops / (peak_flops * math.value)
+    memory_rate = gpu.memory_bytes_per_second * c.MEMORY_EFFICIENCY.value
+    memory_seconds = c.ACTIVATION_PASSES.value * profile.activation_bytes * width / 4 / memory_rate
+    launches = len(profile.layers) * c.KERNELS_PER_LAYER.value * c.KERNEL_LAUNCH.value
+    parameters = c.PARAMETER_PASSES.value * profile.gradient_bytes / memory_rate
+    return ComputeLine(
+        launches + parameters,
+        max(math_seconds, memory_seconds),
+        "roofline",
+        f"estimated from {profile.id}'s profile and {gpu.id}'s datasheet",
+        (math, c.MEMORY_EFFICIENCY, c.ACTIVATION_PASSES, c.PARAMETER_PASSES, c.KERNEL_LAUNCH,
+         c.KERNELS_PER_LAYER),
+    )  # fmt: skip
+
+
+def _usable_precision(gpu: Gpu, precision: Precision) -> Precision:
+    # a GPU without tf32 runs such a model in fp32, as torch does
+    if precision == "tf32" and gpu.peak_flops("tf32") is None:
+        return "fp32"
+    return precision

@@ -1,0 +1,61 @@
+"""A prediction: one configuration's step in parts, its throughput with an interval, and its choke."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gpuyard.predict.constants import Constant
+from gpuyard.specs import Strategy
+
+Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of one step, by what is waited for."""
+
+    compute_seconds: float
+    exposed_communication_seconds: float
+    input_seconds: float
+    straggler_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return (
+            self.compute_seconds
+            + self.exposed_communication_seconds
+            + self.input_seconds
+            + self.straggler_seconds
+        )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one configuration would do."""
+
+    gpus: int
+    nodes: int
+    gpus_per_node: int
+    batch_per_gpu: int
+    strategy: Strategy
+    samples_per_second: float
+    low: float
+    high: float
+    scaling_efficiency: float
+    step: Step
+    choke: Choke
+    memory_bytes: float
+    fits: bool | None  # None: nobody knows how much memory there is
+
+
+@dataclass(frozen=True)
+class ClusterPrediction:
+    """All that was asked about one workload on one cluster, and what it stands on."""
+
+    workload: str
+    cluster: str
+    compute_basis: str
+    predictions: tuple[Prediction, ...]
+    constants: tuple[Constant, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,240 @@
+"""From workload × platform × placements to predictions, through one vectorised table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.errors import UserMistake
+from gpuyard.predict import constants as c
+from gpuyard.predict.buckets import pack
+from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.constants import Constant
+from gpuyard.predict.placement import Placement, place
+from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
+from gpuyard.predict.relief import Relief, reliefs
+from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
+from gpuyard.specs import Cluster, Strategy, Workload
+
+_PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
+# where doubling any single part shortens the step by less than this, nothing is the choke
+_LEAST_GAIN = 0.05
+_Z90 = 1.645  # a normal 90 % interval
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be predicted for one workload on one platform."""
+
+    placements: tuple[Placement, ...]
+    batches: tuple[int, ...]
+    strategy: Strategy = "ddp"
+
+
+def predict_cluster(
+    workload: Workload,
+    profile: ModelProfile,
+    cluster: Cluster,
+    gpus: Sequence[int],
+    *,
+    batches: Sequence[int] = (),
+    strategy: Strategy = "ddp",
+    gpus_per_node: int | None = None,
+) -> ClusterPrediction:
+    """Predict a workload on a described cluster."""
+    gpu, _ = machine_of(cluster)
+    platform = platform_of(cluster)
+    placements = tuple(
+        place(count, platform.nodes, platform.gpus_per_node, gpus_per_node) for count in gpus
+    )
+    question = Question(placements, tuple(batches) or (workload.batch_per_gpu,), strategy)
+    return predict(workload, profile, platform, compute_line(workload, profile, gpu), question)
+
+
+def predict(
+    workload: Workload,
+    profile: ModelProfile,
+    platform: Platform,
+    line: ComputeLine,
+    question: Question,
+    *,
+    overlap: Constant | None = None,
+    variation: Constant = c.GPU_VARIATION,
+) -> ClusterPrediction:
+    """Predict every placement × batch."""
+    overlap = overlap or c.default_overlap(question.strategy)
+    rows = [(placement, batch) for placement in question.placements for batch in question.batches]
+    _check(platform, question)
+    traffic = _traffic(workload, profile, question.strategy, overlap, variation)
+    table = _table(platform, line, rows, profile, question.strategy)
+    alone = _table(
+        platform, line, [(Placement(1, 1, 1), b) for _, b in rows], profile, question.strategy
+    )
+    parts = step_parts(table, traffic)
+    gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
+    throughput = gpus * table.batch_per_gpu / parts.step_seconds
+    single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
+    spread = _relative_uncertainty(parts, line, platform)
+    chokes = _chokes(table, traffic, parts)
+    memory = [_memory_bytes(profile, workload, batch) for _, batch in rows]
+    predictions = tuple(
+        Prediction(
+            gpus=placement.gpus,
+            nodes=placement.nodes,
+            gpus_per_node=placement.gpus_per_node,
+            batch_per_gpu=batch,
+            strategy=question.strategy,
+            samples_per_second=float(throughput[i]),
+            low=float(throughput[i] / (1 + _Z90 * spread[i])),
+            high=float(throughput[i] * (1 + _Z90 * spread[i])),
+            scaling_efficiency=float(throughput[i] / (gpus[i] * single[i])),
+            step=Step(
+                compute_seconds=float(parts.compute_seconds[i]),
+                exposed_communication_seconds=float(parts.exposed_communication_seconds[i]),
+                input_seconds=float(parts.input_seconds[i]),
+                straggler_seconds=float(parts.straggler_seconds[i]),
+            ),
+            choke=chokes[i],
+            memory_bytes=memory[i],
+            fits=None if platform.memory_bytes is None else memory[i] <= platform.memory_bytes,
+        )
+        for i, (placement, batch) in enumerate(rows)
+    )
+    used = (*line.constants, *platform.constants, overlap, variation, c.FORWARD_SHARE)
+    return ClusterPrediction(
+        workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
+    )
+
+
+def relieve_cluster(
+    workload: Workload, profile: ModelProfile, cluster: Cluster, prediction: Prediction
+) -> tuple[Relief, ...]:
+    """What would help one predicted configuration of a described cluster."""
+    gpu, _ = machine_of(cluster)
+    line = compute_line(workload, profile, gpu)
+    return relieve(workload, profile, platform_of(cluster), line, prediction)
+
+
+def relieve(
+    workload: Workload,
+    profile: ModelProfile,
+    platform: Platform,
+    line: ComputeLine,
+    prediction: Prediction,
+    *,
+    overlap: Constant | None = None,
+    variation: Constant = c.GPU_VARIATION,
+) -> tuple[Relief, ...]:
+    """What would help one predicted configuration."""
+    strategy = prediction.strategy
+    placement = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
+    table = _table(platform, line, [(placement, prediction.batch_per_gpu)], profile, strategy)
+    traffic = _traffic(
+        workload, profile, strategy, overlap or c.default_overlap(strategy), variation
+    )
+
+    def fits(batch: int) -> bool:
+        needed = _memory_bytes(profile, workload, batch)
+        return platform.memory_bytes is None or needed <= platform.memory_bytes
+
+    return reliefs(table, traffic, prediction.gpus, fits)
+
+
+def _check(platform: Platform, question: Question) -> None:
+    if question.strategy == "dataparallel" and any(p.nodes > 1 for p in question.placements):
+        raise UserMistake(
+            "DataParallel is one process in one machine; "
+            f"{platform.name} has {platform.gpus_per_node} GPUs a machine, more need ddp or horovod"
+        )
+
+
+def _traffic(
+    workload: Workload,
+    profile: ModelProfile,
+    strategy: Strategy,
+    overlap: Constant,
+    variation: Constant,
+) -> Traffic:
+    stored = workload.dataset.bytes_per_sample if workload.dataset else None
+    return Traffic(
+        strategy=strategy,
+        buckets=pack(profile, strategy),
+        input_bytes_per_sample=profile.input_bytes,
+        storage_bytes_per_sample=profile.input_bytes if stored is None else stored,
+        overlap=overlap.value,
+        variation=variation.value,
+    )
+
+
+def _table(
+    platform: Platform,
+    line: ComputeLine,
+    rows: Sequence[tuple[Placement, int]],
+    profile: ModelProfile,
+    strategy: Strategy,
+) -> Configurations:
+    count = len(rows)
+
+    def column(value: float | None) -> Floats:
+        return np.full(count, np.inf if value is None else value)
+
+    inside = [platform.inside(placement.gpus_per_node) for placement, _ in rows]
+    between = platform.between
+    if between is None and any(placement.nodes > 1 for placement, _ in rows):
+        raise ValueError("placements on several nodes need a network")
+    several = np.array([placement.nodes > 1 for placement, _ in rows])
+    per_gpu_overhead = (
+        len(profile.layers) * c.DATA_PARALLEL_HOST.value if strategy == "dataparallel" else 0.0
+    )
+    gpus_per_node = np.array([placement.gpus / placement.nodes for placement, _ in rows])
+    return Configurations(
+        nodes=np.array([placement.nodes for placement, _ in rows], dtype=float),
+        gpus_per_node=gpus_per_node,
+        batch_per_gpu=np.array([batch for _, batch in rows], dtype=float),
+        fixed_seconds=column(line.fixed_seconds),
+        seconds_per_sample=column(line.seconds_per_sample),
+        inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside]),
+        inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside]),
+        between_bytes_per_second=np.where(
+            several, between.bytes_per_second if between else np.inf, np.inf
+        ),
+        between_latency_seconds=np.where(several, between.latency_seconds if between else 0.0, 0.0),
+        host_to_gpu_bytes_per_second=column(platform.host_to_gpu_bytes_per_second),
+        storage_bytes_per_second=column(platform.storage_bytes_per_second),
+        host_overhead_seconds=np.where(gpus_per_node > 1, per_gpu_overhead * gpus_per_node, 0.0),
+    )
+
+
+def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[Choke]:
+    """The part whose doubling in speed would shorten the step most."""
+    gains = np.stack(
+        [
+            1 - step_parts(doubled(table, part), traffic).step_seconds / parts.step_seconds
+            for part in _PARTS
+        ]
+    )
+    best = np.argmax(gains, axis=0)
+    return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
+
+
+def _relative_uncertainty(parts: StepParts, line: ComputeLine, platform: Platform) -> Floats:
+    """σ of the step, from the σ of each part; the parts are taken as independent."""
+    contributions = (
+        (parts.compute_seconds, line.relative_uncertainty),
+        (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
+        (parts.input_seconds, c.UNCERTAINTY["input"]),
+        (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
+    )
+    variance = sum(
+        ((seconds * relative / parts.step_seconds) ** 2 for seconds, relative in contributions),
+        start=np.zeros_like(parts.compute_seconds),
+    )
+    return np.asarray(np.sqrt(variance))
+
+
+def _memory_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:
+    """Weights, gradients and one momentum in fp32, and the activations kept for backward."""
+    width = 1.0 if workload.precision in ("fp32", "tf32") else 0.5
+    return 3.0 * profile.gradient_bytes + batch * width * profile.activation_bytes

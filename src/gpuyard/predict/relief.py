@@ -1,0 +1,80 @@
+"""What would help one configuration, and by how much: the same step model with one thing changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpuyard.predict.buckets import Buckets
+from gpuyard.predict.step import Configurations, Traffic, doubled, step_parts
+
+ACCUMULATED_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Relief:
+    """A change, and the throughput with it."""
+
+    what: str
+    samples_per_second: float
+    gain: float  # times the throughput as it is
+
+
+def reliefs(
+    table: Configurations,
+    traffic: Traffic,
+    gpus: int,
+    fits_batch: Callable[[int], bool],
+    *,
+    least_gain: float = 1.03,
+) -> tuple[Relief, ...]:
+    """Remedies for a one-row table, the most helpful first; those that hardly help are left out."""
+    if len(table.nodes) != 1:
+        raise ValueError("relief is found for one configuration at a time")
+    batch = int(table.batch_per_gpu[0])
+
+    def throughput(changed: Configurations, moved: Traffic = traffic) -> float:
+        seconds = float(step_parts(changed, moved).step_seconds[0])
+        return gpus * float(changed.batch_per_gpu[0]) / seconds
+
+    today = throughput(table)
+    found = [("GPUs twice as fast", throughput(doubled(table, "gpu")))]
+    if gpus > 1:
+        found += _cheaper_exchange(table, traffic, gpus, throughput)
+    for factor in (4, 2):
+        if fits_batch(batch * factor):
+            larger = replace(table, batch_per_gpu=table.batch_per_gpu * factor)
+            found.append((f"{factor} × the batch ({batch * factor} a GPU)", throughput(larger)))
+            break
+    if np.isfinite(table.storage_bytes_per_second[0]):
+        found.append(("storage twice as fast", throughput(doubled(table, "storage"))))
+    weighed = (Relief(what, rate, rate / today) for what, rate in found)
+    helpful = (relief for relief in weighed if relief.gain >= least_gain)
+    return tuple(sorted(helpful, key=lambda relief: -relief.gain))
+
+
+def _cheaper_exchange(
+    table: Configurations, traffic: Traffic, gpus: int, throughput: Callable[..., float]
+) -> list[tuple[str, float]]:
+    halved = Buckets(traffic.buckets.size_bytes / 2, traffic.buckets.ready_share)
+    found = [
+        ("gradients sent as 16-bit numbers", throughput(table, replace(traffic, buckets=halved))),
+        (
+            f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)",
+            _accumulated(table, traffic, gpus),
+        ),
+    ]
+    if table.nodes[0] > 1:
+        found.append(("a network twice as fast", throughput(doubled(table, "network"))))
+    if table.gpus_per_node[0] > 1:
+        faster = throughput(doubled(table, "pcie"))
+        found.append(("links inside the machine twice as fast", faster))
+    return found
+
+
+def _accumulated(table: Configurations, traffic: Traffic, gpus: int) -> float:
+    """Only the last of the accumulated passes waits for the exchange."""
+    parts = step_parts(table, traffic)
+    alone = float(parts.compute_seconds[0] + parts.straggler_seconds[0])
+    seconds = (ACCUMULATED_STEPS - 1) * alone + float(parts.step_seconds[0])
+    return ACCUMULATED_STEPS * gpus * float(table.batch_per_gpu[0]) / seconds
