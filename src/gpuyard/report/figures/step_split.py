@@ -1,0 +1,164 @@
+"""What one step waits for: its parts as shares, measured and predicted next to each other."""
+
+from dataclasses import dataclass
+from html import escape
+
+from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
+from gpuyard.report.figures.points import Points, points_at
+from gpuyard.study.result import WorkloadResult
+from gpuyard.units import format_seconds
+
+# light to dark as well as by hue, so that they differ on a grey printout too
+_PARTS = (
+    ("compute", "#56b4e9"),
+    ("exposed communication", "#d55e00"),
+    ("input", "#f0c93a"),
+    ("straggling", "#7b4f9d"),
+)
+_HATCHED: Option = {
+    "symbol": "rect",
+    "symbolSize": 1,
+    "rotation": 0.785,
+    "color": "rgba(255, 255, 255, 0.55)",
+    "dashArrayX": [1, 0],
+    "dashArrayY": [2, 6],
+}
+
+
+@dataclass(frozen=True)
+class _Bar:
+    platform: str
+    count: str
+    basis: str
+    seconds: tuple[float, float, float, float]  # in the order of _PARTS
+
+    @property
+    def label(self) -> str:
+        return f"{self.count}, {self.basis}\n{self.platform}"
+
+
+def step_split_option(workload: WorkloadResult, batch: int) -> Option:
+    """The chart for one workload at one per-GPU batch size."""
+    bars = _bars(points_at(workload, batch))
+    option = frame(
+        "Where a step's time goes",
+        f"{workload.name}, {batch:,} samples a GPU and step; predicted is hatched",
+        f"Shares of one step of {workload.name} at a batch of {batch} a GPU. "
+        + " ".join(_described(bar) for bar in bars),
+        [{"name": name} for name, _ in _PARTS],
+    )
+    option["tooltip"] = {"trigger": "item", "confine": True}
+    option["grid"] |= {"top": 58, "right": 58}
+    option["xAxis"] = {
+        "type": "value",
+        "name": "% of the step",
+        "nameLocation": "middle",
+        "nameGap": 30,
+        "min": 0,
+        "max": 100,
+        "axisLabel": {"fontSize": TEXT_SIZE},
+    }
+    option["yAxis"] = {
+        "type": "category",
+        "inverse": True,
+        "data": [bar.label for bar in bars],
+        "axisTick": {"show": False},
+        "axisLabel": {
+            "fontSize": TEXT_SIZE,
+            "interval": 0,
+            "width": 150,
+            "overflow": "truncate",
+            "lineHeight": 15,
+        },
+    }
+    option["series"] = [
+        {
+            "name": name,
+            "type": "bar",
+            "stack": "step",
+            "barMaxWidth": 22,
+            "itemStyle": {"color": colour},
+            "data": [_piece(bar, name, bar.seconds[i]) for bar in bars],
+        }
+        for i, (name, colour) in enumerate(_PARTS)
+    ]
+    option["series"].append(_totals(bars))
+    return option
+
+
+def _bars(points: Points) -> list[_Bar]:
+    here: dict[int, list[_Bar]] = {}
+    for gpus, m in points.measured.items():
+        parts = (m.compute_seconds, m.exposed_communication_seconds, m.input_seconds, 0.0)
+        here.setdefault(gpus, []).append(_Bar(points.here, _count(gpus, True), "measured", parts))
+    elsewhere: list[_Bar] = []
+    for curve in points.curves:
+        for gpus, prediction in curve.by_gpus.items():
+            step = prediction.step
+            parts = (
+                step.compute_seconds,
+                step.exposed_communication_seconds,
+                step.input_seconds,
+                step.straggler_seconds,
+            )
+            bar = _Bar(curve.label, _count(gpus, curve.here), "predicted", parts)
+            if curve.here:
+                here.setdefault(gpus, []).append(bar)
+            else:
+                elsewhere.append(bar)
+    return [bar for _, bars in sorted(here.items()) for bar in bars] + elsewhere
+
+
+def _count(gpus: int, here: bool) -> str:
+    noun = "worker" if here else "GPU"
+    return f"{gpus:,} {noun}" if gpus == 1 else f"{gpus:,} {noun}s"
+
+
+def _piece(bar: _Bar, part: str, seconds: float) -> Option:
+    total = sum(bar.seconds)
+    share = 100 * seconds / total if total > 0 else 0.0
+    where = f"{escape(bar.platform)}, {bar.count}, {bar.basis}"
+    piece: Option = {
+        "value": share,
+        "tooltip": {
+            "formatter": f"{where}<br>{part}: {format_seconds(seconds)}, {share:.1f} % of the step"
+        },
+    }
+    if bar.basis == "predicted":
+        piece["itemStyle"] = {"decal": _HATCHED}
+    return piece
+
+
+def _totals(bars: list[_Bar]) -> Option:
+    """The step's whole time, written at the end of each bar."""
+    return {
+        "name": "step",
+        "type": "bar",
+        "barGap": "-100%",
+        "barMaxWidth": 22,
+        "silent": True,
+        "tooltip": {"show": False},
+        "itemStyle": {"color": "transparent"},
+        "data": [
+            {
+                "value": 100,
+                "label": {
+                    "show": True,
+                    "position": "right",
+                    "fontSize": TEXT_SIZE,
+                    "textBorderWidth": 0,
+                    "formatter": format_seconds(sum(bar.seconds)),
+                },
+            }
+            for bar in bars
+        ],
+    }
+
+
+def _described(bar: _Bar) -> str:
+    total = sum(bar.seconds) or 1.0
+    shares = ", ".join(
+        f"{name} {seconds / total:.0%}"
+        for (name, _), seconds in zip(_PARTS, bar.seconds, strict=True)
+    )
+    return f"{bar.platform}, {bar.count}, {bar.basis}: {shares}."

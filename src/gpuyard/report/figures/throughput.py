@@ -1,0 +1,80 @@
+"""Samples a second against the number of GPUs, with intervals and the ideal."""
+
+from gpuyard.report.figures.frame import Option, category_axis, finite, frame, log_axis, value_axis
+from gpuyard.report.figures.looks import Looks
+from gpuyard.report.figures.points import Points, one_gpu_rate, points_at
+from gpuyard.report.figures.series import band, dashed, dots, dotted, whiskers
+from gpuyard.study.result import WorkloadResult
+
+IDEAL = "ideal scaling"
+# on a linear axis, what is this much smaller than the largest lies on the ground
+_LARGEST_LINEAR_RATIO = 100
+
+
+def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
+    """The chart for one workload at one per-GPU batch size."""
+    points = points_at(workload, batch)
+    series = _series(points, looks)
+    option = frame(
+        "Throughput",
+        f"{workload.name}, {batch:,} samples a GPU and step",
+        f"Samples a second of {workload.name} against the number of GPUs at a batch of {batch} a "
+        f"GPU. {_described(points)}",
+        series,
+    )
+    option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))
+    option["yAxis"] = value_axis("samples/s")
+    rates = [p.samples_per_second for p in points.measured.values()]
+    rates += [p.samples_per_second for curve in points.curves for p in curve.by_gpus.values()]
+    positive = [rate for rate in rates if finite(rate) is not None and rate > 0]
+    if positive and max(positive) > _LARGEST_LINEAR_RATIO * min(positive):
+        drawn = [
+            *positive,
+            *(v for one in series if one["name"] == IDEAL for v in one["data"] if v),
+        ]
+        option["yAxis"] |= {**log_axis(drawn), "name": "samples/s (log)"}
+    option["series"] = series
+    return option
+
+
+def _series(points: Points, looks: Looks) -> list[Option]:
+    axis = points.gpus
+    series: list[Option] = []
+    ideals: list[Option] = []
+    if points.measured:
+        look = looks[points.here]
+        name = f"{points.here}, measured"
+        at = [(str(gpus), finite(p.samples_per_second)) for gpus, p in points.measured.items()]
+        intervals = {str(gpus): (p.low, p.high) for gpus, p in points.measured.items()}
+        series.append(dots(name, look, at) | {"markLine": whiskers(look, intervals)})
+    for curve in points.curves:
+        look = looks[curve.platform]
+        name = f"{curve.label}, predicted"
+        series.append(dashed(name, look, curve.along(axis, lambda p: p.samples_per_second)))
+        low, high = curve.along(axis, lambda p: p.low), curve.along(axis, lambda p: p.high)
+        series += band(name, look, low, high)
+        rate = one_gpu_rate((g, p.samples_per_second) for g, p in curve.by_gpus.items())
+        ideals.append(_ideal(rate, axis, list(curve.by_gpus), look.colour))
+    if points.measured and not any(curve.here for curve in points.curves):
+        rate = one_gpu_rate((g, p.samples_per_second) for g, p in points.measured.items())
+        ideals.append(_ideal(rate, axis, list(points.measured), looks[points.here].colour))
+    return series + ideals
+
+
+def _ideal(rate: float | None, axis: list[int], covered: list[int], colour: str) -> Option:
+    data = [
+        None if rate is None or not min(covered) <= gpus <= max(covered) else finite(rate * gpus)
+        for gpus in axis
+    ]
+    return dotted(IDEAL, data, colour)
+
+
+def _described(points: Points) -> str:
+    sentences = [
+        f"{points.here} with {gpus}: {p.samples_per_second:,.0f} measured."
+        for gpus, p in points.measured.items()
+    ]
+    for curve in points.curves:
+        gpus, last = max(curve.by_gpus.items())
+        sentences.append(f"{curve.label} with {gpus}: {last.samples_per_second:,.0f} predicted.")
+    return " ".join(sentences)

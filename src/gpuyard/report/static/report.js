@@ -1,0 +1,162 @@
+// Draws the charts of the report: fits legend and title to the width, follows light and dark,
+// and makes the page ready for paper.
+(() => {
+  "use strict";
+  const PRINT_WIDTH = 660;
+  const LEGEND_ROW = 22;
+  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const pen = document.createElement("canvas").getContext("2d");
+  const drawn = [];
+
+  const theme = (ink, soft, line, page, darkMode) => {
+    const axis = {
+      axisLine: { lineStyle: { color: soft } },
+      axisTick: { lineStyle: { color: soft } },
+      axisLabel: { color: ink },
+      nameTextStyle: { color: soft },
+      splitLine: { lineStyle: { color: line } },
+    };
+    return {
+      darkMode,
+      backgroundColor: "transparent",
+      textStyle: { fontFamily: FONT, color: ink },
+      title: { textStyle: { color: ink }, subtextStyle: { color: soft } },
+      legend: { textStyle: { color: ink }, inactiveColor: line },
+      tooltip: { backgroundColor: page, borderColor: line, textStyle: { color: ink } },
+      toolbox: { iconStyle: { borderColor: soft }, feature: { saveAsImage: { backgroundColor: page } } },
+      markPoint: { label: { color: ink } },
+      line: { endLabel: { color: ink } },
+      categoryAxis: { ...axis, splitLine: { show: false } },
+      valueAxis: axis,
+      logAxis: axis,
+    };
+  };
+  const LIGHT = theme("#16191d", "#565d67", "#d9dde3", "#ffffff", false);
+  const DARK = theme("#e8eaed", "#a5adb8", "#363c45", "#14171b", true);
+  const themeNow = () => (dark.matches ? DARK : LIGHT);
+
+  const number = (value) => {
+    if (typeof value !== "number") return "–";
+    const digits = value >= 100 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
+    return value.toLocaleString("en", digits);
+  };
+
+  const SIGN_WIDTH = 26 + 5;
+  const LEGEND_GAP = 14;
+  const namesWidths = (option) => {
+    pen.font = `12px ${FONT}`;
+    return option.legend.data.map((entry) => pen.measureText(entry.name).width);
+  };
+
+  // how many rows the legend takes at this width, as ECharts wraps it
+  const legendRows = (widths, width) => {
+    let rows = 1;
+    let used = 0;
+    for (const name of widths) {
+      const item = Math.min(name, width - 60) + SIGN_WIDTH + LEGEND_GAP;
+      if (used > 0 && used + item > width) {
+        rows += 1;
+        used = 0;
+      }
+      used += item;
+    }
+    return rows;
+  };
+
+  const fitted = (option, height, width) => {
+    const names = namesWidths(option);
+    const legend = legendRows(names, width) * LEGEND_ROW;
+    const cut = { width: width - 60, overflow: "truncate" };
+    const fit = {
+      ...option,
+      title: {
+        ...option.title,
+        textStyle: { ...option.title.textStyle, ...cut },
+        subtextStyle: { ...option.title.subtextStyle, ...cut },
+      },
+      legend: {
+        ...option.legend,
+        itemGap: LEGEND_GAP,
+        textStyle: { ...option.legend.textStyle, ...(Math.max(...names) > width - 60 ? cut : {}) },
+      },
+      grid: { ...option.grid, bottom: legend + 14 },
+      tooltip: { ...option.tooltip, valueFormatter: number },
+    };
+    if (option.yAxis.type === "category") {
+      const label = { ...option.yAxis.axisLabel, width: width < 420 ? 132 : 215 };
+      fit.yAxis = { ...option.yAxis, axisLabel: label };
+    }
+    return { option: fit, height: height + legend };
+  };
+
+  const draw = (entry, width = entry.element.clientWidth) => {
+    const fit = fitted(entry.options[entry.shown], entry.heights[entry.shown], width);
+    entry.element.style.height = `${fit.height}px`;
+    entry.chart.resize({ width, height: fit.height, silent: true });
+    entry.chart.setOption(fit.option, { notMerge: true });
+    entry.width = width;
+  };
+
+  const start = (described) => {
+    const element = document.getElementById(described.id);
+    const width = element.clientWidth;
+    const chart = echarts.init(element, themeNow(), { renderer: "svg", width, height: 300 });
+    const entry = { ...described, element, chart };
+    chart.on("finished", () => {
+      element.dataset.drawn = "true";
+    });
+    draw(entry, width);
+    drawn.push(entry);
+  };
+
+  JSON.parse(document.getElementById("charts-json").textContent).forEach(start);
+
+  for (const select of document.querySelectorAll("select[data-charts]")) {
+    select.addEventListener("change", () => {
+      const section = document.getElementById(select.dataset.charts);
+      for (const entry of drawn) {
+        if (section.contains(entry.element) && select.value in entry.options) {
+          entry.shown = select.value;
+          draw(entry);
+        }
+      }
+    });
+  }
+
+  let printing = false;
+  let pending = 0;
+  window.addEventListener("resize", () => {
+    window.cancelAnimationFrame(pending);
+    pending = window.requestAnimationFrame(() => {
+      if (printing) return;
+      for (const entry of drawn) if (entry.element.clientWidth !== entry.width) draw(entry);
+    });
+  });
+  dark.addEventListener("change", () => {
+    if (printing) return;
+    for (const entry of drawn) entry.chart.setTheme(themeNow());
+  });
+
+  // paper is white and narrow, and nobody can unfold it
+  const folded = [];
+  window.addEventListener("beforeprint", () => {
+    printing = true;
+    for (const details of document.querySelectorAll("details:not([open])")) {
+      details.open = true;
+      folded.push(details);
+    }
+    for (const entry of drawn) {
+      entry.chart.setTheme(LIGHT);
+      draw(entry, PRINT_WIDTH);
+    }
+  });
+  window.addEventListener("afterprint", () => {
+    printing = false;
+    for (const details of folded.splice(0)) details.open = false;
+    for (const entry of drawn) {
+      entry.chart.setTheme(themeNow());
+      draw(entry);
+    }
+  });
+})();

@@ -1,0 +1,216 @@
+"""The report as its readers see it: opened from a file, without a network, on a desk and on a phone."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from gpuyard.report import write_report
+from tests.report.builder import cost, full_study, study, workload
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+
+
+class Visit:
+    """One open page, and everything that went wrong in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.route("**/*", self._only_the_file)
+
+    def _only_the_file(self, route: Route) -> None:
+        if route.request.url.startswith("file://"):
+            route.continue_()
+        else:
+            self.requests.append(route.request.url)
+            route.abort()
+
+    def open(self, path: Path) -> None:
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function(
+            "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
+        )
+
+    def scrolls_sideways(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def desk(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    with browser.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme=request.param
+    ) as context:
+        yield Visit(context.new_page())
+
+
+@pytest.fixture
+def phone(browser: Browser) -> Iterator[Visit]:
+    with browser.new_context(viewport={"width": 390, "height": 844}) as context:
+        yield Visit(context.new_page())
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(full_study(), tmp_path_factory.mktemp("study"))
+
+
+def test_it_tells_the_verdicts_and_draws_every_chart(desk: Visit, report: Path) -> None:
+    desk.open(report)
+    verdicts = desk.page.locator("#verdicts").inner_text()
+    assert "NETWORK CHOKE: don't add GPUs" in verdicts
+    assert "GPU CHOKE: add GPUs" in verdicts
+    charts = desk.page.locator(".chart").all()
+    assert len(charts) == 9
+    for chart in charts:
+        assert chart.locator("svg path").count() > 5
+        assert chart.get_attribute("aria-label")
+    assert desk.complaints == []
+    assert desk.requests == []
+    assert not desk.scrolls_sideways()
+
+
+def test_it_fits_a_phone(phone: Visit, report: Path) -> None:
+    phone.open(report)
+    assert not phone.scrolls_sideways()
+    phone.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert not phone.scrolls_sideways()
+    for chart in phone.page.locator(".chart svg").all():
+        box = chart.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    assert phone.complaints == []
+
+
+def test_charts_follow_the_width(desk: Visit, report: Path) -> None:
+    desk.open(report)
+    desk.page.set_viewport_size({"width": 390, "height": 844})
+    desk.page.wait_for_function(
+        "[...document.querySelectorAll('.chart svg')].every((s) => s.clientWidth < 390)"
+    )
+    assert not desk.scrolls_sideways()
+
+
+def test_another_batch_size_redraws_the_charts(desk: Visit, report: Path) -> None:
+    desk.open(report)
+    throughput = desk.page.locator("#chart-throughput-spoken-digits-linear svg")
+    assert "50 samples a GPU and step" in (throughput.text_content() or "")
+    desk.page.locator("select").first.select_option("200")
+    desk.page.wait_for_function(
+        "document.querySelector('#chart-throughput-spoken-digits-linear svg')"
+        ".textContent.includes('200 samples a GPU and step')"
+    )
+    other = desk.page.locator("#chart-throughput-spoken-digits-conv svg")
+    assert "50 samples a GPU and step" in (other.text_content() or "")
+    assert desk.complaints == []
+
+
+def test_a_tooltip_has_the_numbers_of_the_curves_but_not_of_the_bands(
+    desk: Visit, report: Path
+) -> None:
+    desk.open(report)
+    chart = desk.page.locator("#chart-throughput-spoken-digits-linear")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    assert box is not None
+    desk.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 150)
+    tooltip = chart.locator("div", has_text="this machine, measured").last
+    tooltip.wait_for()
+    text = chart.inner_text()
+    assert text.count("4 × HPE Apollo 6500, predicted") == 2  # the legend's and the curve's
+    four = full_study().workloads[0].curves[1].predictions[2]
+    assert four.gpus == 4
+    assert f"{four.samples_per_second:,.0f}" in text
+    assert desk.complaints == []
+
+
+def test_markup_in_names_is_only_text(desk: Visit, tmp_path: Path) -> None:
+    one = workload(EVIL)
+    curves = tuple(replace(c, platform=f"{EVIL} {i}") for i, c in enumerate(one.curves))
+    epochs = tuple(replace(e, platform=f"{EVIL} {e.platform}") for e in one.epoch_times)
+    evil = study(replace(one, curves=curves, epoch_times=epochs), name=EVIL, price=cost())
+    desk.open(write_report(evil, tmp_path))
+    for chart in desk.page.locator(".chart").all():
+        chart.hover()
+    assert desk.page.title() == f"{EVIL} – gpuyard study"
+    assert desk.page.locator("img").count() == 0
+    assert desk.complaints == []
+    assert desk.requests == []
+    assert not desk.scrolls_sideways()
+
+
+def test_a_study_with_gaps_still_draws(desk: Visit, tmp_path: Path) -> None:
+    one = workload("single")
+    single = replace(
+        one,
+        curves=tuple(replace(c, predictions=c.predictions[:1]) for c in one.curves),
+        measured=tuple(p for p in one.measured if p.workers == 1),
+        epoch_times=one.epoch_times[:1],
+    )
+    planned = replace(one, name="planned", measured=(), epoch_times=(), curves=one.curves[1:2])
+    nothing = replace(one, name="nothing", measured=(), epoch_times=(), curves=())
+    desk.open(write_report(study(single, planned, nothing), tmp_path))
+    assert desk.page.locator(".chart").count() == 4 + 3
+    assert desk.complaints == []
+
+
+def test_ten_workloads(desk: Visit, tmp_path: Path) -> None:
+    desk.open(write_report(study(*(workload(f"model {i}") for i in range(10))), tmp_path))
+    assert desk.page.locator("article.card").count() == 10
+    assert desk.page.locator(".chart").count() == 40
+    assert desk.complaints == []
+
+
+def test_without_javascript_the_tables_tell_it(browser: Browser, report: Path) -> None:
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(report.as_uri())
+        assert "All that they show is in the tables below" in page.locator("#charts").inner_text()
+        page.locator("#numbers summary").first.click()
+        assert "m-050-2" in page.locator("#numbers details").first.inner_text()
+
+
+def test_paper_shows_what_is_folded_on_the_screen(browser: Browser, report: Path) -> None:
+    with browser.new_context(color_scheme="dark") as context:
+        visit = Visit(context.new_page())
+        visit.open(report)
+        visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert visit.page.locator("details:not([open])").count() == 0
+        widths = {svg.get_attribute("width") for svg in visit.page.locator(".chart svg").all()}
+        assert widths == {"660"}
+        visit.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert visit.page.locator("details[open]").count() == 0
+        assert visit.page.pdf().startswith(b"%PDF")
+        assert visit.complaints == []

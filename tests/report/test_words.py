@@ -1,0 +1,51 @@
+"""Numbers read the way people write them."""
+
+import pytest
+
+from gpuyard.report import words
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (1234.5, "1,234"),
+        (0.01234, "0.0123"),
+        (12.0, "12"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+    ],
+)
+def test_numbers(value: float | None, written: str) -> None:
+    assert words.number(value) == written
+
+
+@pytest.mark.parametrize(
+    ("factor", "written"), [(1.5, "+50 %"), (3.14, "× 3.1"), (0.9, "−10 %"), (1.0, "+0 %")]
+)
+def test_gains(factor: float, written: str) -> None:
+    assert words.gain(factor) == written
+
+
+def test_times() -> None:
+    assert words.seconds(0.0032) == "3.2 ms"
+    assert words.seconds(0.0) == "0"
+    assert words.seconds(float("inf")) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "written"),
+    [
+        (12e9, "bytes/s", "12 GB/s"),
+        (30e-6, "seconds a layer and GPU", "30 µs a layer and GPU"),
+        (1 / 3, "of compute", "0.3333 of compute"),
+    ],
+)
+def test_constants(value: float, unit: str, written: str) -> None:
+    assert words.constant(value, unit) == written
+
+
+def test_dates() -> None:
+    assert words.date("2026-11-05T23:10:00+00:00") == "5 November 2026, 23:10 UTC"
+    assert words.date("2026-11-05T23:10:00+02:00") == "5 November 2026, 21:10 UTC"
+    assert words.date("some day") == "some day"
