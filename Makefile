@@ -6,7 +6,7 @@ RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
-.PHONY: help study test soak check format schemas bench docs clean system-packages
+.PHONY: help study test soak check format schemas bench clean system-packages
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ check: $(TOOLS) ## Formatting, lint, types and layers.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(TOOLS) ## Format the code and fix what lint can fix.
 	@$(BIN)/ruff check --fix-only .

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.measure import Measurement, Provenance, StepParts, Window
+
 ROOT = Path(__file__).parents[1]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+MakeMeasurement = Callable[..., Measurement]
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +21,58 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
     return directory
+
+
+@pytest.fixture
+def make_measurement() -> MakeMeasurement:
+    """A plausible measurement, with what the test cares about changed."""
+
+    def make(number: int = 1, **changed: object) -> Measurement:
+        plain = Measurement(
+            id=f"{number:012x}",
+            key=f"key{number}",
+            created_at="2026-01-02T03:04:05.678+00:00",
+            workload='digits, "spoken"',
+            spec={"name": "digits", "model": "m:f", "precision": "fp32"},
+            workers=2,
+            batch_per_worker=10,
+            strategy="ddp",
+            device="cpu",
+            samples_per_second=100.125,
+            low=90.0,
+            high=110.25,
+            step=StepParts(
+                step_seconds=0.2,
+                compute_seconds=0.1,
+                exposed_communication_seconds=0.075,
+                input_seconds=0.025,
+            ),
+            all_reduce_bytes=48,
+            all_reduce_seconds=None,
+            windows=(Window(steps=3, seconds=0.6, input_seconds=0.075),),
+            loss_first=2.5,
+            loss_last=None,
+            provenance=Provenance(
+                gpuyard="0.1.0",
+                torch="2.13.0",
+                python="3.11.7",
+                os="Debian",
+                kernel="6.1",
+                host="here",
+                cpu_model="CPU",
+                cores=2,
+                memory_bytes=1000,
+                gpus=(),
+                backend="gloo",
+                threads_per_worker=1,
+                cores_by_worker=((0,), (1,)),
+                data_source="synthetic",
+                seed=0,
+            ),
+        )
+        return plain.model_copy(update=changed)
+
+    return make
 
 
 @pytest.fixture

@@ -50,21 +50,27 @@ class SpecError(UserMistake):
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name most like this one, or None where nothing is near."""
+    near = closest_names(name, known, most=1)
+    return near[0] if near else None
+
+
+def closest_names(name: str, known: Iterable[str], most: int = 4) -> list[str]:
+    """Names that begin with this one, the shortest first; else the most alike; else one that has it inside."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     lowered = name.lower()
-    matches = difflib.get_close_matches(lowered, by_lower, n=1, cutoff=0.5)
-    if matches:
-        return by_lower[matches[0]]
+    longer = sorted((c for c in by_lower if len(lowered) > 1 and c.startswith(lowered)), key=len)
+    alike = difflib.get_close_matches(lowered, by_lower, n=1, cutoff=0.5)
     inside = sorted((c for c in by_lower if lowered and lowered in c), key=len)
-    return by_lower[inside[0]] if inside else None
+    return [by_lower[c] for c in (longer[:most] or alike or inside[:1])]
 
 
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """One sentence: the name is unknown, and the closest valid one or all of the few there are."""
     names = sorted(known)
-    closest = closest_name(name, names)
-    if closest is not None:
-        return f"no {kind} is called {name!r}; did you mean {closest!r}?"
+    near = [repr(candidate) for candidate in closest_names(name, names)]
+    if near:
+        choice = near[0] if len(near) == 1 else f"{', '.join(near[:-1])} or {near[-1]}"
+        return f"no {kind} is called {name!r}; did you mean {choice}?"
     if len(names) <= 12:
         return f"no {kind} is called {name!r}; there are: {', '.join(names)}"
     return f"no {kind} is called {name!r}"

@@ -175,3 +175,8 @@ def format_seconds(seconds: float) -> str:
 def format_usd(usd: float) -> str:
     """8000 → "$8,000"; cents only where they matter."""
     return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"
+
+
+def format_share(share: float) -> str:
+    """0.27 → "27 %"."""
+    return f"{100 * share:.0f} %"

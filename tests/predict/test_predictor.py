@@ -149,7 +149,10 @@ def test_line_never_has_negative_parts() -> None:
     fixed, per_sample = fit_line([(10, 0.010), (50, 0.060)])
     assert fixed == 0
     assert per_sample == pytest.approx(0.0011, rel=0.05)
-    assert fit_line([(10, 0.03), (50, 0.02)])[1] == 0
+    # noise hid the slope: a larger batch must not seem to be free
+    fixed, per_sample = fit_line([(10, 0.03), (50, 0.02)])
+    assert fixed == 0
+    assert per_sample > 0
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class Rig:
             scaling_efficiency=alone.seconds / step.seconds,
             step=step,
             choke=choke,
+            epoch_seconds=None,
             memory_bytes=3 * gradient_bytes + batch * 2e6,
             fits=None if self.name == HERE else True,
         )

@@ -68,7 +68,7 @@ def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
         ("nodes: 4", "nodes: four", ":2: nodes: input should be a valid integer"),
         ("name: test\n", "", ":1: name: this key is needed"),
         ("gpus: 8, ", "", ":3: machine.gpus: this key is needed"),
-        ("{gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh}", "dgx-a10", ":3: machine: no machine is called 'dgx-a10'; did you mean 'dgx-a100'?"),
+        ("{gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh}", "dgx-a10", ":3: machine: no machine is called 'dgx-a10'; did you mean 'dgx-a100' or 'dgx-a100-40gb'?"),
         ("  link: infiniband-edr\n", "  link: infiniband-edr\n  rate: 1 Gbit/s\n", ":4: network: a network has either 'link' or 'rate'"),
     ],
 )  # fmt: skip
@@ -115,10 +115,13 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
 def test_catalog_names_do_instead_of_files() -> None:
     assert read_workload("resnet50").model == "resnet50"
     assert read_cluster("dgx-a100").machine == "dgx-a100"
+    clips = read_workload("spoken-digits-conv").dataset
+    assert clips is not None
+    assert clips.source == "spoken-digits"
     with pytest.raises(UnknownName, match="did you mean 'resnet50'"):
         read_workload("resnet-50")
 
 
 def test_more_than_one_node_needs_a_network(tmp_path: Path) -> None:
-    text = "name: x\nnodes: 2\nmachine: dgx-a100\n"
+    text = "name: x\nnodes: 2\nmachine: {gpu: t4, gpus: 4}\n"
     assert "more than one node needs a 'network'" in mistake_in(tmp_path, text)

@@ -1,10 +1,10 @@
 """What this host is: CPU, memory, GPUs, driver, network cards. What can't be read is `None`, never a crash."""
 
-import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from gpuyard.hardware.cpu import cpu_model, usable_cores
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def discover_host() -> Host:
     )
     return Host(
         system=f"{platform.system()} {platform.release()}",
-        cpu=_cpu_name(),
-        usable_cores=usable_cores(),
+        cpu=cpu_model(),
+        usable_cores=len(usable_cores()),
         memory_bytes=psutil.virtual_memory().total,
         gpus=gpus,
         driver=driver,
@@ -64,29 +64,12 @@ def discover_host() -> Host:
     )
 
 
-def usable_cores() -> int:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def _read_nvml() -> tuple[tuple[HostGpu, ...], str | None, str | None]:
     """GPUs and driver by NVML, or the reason why there are none to see."""
     try:
         import pynvml
     except ImportError:
-        return (), None, "nvidia-ml-py is not installed; get it with: pip install 'gpuyard[nvidia]'"
+        return (), None, "nvidia-ml-py is not installed; get it with: pip install nvidia-ml-py"
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -8,8 +8,9 @@ from gpuyard.predict.constants import (
     Constant,
     default_overlap,
 )
+from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Pipe, Platform, platform_of
+from gpuyard.predict.platform import Platform, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.predictor import (
     Question,

@@ -40,9 +40,8 @@ def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     weight = 1 / seconds
     design = np.stack([np.ones_like(batch), batch], axis=1) * weight[:, None]
     fixed, per_sample = np.linalg.lstsq(design, seconds * weight, rcond=None)[0]
-    if per_sample <= 0:  # noise hid the slope: all of it is fixed
-        return float(np.mean(seconds)), 0.0
-    if fixed < 0:  # through the origin
+    if fixed < 0 or per_sample <= 0:
+        # through the origin: where noise hid the slope, a larger batch must not seem to be free
         return 0.0, float(np.sum(batch / seconds) / np.sum((batch / seconds) ** 2))
     return float(fixed), float(per_sample)
 

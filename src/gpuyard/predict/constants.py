@@ -9,7 +9,8 @@ from typing import Literal
 
 from gpuyard.specs import Strategy
 
-Basis = Literal["measured", "published", "catalog", "assumed"]
+Basis = Literal["measured", "given", "published", "catalog", "assumed"]
+"""`given`: the user's spec says so."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,19 @@ UNCERTAINTY: dict[str, float] = {
     "straggling": 0.5,
     "input": 0.15,
 }
+
+
+def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
+    """What a strategy's exchange of gradients is reckoned with."""
+    match strategy:
+        case "ddp":
+            return (DDP_FIRST_BUCKET, DDP_BUCKET)
+        case "horovod":
+            return (HOROVOD_FUSION,)
+        case "dataparallel":
+            return (DATA_PARALLEL_BUFFER, DATA_PARALLEL_HOST)
+        case "parameter-server":
+            return ()
 
 
 def default_overlap(strategy: Strategy) -> Constant:

@@ -3,20 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuyard.catalog import Gpu, gpus, links, machines
+from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.inner_ring import inner_ring, pcie_link
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.fabric import Pipe, between_machines
 from gpuyard.specs import Cluster, MachineSpec, Network
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """A way for bytes: its rate and the latency of one hop."""
-
-    bytes_per_second: float
-    latency_seconds: float
-    name: str
 
 
 @dataclass(frozen=True)
@@ -49,6 +41,14 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     return gpus().get(machine.gpu), machine
 
 
+def _network_of(cluster: Cluster) -> Network | None:
+    """The one that the spec gives, or what the catalog says is built into the named machine."""
+    if cluster.network is not None or not isinstance(cluster.machine, str):
+        return cluster.network
+    machine = machines().get(cluster.machine)
+    return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
+
+
 def platform_of(cluster: Cluster) -> Platform:
     """The cluster spec with its catalog names looked up."""
     gpu, machine = machine_of(cluster)
@@ -60,10 +60,15 @@ def platform_of(cluster: Cluster) -> Platform:
 
     whole = inside(machine.gpus)
     used.append(Constant("link_inside", whole.bytes_per_second, "bytes/s", "catalog", whole.name))
-    between = _between(cluster.network) if cluster.network else None
-    if between is not None:
-        used.append(
-            Constant("link_between", between.bytes_per_second, "bytes/s", "catalog", between.name)
+    between: Pipe | None = None
+    network = _network_of(cluster)
+    if network is not None:
+        between, of_network = between_machines(network)
+        used += of_network
+    elif cluster.nodes > 1:
+        raise UserMistake(
+            f"{cluster.name} has {cluster.nodes} nodes, and the catalog knows no network card of "
+            f"{cluster.machine}: add a 'network' to the cluster"
         )
     return Platform(
         name=cluster.name,
@@ -76,38 +81,3 @@ def platform_of(cluster: Cluster) -> Platform:
         memory_bytes=gpu.memory_bytes,
         constants=tuple(used),
     )
-
-
-# what of a wire's rate arrives as payload where only the rate is given: Ethernet frames of 1,500
-# bytes with TCP/IP headers carry 1,448 of 1,538 bytes; InfiniBand packets of 4 KiB lose about 3 %
-_PAYLOAD_SHARE = {"tcp": 0.94, "rdma": 0.97}
-_DEFAULT_LATENCY_SECONDS = {"tcp": 30e-6, "rdma": 5e-6}
-
-
-def _between(network: Network) -> Pipe:
-    """All the ports of one machine together."""
-    if network.link is not None:
-        link = links().get(network.link)
-        if link.kind not in ("ethernet", "infiniband"):
-            raise UserMistake(f"{network.link} joins GPUs inside a machine, not machines")
-        protocol = network.protocol or ("rdma" if link.protocol == "rdma" else "tcp")
-        port = link.effective_bytes_per_second
-        latency = link.latency_seconds
-        if protocol != link.protocol:
-            port = link.raw_bytes_per_second * _PAYLOAD_SHARE[protocol]
-            latency = _DEFAULT_LATENCY_SECONDS[protocol]
-        name = link.name
-    elif network.rate is not None:
-        protocol = network.protocol or "tcp"
-        port = network.rate * _PAYLOAD_SHARE[protocol]
-        latency = _DEFAULT_LATENCY_SECONDS[protocol]
-        name = f"{network.rate * 8 / 1e9:g} Gbit/s"
-    else:
-        raise UserMistake("a network has either 'link' or 'rate'")
-    rate = port * network.rails / network.oversubscription
-    if network.per_flow is not None and protocol == "tcp":
-        rate = min(rate, network.per_flow * network.flows)
-    if network.latency is not None:
-        latency = network.latency
-    rails = f"{network.rails} × " if network.rails > 1 else ""
-    return Pipe(rate, latency, f"{rails}{name} ({protocol})")

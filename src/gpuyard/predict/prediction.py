@@ -43,6 +43,7 @@ class Prediction:
     scaling_efficiency: float
     step: Step
     choke: Choke
+    epoch_seconds: float | None  # None: the workload has no dataset
     memory_bytes: float
     fits: bool | None  # None: nobody knows how much memory there is
 

@@ -97,12 +97,14 @@ def predict(
                 straggler_seconds=float(parts.straggler_seconds[i]),
             ),
             choke=chokes[i],
+            epoch_seconds=_epoch_seconds(workload, float(throughput[i])),
             memory_bytes=memory[i],
             fits=None if platform.memory_bytes is None else memory[i] <= platform.memory_bytes,
         )
         for i, (placement, batch) in enumerate(rows)
     )
-    used = (*line.constants, *platform.constants, overlap, variation, c.FORWARD_SHARE)
+    exchange = c.exchange_constants(question.strategy)
+    used = (*line.constants, *platform.constants, *exchange, overlap, variation, c.FORWARD_SHARE)
     return ClusterPrediction(
         workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
     )
@@ -232,6 +234,10 @@ def _relative_uncertainty(parts: StepParts, line: ComputeLine, platform: Platfor
         start=np.zeros_like(parts.compute_seconds),
     )
     return np.asarray(np.sqrt(variance))
+
+
+def _epoch_seconds(workload: Workload, samples_per_second: float) -> float | None:
+    return workload.dataset.samples / samples_per_second if workload.dataset else None
 
 
 def _memory_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:

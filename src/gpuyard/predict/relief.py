@@ -39,6 +39,7 @@ def reliefs(
 
     today = throughput(table)
     found = [("GPUs twice as fast", throughput(doubled(table, "gpu")))]
+    found.append(("twice as many GPUs", 2 * throughput(_twice_as_many(table))))
     if gpus > 1:
         found += _cheaper_exchange(table, traffic, gpus, throughput)
     for factor in (4, 2):
@@ -51,6 +52,13 @@ def reliefs(
     weighed = (Relief(what, rate, rate / today) for what, rate in found)
     helpful = (relief for relief in weighed if relief.gain >= least_gain)
     return tuple(sorted(helpful, key=lambda relief: -relief.gain))
+
+
+def _twice_as_many(table: Configurations) -> Configurations:
+    """More machines where there are several, more GPUs in the machine where there is one."""
+    if table.nodes[0] > 1:
+        return replace(table, nodes=table.nodes * 2)
+    return replace(table, gpus_per_node=table.gpus_per_node * 2)
 
 
 def _cheaper_exchange(

@@ -75,6 +75,7 @@ class Cluster(Spec):
 
     @model_validator(mode="after")
     def _network_between_nodes(self) -> "Cluster":
-        if self.nodes > 1 and self.network is None:
+        # a named machine brings the network cards that the catalog knows
+        if self.nodes > 1 and self.network is None and not isinstance(self.machine, str):
             raise ValueError("a cluster of more than one node needs a 'network'")
         return self

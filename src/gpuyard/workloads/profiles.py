@@ -1,6 +1,7 @@
 """The profile of a workload's model: from the catalog, or from running the user's own module once."""
 
 from gpuyard.catalog.models import ModelProfile, models
+from gpuyard.errors import GpuyardError
 from gpuyard.specs import Workload
 from gpuyard.workloads.zoo import MODELS
 
@@ -28,4 +29,19 @@ def _profile_own(workload: Workload) -> ModelProfile:
             return profile_task(task, id=workload.name, name=workload.model)
     except (NotImplementedError, RuntimeError):
         # some modules look at their values, which "meta" has none of: run them for real
-        return profile_task(build_task(workload), id=workload.name, name=workload.model)
+        return _profile_for_real(workload)
+
+
+def _profile_for_real(workload: Workload) -> ModelProfile:
+    from gpuyard.workloads.profiling import profile_task
+    from gpuyard.workloads.resolve import build_task, own_code_fault
+
+    task = build_task(workload)
+    try:
+        return profile_task(task, id=workload.name, name=workload.model)
+    except GpuyardError:
+        raise
+    except Exception as fault:
+        raise own_code_fault(
+            f"{workload.model} can't be trained on {task.sample}", fault
+        ) from fault

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import math
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard import paths
-from gpuyard.errors import MissingRequirement, UnknownName, UserMistake, closest_name
+from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake, closest_name
 from gpuyard.specs import Target, Tensor, Workload
 
 if TYPE_CHECKING:
@@ -25,15 +26,14 @@ if TYPE_CHECKING:
 
     Batch = tuple[tuple[torch.Tensor, ...], torch.Tensor]
 
+_OURS = str(Path(__file__).parents[1])
 _POOL_BYTES = 128e6  # of synthetic samples held by one rank; steps draw from them
 
 
 def require_torch() -> None:
     """Raise the sentence that says how to get PyTorch where it is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement(
-            "training needs PyTorch; install it with: pip install 'gpuyard[train]'"
-        )
+        raise MissingRequirement("training needs PyTorch; install it with: pip install torch")
 
 
 def build_task(workload: Workload) -> "Task":
@@ -107,6 +107,8 @@ def _import_factory(reference: str, kind: str) -> Callable[[], Any]:
             f"there is no module {module_name!r} for the {kind} {reference!r}; "
             f"it is looked for in {here} and among the installed packages"
         ) from None
+    except Exception as fault:
+        raise own_code_fault(f"{module_name} cannot be imported", fault) from fault
     found: Any = module
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -130,7 +132,24 @@ def _call(factory: Callable[[], Any], reference: str) -> Any:
         # only a call that did not get into the factory is a mistake in how it is named
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             raise UserMistake(f"{reference} must be callable without arguments: {error}") from None
+        raise own_code_fault(f"{reference} failed", error) from error
+    except GpuyardError:
         raise
+    except Exception as fault:
+        raise own_code_fault(f"{reference} failed", fault) from fault
+
+
+def own_code_fault(what: str, fault: Exception) -> UserMistake:
+    """One sentence about a fault in the user's code, with the last line of theirs that it passed."""
+    if isinstance(fault, SyntaxError) and fault.filename:
+        return UserMistake(f"{what}: {fault.filename}:{fault.lineno}: {fault.msg}")
+    own = [
+        frame
+        for frame in traceback.extract_tb(fault.__traceback__)
+        if "site-packages" not in frame.filename and not frame.filename.startswith((_OURS, "<"))
+    ]
+    where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    return UserMistake(f"{what}: {where}{type(fault).__name__}: {fault}")
 
 
 def _task_of_module(module: Any, workload: Workload) -> "Task":

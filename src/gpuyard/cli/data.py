@@ -1,0 +1,50 @@
+"""`gpuyard data`: datasets that the built-in workloads train on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.options import console
+from gpuyard.errors import UnknownName
+
+app = typer.Typer(help="Fetch the datasets of the built-in workloads.", no_args_is_help=True)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="spoken-digits")],
+    *,
+    from_directory: Annotated[
+        Path | None, typer.Option("--from", help="Take the clips from this directory instead.")
+    ] = None,
+) -> None:
+    """Fetch a dataset into gpuyard's home; the Free Spoken Digit Dataset is CC BY-SA 4.0.
+
+    Example: gpuyard data fetch spoken-digits --from ~/free-spoken-digit-dataset/recordings
+    """
+    if name != "spoken-digits":
+        raise UnknownName("dataset", name, ["spoken-digits"])
+    from gpuyard import paths
+    from gpuyard.workloads import spoken_digits_data
+
+    if from_directory is not None:
+        count = spoken_digits_data.import_clips(from_directory, paths.home())
+    else:
+        count = _download(paths.home())
+    console().print(
+        f"{count} clips in {paths.dataset_directory(name)}", highlight=False, soft_wrap=True
+    )
+
+
+def _download(home: Path) -> int:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from gpuyard.workloads import spoken_digits_data
+
+    columns = ("fetching", BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True)) as progress:
+        task = progress.add_task("fetching", total=None)
+        return spoken_digits_data.fetch_clips(
+            home, lambda done, total: progress.update(task, completed=done, total=total)
+        )

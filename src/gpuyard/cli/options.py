@@ -1,0 +1,65 @@
+"""What the verbs share: reading lists of numbers, and where output goes."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuyard.errors import UserMistake
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE_WIDTH = 1000
+_NUMBER = re.compile(r"^[±$−-]?[\d,.]+( \S+)?$")
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")
+]
+
+
+def parse_counts(text: str, what: str = "count") -> list[int]:
+    """ "1,2,4" → [1, 2, 4]. Doubles are dropped, order is kept."""
+    counts: list[int] = []
+    for part in text.split(","):
+        try:
+            number = int(part)
+        except ValueError:
+            raise UserMistake(
+                f"{part.strip()!r} in {text!r} is not a {what}; write whole numbers like 1,2,4"
+            ) from None
+        if number < 1:
+            raise UserMistake(f"{number} in {text!r} is not a {what}: it must be 1 or more")
+        if number not in counts:
+            counts.append(number)
+    return counts
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A rich console, as wide as the terminal; in a file or a pipe no line is broken."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table for people: numbers to the right, and nothing is ever cut off, only folded."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        cells = [row[index] for row in rows]
+        numeric = bool(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)

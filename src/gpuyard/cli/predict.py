@@ -1,0 +1,70 @@
+"""`gpuyard predict`: how a workload would scale on hardware that may not be here."""
+
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
+
+
+def predict(
+    workload: Annotated[str, typer.Argument(help="A *.workload.yaml, or a catalog model.")],
+    *,
+    on: Annotated[
+        str, typer.Option(help="A *.cluster.yaml, or a catalog machine.", metavar="CLUSTER")
+    ],
+    gpus: Annotated[str, typer.Option(help="How many GPUs, e.g. 1,2,4,8.")] = "1,2,4,8",
+    gpus_per_node: Annotated[
+        int | None, typer.Option(min=1, help="Use so many GPUs of each machine.")
+    ] = None,
+    batch: Annotated[str | None, typer.Option(help="Per-GPU batch sizes, e.g. 32,64.")] = None,
+    strategy: Annotated[
+        str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
+    ] = "ddp",
+    json_output: JsonOption = False,
+) -> None:
+    """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
+
+    Example: gpuyard predict resnet50 --on dgx-1-v100 --gpus 1,2,4,8 --batch 64
+    """
+    from gpuyard import units
+    from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.cli.strategies import parse_strategy
+    from gpuyard.predict import predict_cluster
+    from gpuyard.workloads import profile_of
+
+    spec = read_workload(workload)
+    result = predict_cluster(
+        spec,
+        profile_of(spec),
+        read_cluster(on),
+        parse_counts(gpus, "number of GPUs"),
+        batches=parse_counts(batch, "batch size") if batch else (),
+        strategy=parse_strategy(strategy),
+        gpus_per_node=gpus_per_node,
+    )
+    if json_output:
+        print_json(result.as_json())
+        return
+    print_table(
+        f"{result.workload} on {result.cluster} ({strategy})",
+        ["GPUs", "nodes", "batch/GPU", "samples/s", "90 % interval", "efficiency",
+         "compute", "exposed comm.", "input", "straggling", "choke"],
+        [
+            [
+                str(p.gpus), str(p.nodes), str(p.batch_per_gpu), f"{p.samples_per_second:,.1f}",
+                f"{p.low:,.0f} – {p.high:,.0f}", units.format_share(p.scaling_efficiency),
+                *(f"{1000 * seconds:.1f} ms" for seconds in (
+                    p.step.compute_seconds, p.step.exposed_communication_seconds,
+                    p.step.input_seconds, p.step.straggler_seconds)),
+                p.choke if p.fits is not False else f"{p.choke} (does not fit)",
+            ]
+            for p in result.predictions
+        ],
+    )  # fmt: skip
+    out = console()
+    out.print(f"Compute is {result.compute_basis}.", highlight=False)
+    assumed = sorted(
+        {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
+    )
+    out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)

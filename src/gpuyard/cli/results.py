@@ -1,0 +1,165 @@
+"""`gpuyard results`: what was measured on this machine."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, console, print_json, print_table
+
+if TYPE_CHECKING:
+    from gpuyard.measure import ResultsStore
+
+app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
+
+WorkloadOption = Annotated[str | None, typer.Option(help="Only measurements of this workload.")]
+
+
+class Format(StrEnum):
+    """JSON lines hold everything; CSV is one flat row a measurement."""
+
+    JSON = "json"
+    CSV = "csv"
+
+
+@app.command("list")
+def list_results(*, workload: WorkloadOption = None, json_output: JsonOption = False) -> None:
+    """List the measurements, oldest first.
+
+    Example: gpuyard results list --workload spoken-digits-linear
+    """
+    store = _store()
+    measurements = store.list(workload)
+    if json_output:
+        print_json([measurement.model_dump(mode="json") for measurement in measurements])
+        return
+    if not measurements:
+        of_workload = f" of {workload!r}" if workload else ""
+        console(stderr=True).print(
+            f"No measurements{of_workload} in {store.path} yet. "
+            "Make some with: gpuyard bench train spoken-digits-linear",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    print_table(
+        str(store.path),
+        [
+            "id",
+            "made (UTC)",
+            "workload",
+            "strategy",
+            "device",
+            "workers",
+            "batch",
+            "samples/s",
+            "±",
+        ],
+        [
+            [
+                m.id,
+                m.created_at[:16].replace("T", " "),
+                m.workload,
+                m.strategy,
+                m.device,
+                str(m.workers),
+                str(m.batch_per_worker),
+                f"{m.samples_per_second:,.1f}",
+                f"{100 * (m.high - m.low) / 2 / m.samples_per_second:.1f} %",
+            ]
+            for m in measurements
+        ],
+    )
+
+
+@app.command()
+def show(
+    measurement_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a measurement, or how it starts.")
+    ],
+    *,
+    json_output: JsonOption = False,
+) -> None:
+    """Show one measurement with its provenance.
+
+    Example: gpuyard results show 3f2a
+    """
+    from gpuyard import units
+
+    m = _store().get(measurement_id)
+    if json_output:
+        print_json(m.model_dump(mode="json"))
+        return
+    rows = [
+        ["made (UTC)", m.created_at],
+        ["strategy", f"{m.strategy} on {m.device}"],
+        ["workers", str(m.workers)],
+        ["batch a worker", str(m.batch_per_worker)],
+        ["samples/s", f"{m.samples_per_second:,.1f}"],
+        ["95 % interval", f"{m.low:,.1f} – {m.high:,.1f}"],
+        ["step", units.format_seconds(m.step.step_seconds)],
+        ["  compute", units.format_seconds(m.step.compute_seconds)],
+        ["  exposed communication", units.format_seconds(m.step.exposed_communication_seconds)],
+        ["  input", units.format_seconds(m.step.input_seconds)],
+    ]
+    if m.all_reduce_bytes is not None and m.all_reduce_seconds is not None:
+        took = units.format_seconds(m.all_reduce_seconds)
+        rows.append(["bare all-reduce", f"{units.format_bytes(m.all_reduce_bytes)} in {took}"])
+    if m.loss_first is not None and m.loss_last is not None:
+        rows.append(["loss", f"{m.loss_first:.4g} at first, {m.loss_last:.4g} at last"])
+    rows.append(["windows", f"{len(m.windows)} of {m.windows[0].steps} step(s)"])
+    for name, value in m.provenance.model_dump().items():
+        shown = units.format_bytes(value) if name == "memory_bytes" else _plain(value)
+        rows.append([name.removesuffix("_bytes").replace("_", " "), shown])
+    print_table(f"{m.workload}, measurement {m.id}", ["", ""], rows)
+
+
+@app.command()
+def export(
+    *,
+    export_format: Annotated[
+        Format, typer.Option("--format", help="JSON lines with everything, or flat CSV rows.")
+    ] = Format.JSON,
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write, instead of stdout.")
+    ] = None,
+    workload: WorkloadOption = None,
+) -> None:
+    """Write the measurements for another program.
+
+    Example: gpuyard results export --format csv --output results.csv
+    """
+    import sys
+
+    from gpuyard.errors import GpuyardError
+    from gpuyard.files import write_text
+    from gpuyard.measure import to_csv, to_json_lines
+
+    measurements = _store().list(workload)
+    text = to_csv(measurements) if export_format is Format.CSV else to_json_lines(measurements)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_text(output, text)
+    except OSError as error:
+        raise GpuyardError(f"{output} cannot be written: {error.strerror}") from error
+    console(stderr=True).print(
+        f"{len(measurements)} measurement(s) written to {output}", markup=False, soft_wrap=True
+    )
+
+
+def _store() -> "ResultsStore":
+    from gpuyard import paths
+    from gpuyard.measure import ResultsStore
+
+    return ResultsStore(paths.results_file())
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return "; ".join(
+            ",".join(map(str, v)) if isinstance(v, tuple | list) else str(v) for v in value
+        )
+    return str(value)

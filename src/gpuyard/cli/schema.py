@@ -1,0 +1,18 @@
+"""`gpuyard schema`: JSON Schema of a spec."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def schema(
+    name: Annotated[str, typer.Argument(help="workload, cluster or study", metavar="NAME")],
+) -> None:
+    """Print the JSON Schema of a spec, for editors and programs.
+
+    Example: gpuyard schema cluster > cluster.schema.json
+    """
+    from gpuyard.specs import json_schema
+
+    sys.stdout.write(json_schema(name))

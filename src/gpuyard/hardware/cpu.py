@@ -1,0 +1,60 @@
+"""The processor of this host: what it is called, and which of its cores may be used."""
+
+import os
+import platform
+from pathlib import Path
+
+_CPU = Path("/sys/devices/system/cpu")
+_QUOTA_V2 = Path("/sys/fs/cgroup/cpu.max")
+_QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+_PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+
+
+def usable_cores() -> tuple[int, ...]:
+    """The cores of this process, hardware threads of one core beside each other.
+
+    Cut into even runs, two workers then never share a core. A container's CPU quota counts too.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = sorted(os.sched_getaffinity(0), key=_place)
+    else:
+        cores = list(range(os.cpu_count() or 1))
+    quota = _cpu_quota()
+    return tuple(cores if quota is None else cores[: max(1, int(quota))])
+
+
+def _place(core: int) -> tuple[int, int, int]:
+    topology = _CPU / f"cpu{core}" / "topology"
+    try:
+        package = int((topology / "physical_package_id").read_text())
+        return package, int((topology / "core_id").read_text()), core
+    except (OSError, ValueError):
+        return 0, core, core
+
+
+def _cpu_quota() -> float | None:
+    try:
+        if _QUOTA_V2.exists():
+            quota, period = _QUOTA_V2.read_text().split()
+        else:
+            quota, period = _QUOTA_V1.read_text(), _PERIOD_V1.read_text()
+        return int(quota) / int(period) if int(quota) > 0 else None
+    except (OSError, ValueError):  # "max", or no cgroup at all
+        return None
+
+
+def cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"{platform.system()} {platform.mac_ver()[0]}".strip()

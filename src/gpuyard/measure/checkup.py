@@ -1,0 +1,110 @@
+"""Which parts of gpuyard can work on this machine, and the command that would fix what can't."""
+
+import importlib.util
+import os
+import tempfile
+from dataclasses import dataclass
+
+from gpuyard import paths
+from gpuyard.catalog import gpus, models
+from gpuyard.hardware import Host, discover_host
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part: does it work, why, and what to type if not."""
+
+    part: str
+    works: bool
+    why: str
+    fix: str = ""
+
+
+def check_up(host: Host | None = None) -> list[Check]:
+    """Try everything that can be tried without changing anything."""
+    host = host or discover_host()
+    return [
+        Check(
+            "catalog, predict and cost",
+            True,
+            f"{len(gpus())} GPUs and {len(models())} models in the catalog; needs nothing else",
+        ),
+        _training(),
+        _scaling(host),
+        _nccl(host),
+        _store(),
+        _spoken_digits(),
+    ]
+
+
+def _training() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check(
+            "bench train and study's measurements",
+            False,
+            "PyTorch is not installed",
+            "pip install torch",
+        )
+    import torch
+
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        return Check(
+            "bench train and study's measurements",
+            False,
+            "this PyTorch has no gloo",
+            "install a PyTorch with gloo",
+        )
+    return Check(
+        "bench train and study's measurements", True, f"PyTorch {torch.__version__} with gloo"
+    )
+
+
+def _scaling(host: Host) -> Check:
+    part = "several workers on pinned cores"
+    if host.usable_cores < 2:
+        return Check(part, False, "there is one usable core, and each worker needs its own")
+    if not hasattr(os, "sched_setaffinity"):
+        return Check(part, True, "workers run, but only Linux pins them to cores")
+    return Check(part, True, f"up to {host.usable_cores} workers")
+
+
+def _nccl(host: Host) -> Check:
+    part = "training on GPUs over NCCL"
+    if not host.gpus:
+        fix = "pip install nvidia-ml-py" if "not installed" in (host.gpu_problem or "") else ""
+        return Check(part, False, host.gpu_problem or "there is no GPU", fix)
+    if importlib.util.find_spec("torch") is None:
+        return Check(part, False, "PyTorch is not installed", "pip install torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check(
+            part, False, "this PyTorch is a CPU build", "pip install --force-reinstall torch"
+        )
+    return Check(part, True, f"{len(host.gpus)} GPUs")
+
+
+def _store() -> Check:
+    home = paths.home()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        return Check(
+            "results store",
+            False,
+            f"{home} can't be written: {error.strerror}",
+            "export GPUYARD_HOME=DIRECTORY",
+        )
+    return Check("results store", True, str(paths.results_file()))
+
+
+def _spoken_digits() -> Check:
+    part = "the example on real clips"
+    if paths.dataset_directory("spoken-digits").is_dir():
+        return Check(part, True, "the Free Spoken Digit Dataset is here")
+    return Check(
+        part, False, "the dataset is not here; the study then runs on synthetic clips",
+        "gpuyard data fetch spoken-digits",
+    )  # fmt: skip

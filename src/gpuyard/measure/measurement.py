@@ -1,0 +1,92 @@
+"""One timed run with everything needed to believe it, or to do it again."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpuyard.specs import Strategy
+
+Device = Literal["cpu", "cuda"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+
+
+class StepParts(_Record):
+    """Where the time of one synchronised step goes; the parts add up to it."""
+
+    step_seconds: float
+    compute_seconds: float
+    exposed_communication_seconds: Annotated[
+        float,
+        Field(
+            description="step minus a step without exchange of gradients; noise below 0 is set to 0"
+        ),
+    ]
+    input_seconds: float
+
+
+class Window(_Record):
+    """Some steps in a row; the time is that of the slowest rank."""
+
+    steps: int
+    seconds: float
+    input_seconds: float
+
+
+class Provenance(_Record):
+    """On what, with what, and from what data."""
+
+    gpuyard: str
+    torch: str
+    python: str
+    os: str
+    kernel: str
+    host: str
+    cpu_model: str
+    cores: int
+    memory_bytes: int
+    gpus: tuple[str, ...]
+    backend: str
+    threads_per_worker: int
+    cores_by_worker: tuple[tuple[int, ...], ...]
+    data_source: str
+    seed: int
+
+
+class Measurement(_Record):
+    """How fast one workload trains with so many workers, each on a batch of this size."""
+
+    id: str
+    key: Annotated[str, Field(description="the same for the same run on the same machine")]
+    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
+    kind: Literal["train"] = "train"
+    workload: str
+    spec: Annotated[dict[str, Any], Field(description="the whole workload spec")]
+    workers: int
+    batch_per_worker: int
+    strategy: Strategy
+    device: Device
+    samples_per_second: Annotated[float, Field(description="of all workers together")]
+    low: Annotated[float, Field(description="95 % confidence interval of the mean over windows")]
+    high: float
+    step: StepParts
+    all_reduce_bytes: Annotated[
+        int | None, Field(description="all gradients; None with one worker")
+    ]
+    all_reduce_seconds: Annotated[
+        float | None, Field(description="median of a bare all-reduce of as many bytes")
+    ]
+    windows: Annotated[tuple[Window, ...], Field(description="of synchronised steps")]
+    local_windows: Annotated[
+        tuple[Window, ...], Field(description="of steps without exchange, between the others")
+    ] = ()
+    loss_first: Annotated[
+        float | None, Field(description="of the first step, mean over ranks; None if not finite")
+    ]
+    loss_last: float | None
+    parameter_checksums: Annotated[
+        tuple[str, ...], Field(description="of each rank after the run; DDP keeps them equal")
+    ] = ()
+    provenance: Provenance

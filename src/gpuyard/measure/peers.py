@@ -1,0 +1,99 @@
+"""The ranks of one run and the few things that they have to agree on."""
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from statistics import median
+from time import perf_counter
+
+import torch
+import torch.distributed as dist
+
+from gpuyard.measure.job import RankJob
+
+_REPEATS = 7
+_ENOUGH_SECONDS = 1.0
+
+
+class Peers:
+    """With one process every method is the identity, and nothing is set up."""
+
+    def __init__(self, job: RankJob) -> None:
+        self.rank, self.count = job.rank, job.processes
+        self.backend = "none"
+        if self.count == 1:
+            return
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        self.backend = "nccl" if job.device == "cuda" else "gloo"
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
+            init_method=f"file://{job.directory}/rendezvous",
+            rank=self.rank,
+            world_size=self.count,
+            timeout=timedelta(seconds=job.silence_seconds),
+        )
+
+    def barrier(self) -> None:
+        """Wait for all."""
+        if self.count > 1:
+            dist.all_reduce(torch.zeros(1))  # dist.barrier() would pick a GPU's stream
+
+    def agree(self, numbers: Sequence[float]) -> list[float]:
+        """What rank 0 says."""
+        if self.count == 1:
+            return list(numbers)
+        said = torch.tensor(numbers, dtype=torch.float64)
+        dist.broadcast(said, src=0)
+        return [float(number) for number in said]
+
+    def slowest(self, seconds: Sequence[float]) -> list[float]:
+        """The largest over the ranks, one by one."""
+        if self.count == 1:
+            return list(seconds)
+        most = torch.tensor(seconds, dtype=torch.float64)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        return [float(number) for number in most]
+
+    def mean(self, numbers: Sequence[float]) -> list[float]:
+        """The mean over the ranks, one by one."""
+        if self.count == 1:
+            return list(numbers)
+        total = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(total)
+        return [float(number) / self.count for number in total]
+
+    def collect(self, text: str) -> list[str]:
+        """What every rank says, by rank."""
+        if self.count == 1:
+            return [text]
+        heard: list[str | None] = [None] * self.count
+        dist.all_gather_object(heard, text)
+        return [str(said) for said in heard]
+
+    def all_reduce_seconds(self, size_bytes: int, device: torch.device) -> float | None:
+        """The median time of a bare all-reduce of so many bytes of float32."""
+        if self.count == 1:
+            return None
+        gradients = torch.zeros(max(1, size_bytes // 4), device=device)
+        took: list[float] = []
+        for _ in range(1 + _REPEATS):  # the first sets up buffers and is not counted
+            self.barrier()
+            start = perf_counter()
+            dist.all_reduce(gradients)
+            synchronize(device)
+            took.extend(self.slowest([perf_counter() - start]))
+            if sum(took) > _ENOUGH_SECONDS and len(took) > 1:
+                break
+        return median(took[1:])
+
+    def leave(self) -> None:
+        """Take the process group down in good order."""
+        if self.count > 1:
+            dist.destroy_process_group()
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done what it was told; a CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,79 @@
+"""One point of a sweep on one rank: build, train under the clock, report, forget."""
+
+from collections.abc import Callable
+
+import torch
+
+from gpuyard.measure.job import PointResult, Progress, RankJob
+from gpuyard.measure.peers import Peers
+from gpuyard.measure.statistics import rate_of_windows
+from gpuyard.measure.timing import finite, step_parts, time_windows
+from gpuyard.measure.training import Trainer
+from gpuyard.workloads.resolve import Samples, build_batches, build_task, load_samples
+
+
+def read_samples(job: RankJob) -> Samples:
+    """The same on every rank; each takes its share of them."""
+    torch.manual_seed(job.seed)
+    return load_samples(job.workload, build_task(job.workload))
+
+
+def measure_point(
+    job: RankJob,
+    batch: int,
+    *,
+    device: torch.device,
+    peers: Peers,
+    samples: Samples,
+    on_progress: Callable[[Progress], None],
+) -> PointResult:
+    """Each point starts from the same weights, so it does not matter which came before it."""
+    on_progress(Progress(batch_per_worker=batch, fraction=0.0))
+    torch.manual_seed(job.seed)
+    task = build_task(job.workload)
+    torch.manual_seed(job.seed + job.rank)  # dropout may differ between ranks
+    trainer = Trainer(task, job, device)
+    # one process drives all GPUs under DataParallel, and splits one large batch among them
+    per_process = batch * job.workers // job.processes
+    batches, local_batches = (
+        build_batches(
+            job.workload,
+            task,
+            batch=size,
+            rank=job.rank,
+            world=job.processes,
+            seed=job.seed + order,
+            device=str(device),
+            samples=samples,
+        )
+        for order, size in enumerate((per_process, batch))
+    )
+    timed = time_windows(
+        trainer,
+        batches,
+        local_batches if job.workers > 1 else None,
+        peers=peers,
+        device=device,
+        budget_seconds=job.seconds_per_point,
+        on_progress=lambda fraction: on_progress(
+            Progress(batch_per_worker=batch, fraction=fraction)
+        ),
+    )
+    steps = timed.windows[0].steps
+    rate = rate_of_windows([w.seconds for w in timed.windows], steps * batch * job.workers)
+    return PointResult(
+        batch_per_worker=batch,
+        samples_per_second=rate.per_second,
+        low=rate.low,
+        high=rate.high,
+        step=step_parts(timed.windows, timed.local_windows),
+        all_reduce_bytes=trainer.gradient_bytes if peers.count > 1 else None,
+        all_reduce_seconds=peers.all_reduce_seconds(trainer.gradient_bytes, device),
+        windows=timed.windows,
+        local_windows=timed.local_windows,
+        loss_first=finite(timed.loss_first),
+        loss_last=finite(timed.loss_last),
+        parameter_checksums=tuple(peers.collect(trainer.parameter_checksum())),
+        backend=peers.backend,
+        data_source=samples.data_source,
+    )

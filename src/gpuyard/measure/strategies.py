@@ -1,0 +1,42 @@
+"""Which ways of exchanging gradients can be measured here; said before anything starts."""
+
+import importlib.util
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
+from gpuyard.measure.measurement import Device
+from gpuyard.specs import Precision
+
+MEASURED = ("ddp", "dataparallel", "horovod")
+
+
+def check_strategy(
+    strategy: str, *, precision: Precision, device: Device, gpus: int, most_workers: int
+) -> None:
+    """Raise the sentence that says why this strategy can't be measured on this machine."""
+    if strategy == "parameter-server":
+        raise GpuyardError(
+            "a parameter server is predicted, not measured; "
+            f"measure one of {', '.join(MEASURED)} or use: gpuyard predict"
+        )
+    if strategy not in MEASURED:
+        raise UnknownName("strategy", strategy, [*MEASURED, "parameter-server"])
+    if strategy == "dataparallel" and gpus < 2:
+        raise MissingRequirement(
+            f"dataparallel needs 2 or more CUDA GPUs in this machine, it has {gpus}; "
+            "measure ddp instead"
+        )
+    if strategy == "horovod" and importlib.util.find_spec("horovod") is None:
+        raise MissingRequirement(
+            "horovod is not installed; build it with: "
+            "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 pip install horovod, or measure ddp instead"
+        )
+    if strategy == "horovod" and precision == "fp16":
+        raise UserMistake("horovod is measured in fp32, tf32 and bf16, not in fp16")
+    if precision == "tf32" and device == "cpu":
+        raise UserMistake(
+            "tf32 is a mode of NVIDIA GPUs and there is none here; measure fp32 or bf16 instead"
+        )
+    if device == "cuda" and most_workers > gpus:
+        raise UserMistake(
+            f"{most_workers} workers need {most_workers} GPUs, this machine has {gpus}"
+        )

@@ -1,0 +1,122 @@
+"""One training step under each strategy, with and without the exchange of gradients."""
+
+import copy
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import SGD, Optimizer
+
+from gpuyard.errors import UserMistake
+from gpuyard.measure.job import RankJob
+from gpuyard.specs import Precision
+from gpuyard.workloads.task import Task
+
+_LEARNING_RATE = 0.01
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Trainer:
+    """A task made ready to train: the module where it belongs, wrapped, with plain SGD."""
+
+    def __init__(self, task: Task, job: RankJob, device: torch.device) -> None:
+        self.module = task.model.to(device).train()
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        if not trained:
+            raise UserMistake(f"{job.workload.model} has no parameters to train")
+        self.gradient_bytes = sum(p.numel() * p.element_size() for p in trained)
+        self._loss = task.loss
+        self._device = device
+        self._amp = _AUTOCAST.get(job.workload.precision)
+        self._scaler = (
+            torch.amp.GradScaler(device.type) if job.workload.precision == "fp16" else None
+        )
+        self._strategy = job.strategy if job.workers > 1 else "none"
+        self._model: nn.Module = self.module
+        self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
+        match self._strategy:
+            case "ddp":
+                ids = [device.index] if device.type == "cuda" else None
+                self._model = DistributedDataParallel(self.module, device_ids=ids)
+            case "dataparallel":
+                self._model = DataParallel(self.module, device_ids=list(range(job.workers)))
+            case "horovod":
+                self._optimizer = _horovod_optimizer(self.module, self._optimizer)
+
+    def step(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+        """Forward, backward with the exchange of gradients, update; returns the loss."""
+        self._optimizer.zero_grad()
+        with self._autocast():
+            loss = self._loss(self._model(*inputs), target)
+        if self._scaler is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+        else:
+            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        return loss.detach()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Steps in here exchange nothing and, with a learning rate of 0, change nothing.
+
+        They compute as much as others do, and the ranks' parameters stay equal.
+        """
+        before = self._model, self._optimizer, self._scaler
+        with ExitStack() as until_end:
+            if isinstance(self._model, DistributedDataParallel):
+                until_end.enter_context(self._model.no_sync())
+            elif self._strategy == "dataparallel":
+                self._model = self.module
+            elif self._strategy == "horovod":  # its hooks on the parameters cannot be paused
+                self._model = _unhooked(self.module)
+            self._optimizer = SGD(self._model.parameters(), lr=0.0)
+            if self._scaler is not None:
+                self._scaler = torch.amp.GradScaler(
+                    self._device.type, init_scale=self._scaler.get_scale()
+                )
+            try:
+                yield
+            finally:
+                self._model, self._optimizer, self._scaler = before
+                self._optimizer.zero_grad()
+
+    def parameter_checksum(self) -> str:
+        """Equal where the parameters are (−0.0 counts as 0.0)."""
+        checksum = 0
+        for parameter in self.module.parameters():
+            values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
+            checksum = zlib.crc32(values.numpy().data, checksum)
+        return f"{checksum:08x}"
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self._amp is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._amp)
+
+
+def set_precision(precision: Precision) -> None:
+    """fp32 means fp32: convolutions on NVIDIA GPUs would use TF32 unasked."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if torch.cuda.is_available():
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def _horovod_optimizer(module: nn.Module, optimizer: Optimizer) -> Optimizer:
+    import horovod.torch as hvd  # type: ignore[import-not-found]
+
+    hvd.init()
+    hvd.broadcast_parameters(module.state_dict(), root_rank=0)
+    wrapped: Optimizer = hvd.DistributedOptimizer(
+        optimizer, named_parameters=module.named_parameters()
+    )
+    return wrapped
+
+
+def _unhooked(module: nn.Module) -> nn.Module:
+    return copy.deepcopy(module)

@@ -1,0 +1,137 @@
+"""What a study found: the document behind report.html, written as study.json."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gpuyard.predict import Choke, Constant, Prediction
+from gpuyard.specs import Strategy
+
+Basis = Literal["measured", "fitted", "predicted"]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that would change the throughput of one configuration, and by how much."""
+
+    what: str
+    samples_per_second: float
+    gain: float  # 1.5: half as fast again
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one workload waits for on one platform, at the largest number of GPUs tried."""
+
+    platform: str
+    basis: Basis
+    choke: Choke
+    gpus: int
+    scaling_efficiency: float
+    sentence: str
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer for one workload."""
+
+    choke: Choke
+    headline: str  # "NETWORK CHOKE: don't add GPUs"
+    sentence: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One timed run on this machine."""
+
+    measurement_id: str
+    workers: int
+    batch_per_worker: int
+    strategy: Strategy
+    samples_per_second: float
+    low: float
+    high: float
+    scaling_efficiency: float | None  # None: one worker at this batch was not measured
+    compute_seconds: float
+    exposed_communication_seconds: float
+    input_seconds: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Predictions for one platform."""
+
+    platform: str
+    basis: str  # what compute stands on
+    here: bool  # this machine, predicted from its own one-worker runs
+    predictions: tuple[Prediction, ...]
+    constants: tuple[Constant, ...]
+
+
+@dataclass(frozen=True)
+class EpochTime:
+    """Seconds for one pass over the dataset at one per-GPU batch size."""
+
+    platform: str
+    gpus: int
+    batch_per_gpu: int
+    seconds: float
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class WorkloadResult:
+    """All about one workload."""
+
+    name: str
+    model: str
+    parameters: int
+    gradient_bytes: float
+    forward_flops: float
+    precision: str
+    samples_per_epoch: int
+    samples_note: str  # where the number of samples comes from
+    data_source: str  # what the measured runs were fed with
+    verdict: Verdict
+    measured: tuple[MeasuredPoint, ...]
+    curves: tuple[Curve, ...]
+    epoch_times: tuple[EpochTime, ...]
+
+
+@dataclass(frozen=True)
+class CostResult:
+    """Renting against buying."""
+
+    rent_usd_per_hour: float
+    buy_usd: float
+    speed_lead: float
+    comparable_buy_usd: float
+    hours_per_year: float
+    break_even_hours: float
+    break_even_years: float
+    undiscounted_break_even_hours: float
+    undiscounted_break_even_years: float
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The whole study."""
+
+    name: str
+    created_at: str  # ISO 8601, UTC
+    gpuyard_version: str
+    host: str
+    workloads: tuple[WorkloadResult, ...]
+    cost: CostResult | None
+    notes: tuple[str, ...]  # what a reader must know: synthetic data, what was not measured
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def study_result_from_json(text: str) -> StudyResult:
+    """Read a study.json back. Raises pydantic's ValidationError where it is something else."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(StudyResult).validate_json(text)

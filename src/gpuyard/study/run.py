@@ -1,0 +1,155 @@
+"""Walks the whole row on one machine: reads every spec first, then measures, predicts, prices and judges."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpuyard import __version__
+from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.economics import break_even
+from gpuyard.errors import MissingRequirement
+from gpuyard.hardware import discover_host
+from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
+from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
+from gpuyard.study.workload import Case, assemble, look_elsewhere
+from gpuyard.workloads import profile_of
+
+
+@dataclass(frozen=True)
+class StudyProgress:
+    """Where the study is, for one progress display."""
+
+    what: str
+    done: float  # of `total`
+    total: float
+    left_seconds: float | None
+
+
+Listener = Callable[[StudyProgress], None]
+
+
+def run_study(
+    study: Study,
+    beside: Path,
+    store: ResultsStore,
+    *,
+    on_progress: Listener | None = None,
+    fresh: bool = False,
+) -> StudyResult:
+    """Do it all. A mistake in any spec is found before anything is measured."""
+    tell = on_progress or (lambda _: None)
+    tell(StudyProgress("reading the specs", 0, 1, None))
+    cases = [_read(entry, study, beside) for entry in study.workloads]
+    clusters = [(_cluster(entry, beside), entry) for entry in study.clusters]
+    elsewhere = [
+        [look_elsewhere(case, cluster, entry.gpus, entry.strategy) for cluster, entry in clusters]
+        for case in cases
+    ]
+    cost = _price(study.cost) if study.cost else None
+    measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
+    results = [assemble(*parts) for parts in zip(cases, measured, elsewhere, strict=True)]
+    return StudyResult(
+        name=study.name,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        gpuyard_version=__version__,
+        host=discover_host().summary,
+        workloads=tuple(results),
+        cost=cost,
+        notes=tuple(notes + _data_notes(results)),
+    )
+
+
+def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:
+    named = entry if isinstance(entry, StudyWorkload) else StudyWorkload(workload=entry)
+    workload = read_workload(named.workload, beside)
+    here = study.measure
+    batches = named.batch or (here.batch if here else (workload.batch_per_gpu,))
+    strategy = here.strategy if here else "ddp"
+    return Case(workload, profile_of(workload), batches, study.epoch_batches, strategy)
+
+
+def _cluster(entry: StudyCluster, beside: Path) -> Cluster:
+    if isinstance(entry.cluster, Cluster):
+        return entry.cluster
+    return read_cluster(entry.cluster, beside)
+
+
+def _measure(
+    cases: Sequence[Case],
+    here: MeasureHere | None,
+    store: ResultsStore,
+    *,
+    on_progress: Listener,
+    fresh: bool,
+) -> tuple[list[list[Measurement]], list[str]]:
+    """The runs of every case, and what a reader must know where there are none."""
+    nothing: list[list[Measurement]] = [[] for _ in cases]
+    if here is None:
+        return nothing, ["The study asks for no measurement here: everything below is predicted."]
+    try:
+        sweeps = [_plan(case, here) for case in cases]
+    except MissingRequirement as missing:
+        return nothing, [f"Nothing was measured on this machine: {missing}."]
+    total = sum(len(sweep.points) for sweep in sweeps)
+    measured: list[list[Measurement]] = []
+    before = 0
+    for sweep in sweeps:
+        listener = _listener(sweep, before, total, on_progress)
+        measured.append(run_sweep(sweep, store, on_event=listener, fresh=fresh))
+        before += len(sweep.points)
+    on_progress(StudyProgress("predicting and pricing", total, total, 0))
+    return measured, []
+
+
+def _plan(case: Case, here: MeasureHere) -> Sweep:
+    return plan_sweep(
+        case.workload,
+        here.workers,
+        case.batches,
+        strategy=here.strategy,
+        seconds_per_point=here.time_per_point,
+    )
+
+
+def _listener(
+    sweep: Sweep, before: int, total: int, tell: Listener
+) -> Callable[[SweepEvent], None]:
+    done: dict[str, float] = {}
+
+    def listen(event: SweepEvent) -> None:
+        done[event.point.key] = event.fraction
+        workers = f"{event.point.workers} worker{'s' if event.point.workers > 1 else ''}"
+        what = f"{sweep.workload.name}: {workers}, batch {event.point.batch_per_worker}"
+        # the sweeps after this one are taken to be like it
+        points_left = len(sweep.points) - sum(done.values())
+        each = event.left_seconds / points_left if points_left else 0.0
+        left = event.left_seconds + each * (total - before - len(sweep.points))
+        tell(StudyProgress(what, before + sum(done.values()), total, left))
+
+    return listen
+
+
+def _price(cost: RentOrBuy) -> CostResult:
+    plain = break_even(cost.rent, cost.buy, cost.hours_per_year)
+    led = break_even(cost.rent, cost.buy, cost.hours_per_year, cost.speed_lead)
+    return CostResult(
+        rent_usd_per_hour=cost.rent,
+        buy_usd=cost.buy,
+        speed_lead=cost.speed_lead,
+        comparable_buy_usd=led.comparable_buy_usd,
+        hours_per_year=cost.hours_per_year,
+        break_even_hours=led.break_even_hours,
+        break_even_years=led.break_even_years,
+        undiscounted_break_even_hours=plain.break_even_hours,
+        undiscounted_break_even_years=plain.break_even_years,
+    )
+
+
+def _data_notes(results: Sequence[WorkloadResult]) -> list[str]:
+    by_source: dict[str, list[str]] = {}
+    for result in results:
+        if "synthetic" in result.data_source:
+            by_source.setdefault(result.data_source, []).append(result.name)
+    return [f"Measured on {source}: {', '.join(names)}." for source, names in by_source.items()]

@@ -1,0 +1,216 @@
+"""One workload's part of a study: what was measured, what is predicted, and the verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.measure import Measurement
+from gpuyard.predict import (
+    ClusterPrediction,
+    Placement,
+    Prediction,
+    Question,
+    predict,
+    predict_cluster,
+    relieve,
+    relieve_cluster,
+)
+from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.study.here import NAME, Here, look_at
+from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
+from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
+
+ASSUMED_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload, and what the study wants to know about it."""
+
+    workload: Workload
+    profile: ModelProfile
+    batches: tuple[int, ...]  # measured here
+    epoch_batches: tuple[int, ...]
+    strategy: Strategy  # of the runs here
+
+    @property
+    def batch(self) -> int:
+        """The batch of the scaling charts: the workload's own, or the nearest that is measured."""
+        return min(self.batches, key=lambda batch: abs(batch - self.workload.batch_per_gpu))
+
+    @property
+    def samples(self) -> int:
+        return self.workload.dataset.samples if self.workload.dataset else ASSUMED_SAMPLES
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A cluster that is not here, and what was predicted for it."""
+
+    cluster: Cluster
+    predicted: ClusterPrediction
+
+    @property
+    def largest(self) -> Prediction:
+        return max(self.predicted.predictions, key=lambda p: p.gpus)
+
+
+def look_elsewhere(
+    case: Case, cluster: Cluster, gpus: Sequence[int], strategy: Strategy
+) -> Elsewhere:
+    """Predict the scaling on a cluster that is not here."""
+    predicted = predict_cluster(
+        case.workload, case.profile, cluster, gpus, batches=(case.batch,), strategy=strategy
+    )
+    return Elsewhere(cluster, predicted)
+
+
+def assemble(
+    case: Case, measurements: Sequence[Measurement], elsewhere: Sequence[Elsewhere]
+) -> WorkloadResult:
+    """Put the evidence together and judge it."""
+    findings: list[Finding] = []
+    curves: list[Curve] = []
+    epochs: list[EpochTime] = []
+    if measurements:
+        here = look_at(measurements, case.strategy)
+        made = _predict_here(case, here, here.placements, (case.batch,))
+        curves.append(Curve(NAME, made.compute_basis, True, made.predictions, made.constants))
+        findings.append(_finding_here(case, measurements, here, made.predictions))
+        epochs += _epochs_here(case, measurements, here)
+    for place in elsewhere:
+        made = place.predicted
+        curves.append(
+            Curve(made.cluster, made.compute_basis, False, made.predictions, made.constants)
+        )
+        findings.append(_finding_elsewhere(case, place))
+        epochs += _epochs_elsewhere(case, place)
+    workload, profile = case.workload, case.profile
+    return WorkloadResult(
+        name=workload.name,
+        model=workload.model,
+        parameters=profile.parameters,
+        gradient_bytes=profile.gradient_bytes,
+        forward_flops=profile.forward_flops,
+        precision=workload.precision,
+        samples_per_epoch=case.samples,
+        samples_note="from the workload"
+        if workload.dataset
+        else "assumed: the workload has no dataset",
+        data_source=measurements[0].provenance.data_source
+        if measurements
+        else "nothing was measured",
+        verdict=judge(findings),
+        measured=tuple(_point(m, measurements) for m in measurements),
+        curves=tuple(curves),
+        epoch_times=tuple(epochs),
+    )
+
+
+def _predict_here(
+    case: Case, here: Here, placements: tuple[Placement, ...], batches: tuple[int, ...]
+) -> ClusterPrediction:
+    """This machine, and machines with more of the same, from its own one-worker runs."""
+    return predict(
+        case.workload,
+        case.profile,
+        here.platform,
+        here.line,
+        Question(placements, batches, case.strategy),
+        overlap=here.overlap,
+        variation=here.variation,
+    )
+
+
+def _finding_here(
+    case: Case, measurements: Sequence[Measurement], here: Here, curve: Sequence[Prediction]
+) -> Finding:
+    at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
+    largest = max(at_batch, key=lambda m: m.workers)
+    same = next(p for p in curve if p.gpus == largest.workers)
+    remedies = relieve(
+        case.workload,
+        case.profile,
+        here.platform,
+        here.line,
+        same,
+        overlap=here.overlap,
+        variation=here.variation,
+    )
+    return measured_finding(
+        largest, _alone(case, at_batch, here), remedies, case.profile.gradient_bytes
+    )
+
+
+def _alone(case: Case, at_batch: Sequence[Measurement], here: Here) -> Alone:
+    for m in at_batch:
+        if m.workers == 1:
+            return Alone(m.samples_per_second, m.step.compute_seconds)
+    seconds = here.line.fixed_seconds + case.batch * here.line.seconds_per_sample
+    return Alone(case.batch / seconds, seconds)
+
+
+def _finding_elsewhere(case: Case, place: Elsewhere) -> Finding:
+    remedies = relieve_cluster(case.workload, case.profile, place.cluster, place.largest)
+    return predicted_finding(
+        place.predicted.cluster, place.largest, remedies, case.profile.gradient_bytes
+    )
+
+
+def _efficiency(measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:
+    """Samples/s over k times what one worker does at the same batch."""
+    for other in measurements:
+        if other.workers == 1 and other.batch_per_worker == measurement.batch_per_worker:
+            return measurement.samples_per_second / (measurement.workers * other.samples_per_second)
+    return None
+
+
+def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint:
+    return MeasuredPoint(
+        measurement_id=m.id,
+        workers=m.workers,
+        batch_per_worker=m.batch_per_worker,
+        strategy=m.strategy,
+        samples_per_second=m.samples_per_second,
+        low=m.low,
+        high=m.high,
+        scaling_efficiency=_efficiency(m, measurements),
+        compute_seconds=m.step.compute_seconds,
+        exposed_communication_seconds=m.step.exposed_communication_seconds,
+        input_seconds=m.step.input_seconds,
+    )
+
+
+def _epochs_here(case: Case, measurements: Sequence[Measurement], here: Here) -> list[EpochTime]:
+    epochs = [
+        EpochTime(
+            NAME, m.workers, m.batch_per_worker, case.samples / m.samples_per_second, "measured"
+        )
+        for m in measurements
+    ]
+    worker_counts = sorted({m.workers for m in measurements})
+    placements = tuple(Placement(workers, 1, workers) for workers in worker_counts)
+    for p in _predict_here(case, here, placements, case.epoch_batches).predictions:
+        seconds = case.samples / p.samples_per_second
+        basis: Basis = "fitted" if p.gpus == worker_counts[0] else "predicted"
+        epochs.append(EpochTime(NAME, p.gpus, p.batch_per_gpu, seconds, basis))
+    return epochs
+
+
+def _epochs_elsewhere(case: Case, place: Elsewhere) -> list[EpochTime]:
+    largest = place.largest
+    made = predict_cluster(
+        case.workload,
+        case.profile,
+        place.cluster,
+        [largest.gpus],
+        batches=case.epoch_batches,
+        strategy=largest.strategy,
+    )
+    return [
+        EpochTime(
+            made.cluster, p.gpus, p.batch_per_gpu, case.samples / p.samples_per_second, "predicted"
+        )
+        for p in made.predictions
+        if p.fits is not False
+    ]

@@ -1,0 +1,134 @@
+"""The command line as programs and people use it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+
+def test_predict_json_has_the_fixed_shape(cli: Cli) -> None:
+    done = cli(
+        "predict", "examples/spoken-digits-linear.workload.yaml",
+        "--on", "examples/apollo.cluster.yaml", "--gpus", "1,2,4,8,16,32", "--json",
+    )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert set(result) >= {"workload", "cluster", "predictions"}
+    sixteen = next(p for p in result["predictions"] if p["gpus"] == 16)
+    assert (sixteen["nodes"], sixteen["gpus_per_node"], sixteen["batch_per_gpu"]) == (2, 8, 50)
+    assert sixteen["strategy"] == "ddp"
+    assert sixteen["low"] < sixteen["samples_per_second"] < sixteen["high"]
+    assert set(sixteen["step"]) >= {
+        "compute_seconds", "exposed_communication_seconds", "input_seconds", "straggler_seconds",
+    }  # fmt: skip
+    assert sixteen["choke"] == "network"
+
+
+def test_predict_compares_placements_of_the_same_gpus(cli: Cli) -> None:
+    def throughput(*extra: str) -> float:
+        done = cli(
+            "predict", "resnet50", "--on", "examples/apollo.cluster.yaml", "--gpus", "16",
+            "--batch", "64", "--json", *extra,
+        )  # fmt: skip
+        (prediction,) = json.loads(done.stdout)["predictions"]
+        return float(prediction["samples_per_second"])
+
+    assert throughput("--gpus-per-node", "4") != throughput()
+
+
+def test_cost_gives_the_founding_break_even(cli: Cli) -> None:
+    done = cli("cost", "--rent", "$1.50/h", "--buy", "$8000", "--hours-per-year", "2000", "--json")
+    result = json.loads(done.stdout)
+    assert result["break_even_hours"] == pytest.approx(5333.3, abs=0.1)
+    assert result["break_even_years"] == pytest.approx(2.67, abs=0.005)
+    done = cli("cost", "--rent", "$1.50/h", "--buy", "$8000", "--speed-lead", "30 %", "--json")
+    assert json.loads(done.stdout)["break_even_hours"] == pytest.approx(3733.3, abs=0.1)
+
+
+@pytest.mark.parametrize("table", ["gpus", "machines", "links", "models", "prices"])
+def test_every_catalog_row_has_source_and_date(cli: Cli, table: str) -> None:
+    rows = json.loads(cli("catalog", table, "--json").stdout)
+    assert all(row["source"] and row["date"] for row in rows)
+    name = rows[0]["id"]
+    assert json.loads(cli("catalog", table, name, "--json").stdout) == rows[0]
+    assert name in cli("catalog", table, name).stdout
+
+
+def test_doctor_says_what_works(cli: Cli) -> None:
+    result = json.loads(cli("doctor", "--json").stdout)
+    assert result["host"]["usable_cores"] >= 1
+    parts = {part["part"]: part for part in result["parts"]}
+    assert parts["catalog, predict and cost"]["works"]
+    assert "fix: gpuyard data fetch spoken-digits" in cli("doctor").stdout
+
+
+def test_doctor_with_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    done = cli("doctor", environment={"GPUYARD_HOME": str(blocked / "home")})
+    assert "export GPUYARD_HOME=DIRECTORY" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["predict", "resnet50", "--on", "dgx-a10"], "did you mean 'dgx-a100'"),
+        (["predict", "resnet-50", "--on", "dgx-a100"], "did you mean 'resnet50'"),
+        (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "1,x"], "'x' in '1,x' is not a number of GPUs"),
+        (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "0"], "must be 1 or more"),
+        (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "16"], "need 2 nodes; the cluster has 1 × 8 GPUs"),
+        (["predict", "resnet50", "--on", "dgx-a100", "--strategy", "dpp"], "did you mean 'ddp'"),
+        (["predict", "nowhere:model", "--on", "dgx-a100"], "no workload file or model of `gpuyard catalog models`"),
+        (["cost", "--rent", "$1.50", "--buy", "$8000"], "write it like '$1.50/h'"),
+        (["cost", "--rent", "$1.50/h", "--buy", "lots"], "write it like '$8000'"),
+        (["catalog", "gpus", "v100"], "no GPU is called 'v100'"),
+        (["schema", "clusters"], "did you mean 'cluster'"),
+        (["study", "none.study.yaml"], "there is no such file"),
+        (["data", "fetch", "spoken-digit"], "did you mean 'spoken-digits'"),
+        (["data", "fetch", "spoken-digits", "--from", "/nonexistent"], "/nonexistent"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_status_2(
+    cli: Cli, arguments: list[str], sentence: str
+) -> None:
+    done = cli(*arguments, status=2)
+    assert done.stderr.startswith("gpuyard: ")
+    assert sentence in done.stderr
+    assert not done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, gpuyard.cli.main; "
+        "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_planning_needs_no_torch() -> None:
+    """A None in sys.modules makes `import torch` fail as if it were not installed."""
+    script = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['gpuyard', 'predict', 'gpt2', '--on', 'dgx-h100', '--json'];"
+        "from gpuyard.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["predictions"]
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-m", "gpuyard", "catalog", "prices", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""

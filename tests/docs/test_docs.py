@@ -1,0 +1,273 @@
+"""The documentation is true: its commands run, its links lead somewhere, its tables are complete."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import typer
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from gpuyard.cli.main import app
+from gpuyard.predict import constants
+from gpuyard.predict.constants import Constant
+from gpuyard.specs import SPECS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+LINKING = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE_MARK = re.compile(r"<!-- file: (\S+) -->\s*\Z")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block; with a file's name where the page tells the reader to write that file."""
+
+    line: int
+    language: str
+    text: str
+    file: str | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a console block, and the lines of output that the page shows for it."""
+
+    command: str
+    shown: tuple[str, ...]
+
+
+def fences(page: Path) -> list[Fence]:
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()]
+        mark = _FILE_MARK.search(before)
+        line = before.count("\n") + 1
+        found.append(Fence(line, match[1], match[2], mark[1] if mark else None))
+    return found
+
+
+def steps(block: Fence) -> list[Step]:
+    found: list[Step] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append(Step(line[2:], ()))
+        else:
+            assert found, f"a console block starts with a command, not with {line!r}"
+            found[-1] = Step(found[-1].command, (*found[-1].shown, line))
+    return found
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+CONSOLE_BLOCKS = [
+    pytest.param(page, block, id=f"{named(page)}:{block.line}")
+    for page in PAGES
+    for block in fences(page)
+    if block.language == "console"
+]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Where the reader is: a directory with the examples."""
+    directory = tmp_path / "checkout"
+    shutil.copytree(ROOT / "examples", directory / "examples")
+    return directory
+
+
+@pytest.mark.parametrize(("page", "block"), CONSOLE_BLOCKS)
+def test_console_block_runs_and_prints_what_is_shown(
+    page: Path, block: Fence, checkout: Path
+) -> None:
+    for fence in fences(page):
+        if fence.file is not None:
+            (checkout / fence.file).write_text(fence.text, encoding="utf-8")
+    for step in steps(block):
+        done = run(step.command, checkout)
+        output = done.stdout + done.stderr
+        fails = any(line.startswith("gpuyard:") for line in step.shown)
+        assert (done.returncode != 0) == fails, f"{step.command}: {done.returncode}\n{output}"
+        assert "Traceback" not in output
+        for line in step.shown:
+            assert "…" in line or line.rstrip() in output, f"{line!r} is not in\n{output}"
+
+
+def run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run it without a shell; of a shell's syntax only comments and `> FILE` are understood."""
+    words = shlex.split(command, comments=True)
+    target = None
+    if ">" in words:
+        words, (_, target) = words[: words.index(">")], words[words.index(">") :]
+    match words[0]:
+        case "gpuyard":
+            words = [sys.executable, "-m", "gpuyard", *words[1:]]
+        case "make":
+            # only whether the target exists and what it would do: `make test` would run this again
+            words, directory = ["make", "-n", *words[1:]], ROOT
+        case "cat":
+            pass
+        case program:
+            pytest.fail(f"the tests don't run {program}: put it into an `sh` block")
+    # the pages show a machine without GPUs; `make` passes its own flags on to a `make` inside it
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"}
+    done = subprocess.run(
+        words, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    if target is not None:
+        (directory / target).write_text(done.stdout, encoding="utf-8")
+    return done
+
+
+def test_the_first_commands_of_the_readme() -> None:
+    first = next(block for block in fences(ROOT / "README.md") if block.language == "console")
+    assert [step.command for step in steps(first)] == ["make study", "make test"]
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Every command and group with the long names of its options."""
+    options = {
+        name
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("--")
+    }
+    yield path, options
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{path} {name}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app), "gpuyard"))
+
+
+def sections(page: Path) -> dict[str, str]:
+    parts = re.split(r"^## (.+)\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_cli_reference_has_every_command_and_no_other() -> None:
+    assert {"gpuyard study", "gpuyard bench train"} <= set(COMMANDS)
+    assert set(sections(DOCS / "reference" / "cli.md")) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_cli_reference_has_every_option_and_no_other(command: str) -> None:
+    section = sections(DOCS / "reference" / "cli.md")[command]
+    named_here = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", section))
+    assert COMMANDS[command] <= named_here
+    assert named_here <= COMMANDS[command] | {"--help"}
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key as the reference writes it, `clusters[].gpus`, with its annotation."""
+    for name, field in model.model_fields.items():
+        yield prefix + name, field.annotation
+        for inner, listed in models_in(field.annotation):
+            if inner not in SPECS.values():  # a spec inside a spec has a table of its own
+                yield from keys(inner, f"{prefix}{name}{'[]' if listed else ''}.")
+
+
+def models_in(annotation: Any, listed: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, listed
+    for part in get_args(annotation):
+        yield from models_in(part, listed or get_origin(annotation) is tuple)
+
+
+def allowed_words(annotation: Any) -> Iterator[str]:
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif not any(True for _ in models_in(annotation)):
+        for part in get_args(annotation):
+            yield from allowed_words(part)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_specs_reference_has_every_key_and_no_other(spec: str) -> None:
+    section = sections(DOCS / "reference" / "specs.md")[spec.capitalize()]
+    rows = {m[1]: m[0] for m in re.finditer(r"^\| `([^`]+)` \|.*$", section, re.MULTILINE)}
+    annotations = dict(keys(SPECS[spec]))
+    assert set(rows) == set(annotations)
+    for key, annotation in annotations.items():
+        for word in allowed_words(annotation):
+            assert f"`{word}`" in rows[key], f"{key} may be {word}"
+
+
+def all_constants() -> Iterator[Constant]:
+    for value in vars(constants).values():
+        for one in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(one, Constant):
+                yield one
+
+
+@pytest.mark.parametrize("constant", list(all_constants()), ids=lambda c: f"{c.name}={c.value:g}")
+def test_the_page_on_predictions_has_every_constant(constant: Constant) -> None:
+    section = sections(DOCS / "predict.md")["Constants"]
+    rows = re.findall(rf"^\| `{constant.name}` \| (.*?) \|", section, re.MULTILINE)
+    value = constant.value
+    forms = {f"{value:g}", f"{value / 2**20:g} MiB", f"{value * 1e6:g} µs"}
+    forms |= {"1/3"} if value == 1 / 3 else set()
+    assert any(re.search(rf"(?<![\d.]){re.escape(f)}(?![\d.])", row) for row in rows for f in forms)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=named)
+def test_every_link_and_image_is_there(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in _LINK.findall(re.sub(r"`[^`\n]*`", "", text)):
+        if target.startswith("https://"):
+            continue
+        path, _, fragment = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{named(page)} links to {target}"
+        if DOCS in page.parents:
+            assert DOCS in linked.parents, f"{target} is not part of the site"
+        if fragment:
+            assert fragment in anchors(linked), f"{named(page)} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_the_site_has_every_page() -> None:
+    def pages(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values() if isinstance(entry, dict) else entry:
+                yield from pages(inner)
+
+    site = YAML(typ="safe").load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    in_nav = list(pages(site["nav"]))
+    assert sorted(in_nav) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+
+
+def test_no_text_names_a_path_of_one_machine() -> None:
+    path_of_one_machine = re.compile(r"(?<![\w.~-])/(?:root|home|Users|work)/|\.\./shared")
+    texts = [*LINKING, *(p for p in (ROOT / "src").rglob("*") if p.is_file())]
+    found = [
+        f"{named(path)}: {match[0]}"
+        for path in texts
+        if "__pycache__" not in path.parts
+        for match in path_of_one_machine.finditer(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert not found

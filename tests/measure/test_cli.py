@@ -1,0 +1,87 @@
+"""`gpuyard bench train` and `gpuyard results` as a user or a script calls them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuyard import paths
+from gpuyard.cli import bench, results
+from gpuyard.errors import UserMistake
+from gpuyard.measure import Measurement, ResultsStore
+
+Make = Callable[..., Measurement]
+
+WORKLOAD = """
+name: tiny
+model: tiny_models:classifier
+batch_per_gpu: 8
+"""
+
+
+@pytest.fixture
+def workload_file(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.workload.yaml"
+    path.write_text(WORKLOAD)
+    return str(path)
+
+
+def test_importing_the_commands_is_cheap() -> None:
+    heavy = "import sys, gpuyard.cli.bench, gpuyard.cli.results; print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", heavy], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_train_measures_and_results_show_it(workload_file: str) -> None:
+    asked = ["train", workload_file, "--workers", "1", "--seconds", "0.1", "--json"]
+    planned = CliRunner().invoke(bench.app, [*asked, "--dry-run"])
+    (point,) = json.loads(planned.stdout)["points"]
+    assert (point["batch_per_worker"], point["stored"]) == (8, False)
+    assert not paths.results_file().exists()
+
+    measured = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
+    (document,) = json.loads(measured.stdout)
+    assert document["key"] == point["key"]
+    assert document["samples_per_second"] > 0
+
+    planned = CliRunner().invoke(bench.app, [*asked, "--dry-run"])
+    assert json.loads(planned.stdout)["points"][0]["stored"]
+    shown = CliRunner().invoke(results.app, ["show", document["id"][:6], "--json"])
+    assert json.loads(shown.stdout) == document
+    table = CliRunner().invoke(results.app, ["show", document["id"]])
+    assert "exposed communication" in table.stdout
+    listed = CliRunner().invoke(results.app, ["list"])
+    assert document["id"] in listed.stdout
+
+
+def test_bad_counts_are_a_users_mistake(workload_file: str) -> None:
+    with pytest.raises(UserMistake, match="'two' in '1,two' is not a worker count"):
+        CliRunner().invoke(
+            bench.app, ["train", workload_file, "--workers", "1,two"], catch_exceptions=False
+        )
+
+
+def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
+    store = ResultsStore(paths.results_file())
+    measurements = [make_measurement(1), make_measurement(2)]
+    for measurement in measurements:
+        store.add(measurement)
+    printed = CliRunner().invoke(results.app, ["export"])
+    lines = printed.stdout.splitlines()
+    assert [Measurement.model_validate_json(line) for line in lines] == measurements
+    file = tmp_path / "new" / "results.csv"
+    written = CliRunner().invoke(results.app, ["export", "--format", "csv", "--output", str(file)])
+    assert written.stdout == ""
+    assert "2 measurement(s) written" in written.stderr
+    assert len(file.read_text().splitlines()) == 3
+
+
+def test_no_measurements_yet_says_how_to_make_some() -> None:
+    listed = CliRunner().invoke(results.app, ["list"])
+    assert listed.exit_code == 0
+    assert "gpuyard bench train" in listed.stderr
+    assert json.loads(CliRunner().invoke(results.app, ["list", "--json"]).stdout) == []

@@ -1,0 +1,287 @@
+"""Sweeps with real rank processes on a tiny model."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.measure import Measurement, ResultsStore, SweepEvent, plan_sweep, run_sweep
+from gpuyard.specs import Workload
+
+Build = Callable[..., Workload]
+DEADLINE_SECONDS = 60.0
+
+needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
+
+
+@needs_two_cores
+def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny("chatty"), [2, 1], [16, 4], seconds_per_point=0.4)
+    events: list[SweepEvent] = []
+    measurements = run_sweep(sweep, store, on_event=events.append)
+
+    assert [(m.workers, m.batch_per_worker) for m in measurements] == [
+        (1, 4),
+        (1, 16),
+        (2, 4),
+        (2, 16),
+    ]
+    assert store.list() == measurements
+    for m in measurements:
+        assert 0 <= m.low <= m.samples_per_second <= m.high
+        assert len(m.windows) >= 3
+        parts = m.step
+        assert parts.step_seconds == pytest.approx(
+            parts.compute_seconds + parts.exposed_communication_seconds + parts.input_seconds
+        )
+        assert 0 < parts.input_seconds < parts.step_seconds
+        assert m.samples_per_second * parts.step_seconds == pytest.approx(
+            m.workers * m.batch_per_worker
+        )
+        assert m.provenance.data_source == "synthetic"
+        assert m.provenance.threads_per_worker == len(usable_cores()) // 2
+        assert len(m.provenance.cores_by_worker) == m.workers
+        assert m.spec == sweep.workload.model_dump(mode="json")
+    for m in measurements[:2]:
+        assert (m.all_reduce_bytes, m.all_reduce_seconds) == (None, None)
+        assert m.local_windows == ()
+    for m in measurements[2:]:
+        assert m.all_reduce_bytes == 4 * (16 * 4 + 4)
+        assert m.all_reduce_seconds is not None
+        assert m.all_reduce_seconds > 0
+        assert 1 <= len(m.local_windows) <= len(m.windows)
+        assert m.provenance.backend == "gloo"
+        assert set(m.provenance.cores_by_worker[0]).isdisjoint(m.provenance.cores_by_worker[1])
+
+    assert [e.state for e in events if e.state in {"started", "finished"}] == [
+        "started",
+        "finished",
+    ] * 4
+    assert all(0 <= e.fraction <= 1 and e.left_seconds >= 0 for e in events)
+    assert events[-1].left_seconds == 0
+
+    # a second run finds everything, starts nothing and changes nothing
+    again: list[SweepEvent] = []
+    assert run_sweep(sweep, store, on_event=again.append) == measurements
+    assert {e.state for e in again} == {"stored"}
+    assert store.list() == measurements
+
+
+@needs_two_cores
+def test_ddp_trains_and_keeps_the_ranks_equal(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=1.5)
+    (m,) = run_sweep(sweep, store)
+    assert m.loss_first is not None
+    assert m.loss_last is not None
+    assert m.loss_last < m.loss_first
+    # the ranks saw different samples, and half of the windows exchanged nothing
+    assert len(m.parameter_checksums) == 2
+    assert len(set(m.parameter_checksums)) == 1
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precisions_train(store: ResultsStore, tiny: Build, precision: str) -> None:
+    sweep = plan_sweep(tiny(precision=precision), [1], [8], seconds_per_point=0.2)
+    (m,) = run_sweep(sweep, store)
+    assert m.loss_last is not None
+    assert m.samples_per_second > 0
+
+
+def test_fresh_measures_again(
+    store: ResultsStore, tiny: Build, make_measurement: Callable[..., Measurement]
+) -> None:
+    sweep = plan_sweep(tiny("bare"), [1], [4], seconds_per_point=0.1)
+    earlier = make_measurement(key=sweep.points[0].key)
+    store.add(earlier)
+    assert run_sweep(sweep, store) == [earlier]
+    (later,) = run_sweep(sweep, store, fresh=True)
+    assert store.list() == [earlier, later]
+    assert store.find(sweep.points[0].key) == later
+
+
+@needs_two_cores
+def test_crashing_rank_shows_its_last_lines(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny("CrashInRankOne"), [2], [4], seconds_per_point=0.2)
+    with pytest.raises(GpuyardError, match="rank 1 of 2 ended with status 1") as caught:
+        run_sweep(sweep, store)
+    assert "ValueError: the second rank has had enough" in str(caught.value)
+    assert store.list() == []
+
+
+@needs_two_cores
+def test_killed_rank_is_named(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny("KilledInRankOne"), [2], [4], seconds_per_point=0.2)
+    with pytest.raises(GpuyardError, match="rank 1 of 2 was killed by SIGKILL"):
+        run_sweep(sweep, store)
+
+
+def test_hanging_rank_is_given_up(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny("Hanging"), [1], [4], seconds_per_point=0.2)
+
+    def only_once_started(event: SweepEvent) -> None:
+        assert event.state == "started"
+
+    with pytest.raises(GpuyardError, match="no rank has made progress for 5 s"):
+        run_sweep(sweep, store, on_event=only_once_started, silence_seconds=5)
+
+
+def test_mistake_in_a_rank_is_a_users_mistake(store: ResultsStore, tiny: Build) -> None:
+    sweep = plan_sweep(tiny("frozen"), [1], [4], seconds_per_point=0.2)
+    with pytest.raises(UserMistake, match="tiny_models:frozen has no parameters to train"):
+        run_sweep(sweep, store)
+
+
+_SWEEP = """
+import sys
+from pathlib import Path
+from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
+from gpuyard.specs import Workload
+workload = Workload.model_validate_json(sys.argv[2])
+run_sweep(plan_sweep(workload, [2], [2, 3], seconds_per_point=0.2), ResultsStore(Path(sys.argv[1])))
+"""
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _ranks_of(parent: int) -> list[int]:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(pid) for pid in children.split()]
+
+
+@needs_two_cores
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
+    store: ResultsStore,
+    tiny: Build,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: signal.Signals,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    workload = tiny("WaitsAtBatch3")
+    with subprocess.Popen(
+        [sys.executable, "-c", _SWEEP, str(store.path), workload.model_dump_json()],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            "TMPDIR": str(temporary),
+        },
+        stderr=subprocess.DEVNULL,
+    ) as sweeping:
+        _until(store.list, "the first point is stored")
+        ranks = _ranks_of(sweeping.pid)
+        assert len(ranks) == 2
+        assert all(_runs(rank) for rank in ranks)
+        sweeping.send_signal(how)
+    assert sweeping.returncode != 0
+    _until(lambda: not any(_runs(rank) for rank in ranks), "no rank is left")
+    _until(lambda: not list(temporary.glob("gpuyard-*")), "no file is left")
+    (finished,) = store.list()
+    assert finished.batch_per_worker == 2
+
+    (tmp_path / "go").touch()
+    states: list[tuple[str, int]] = []
+    measurements = run_sweep(
+        plan_sweep(workload, [2], [2, 3], seconds_per_point=0.2),
+        store,
+        on_event=lambda e: states.append((e.state, e.point.batch_per_worker)),
+    )
+    assert measurements[0] == finished
+    assert ("stored", 2) in states
+    assert ("started", 2) not in states
+    assert store.list() == measurements
+
+
+def test_more_workers_than_cores_is_a_sentence(tiny: Build) -> None:
+    cores = len(usable_cores())
+    with pytest.raises(UserMistake, match=f"{cores + 1} workers need {cores + 1} cores"):
+        plan_sweep(tiny(), [1, cores + 1], [4])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "sentence"),
+    [
+        ("dataparallel", MissingRequirement, "needs 2 or more CUDA GPUs"),
+        ("parameter-server", GpuyardError, "predicted, not measured"),
+        ("dpp", UnknownName, "did you mean 'ddp'"),
+    ],
+)
+def test_strategies_that_cannot_run_here_say_so(
+    tiny: Build, strategy: str, kind: type[GpuyardError], sentence: str
+) -> None:
+    with pytest.raises(kind, match=sentence):
+        plan_sweep(tiny(), [1], [4], strategy=strategy)
+
+
+def test_horovod_says_when_it_is_missing(tiny: Build) -> None:
+    pytest.importorskip("torch")
+    try:
+        import horovod  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingRequirement, match="horovod is not installed"):
+            plan_sweep(tiny(), [1], [4], strategy="horovod")
+    else:
+        assert plan_sweep(tiny(), [1], [4], strategy="horovod").strategy == "horovod"
+
+
+def test_tf32_needs_a_gpu(tiny: Build) -> None:
+    with pytest.raises(UserMistake, match="tf32 is a mode of NVIDIA GPUs"):
+        plan_sweep(tiny(precision="tf32"), [1], [4], device="cpu")
+
+
+def test_impossible_sweeps_are_sentences(tiny: Build) -> None:
+    with pytest.raises(UserMistake, match="at least one worker count"):
+        plan_sweep(tiny(), [], [4])
+    with pytest.raises(UserMistake, match="must be above 0 s"):
+        plan_sweep(tiny(), [1], [4], seconds_per_point=0)
+
+
+def test_key_changes_with_what_changes_the_result(
+    tiny: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / "my_model.py"
+    model.write_text("def small(): ...\n")
+    workload = tiny().model_copy(update={"model": "my_model:small"})
+
+    def key(**changed: object) -> str:
+        asked = {"workers": [1], "batches": [4], "seconds_per_point": 1.0, **changed}
+        sweep = plan_sweep(changed.pop("workload", workload), **asked)  # type: ignore[arg-type]
+        return sweep.points[0].key
+
+    plain = key()
+    assert key() == plain
+    assert key(batches=[5]) != plain
+    assert key(seconds_per_point=2.0) != plain
+    assert key(seed=1) != plain
+    model.write_text("def small(): return 1\n")
+    assert key() != plain
+
+
+def test_dry_run_value_names_every_point(tiny: Build) -> None:
+    plan = plan_sweep(tiny(), [1], [8, 4]).describe()
+    assert [(p["workers"], p["batch_per_worker"]) for p in plan["points"]] == [(1, 4), (1, 8)]
+    assert plan["strategy"] == "ddp"

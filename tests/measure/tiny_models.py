@@ -1,0 +1,99 @@
+"""Factories for the tests; rank processes import them by name, as a user's would be."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from gpuyard.workloads.task import Task
+
+NOT_CALLABLE = 3
+
+
+def classifier() -> Task:
+    """The class is the largest of the first four inputs: easy to learn."""
+
+    def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        inputs = torch.randn(n, 16)
+        return (inputs,), inputs[:, :4].argmax(1)
+
+    return Task(nn.Linear(16, 4), batch, cross_entropy, "16 numbers")
+
+
+def bare() -> nn.Module:
+    return nn.Linear(16, 4)
+
+
+def embedding() -> nn.Module:
+    return nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2))
+
+
+def chatty() -> Task:
+    print("a user's model may print")  # noqa: T201
+    return classifier()
+
+
+def number() -> int:
+    return 3
+
+
+def needs_argument(width: int) -> nn.Module:
+    return nn.Linear(width, 4)
+
+
+def frozen() -> nn.Module:
+    return bare().requires_grad_(False)
+
+
+def dataset() -> TensorDataset:
+    return TensorDataset(torch.arange(48.0).reshape(3, 16), torch.tensor([0, 1, 2]))
+
+
+class CrashInRankOne(nn.Module):
+    """Fails in the second rank only, at its third step; the first rank then loses its peer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 4)
+        self.calls = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.calls += 1
+        if torch.distributed.get_rank() == 1 and self.calls == 3:
+            raise ValueError("the second rank has had enough")
+        return self.inner(inputs)  # type: ignore[no-any-return]
+
+
+class KilledInRankOne(CrashInRankOne):
+    def forward(self, inputs: Tensor) -> Tensor:
+        if torch.distributed.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner(inputs)  # type: ignore[no-any-return]
+
+
+class Hanging(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        time.sleep(600)
+        return self.inner(inputs)  # type: ignore[no-any-return]
+
+
+class WaitsAtBatch3(nn.Module):
+    """Goes on at batch size 3 only when the file `go` is in the current directory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        while len(inputs) == 3 and not Path("go").exists():
+            time.sleep(0.02)
+        return self.inner(inputs)  # type: ignore[no-any-return]

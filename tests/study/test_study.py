@@ -1,0 +1,107 @@
+"""The main job end to end: a study file in, a report and a document out, on real training runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuyard.measure import ResultsStore
+from gpuyard.study import study_result_from_json
+from tests.conftest import Cli
+
+MODEL = """\
+from torch import nn
+
+
+def wide():
+    return nn.Sequential(nn.Flatten(), nn.Linear(4096, 512), nn.ReLU(), nn.Linear(512, 10))
+"""
+WORKLOAD = """\
+name: wide
+model: own_model:wide
+batch_per_gpu: 8
+dataset: {samples: 512}
+input: {shape: [4096]}
+target: {classes: 10}
+"""
+STUDY = """\
+name: A model of my own
+workloads: [wide.workload.yaml]
+measure: {workers: [1, 2], batch: [4, 8], time_per_point: 300 ms}
+clusters:
+  - cluster:
+      name: two nodes
+      nodes: 2
+      machine: {gpu: t4, gpus: 4}
+      network: {rate: 1 Gbit/s}
+    gpus: [1, 4, 8]
+epoch_batches: [4, 8, 16]
+cost: {rent: $1.50/h, buy: $8000, speed_lead: 30 %}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "own_model.py").write_text(MODEL)
+    (directory / "wide.workload.yaml").write_text(WORKLOAD)
+    (directory / "wide.study.yaml").write_text(STUDY)
+    return directory
+
+
+def test_a_study_of_a_model_of_ones_own(cli: Cli, project: Path, home: Path) -> None:
+    done = cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    assert "CHOKE" in done.stdout
+    assert "report: out/report.html" in done.stdout
+    result = study_result_from_json((project / "out" / "study.json").read_text(encoding="utf-8"))
+    (workload,) = result.workloads
+    assert workload.parameters == 4096 * 512 + 512 + 512 * 10 + 10
+    assert {(m.workers, m.batch_per_worker) for m in workload.measured} == {
+        (1, 4),
+        (1, 8),
+        (2, 4),
+        (2, 8),
+    }
+    assert {curve.platform for curve in workload.curves} == {"this machine", "two nodes"}
+    # 8.4 MB over 1 Gbit/s takes longer than a few µs of arithmetic
+    there = next(f for f in workload.verdict.findings if f.platform == "two nodes")
+    assert there.choke == "network"
+    assert there.remedies
+    epochs = {(e.platform, e.gpus, e.batch_per_gpu, e.basis) for e in workload.epoch_times}
+    assert ("this machine", 1, 16, "fitted") in epochs
+    assert ("this machine", 2, 8, "measured") in epochs
+    assert ("two nodes", 8, 16, "predicted") in epochs
+    assert result.cost is not None
+    assert result.cost.break_even_hours == pytest.approx(3733.3, abs=0.1)
+    stored = {m.id for m in ResultsStore(home / "results.sqlite").list()}
+    assert {m.measurement_id for m in workload.measured} == stored
+
+    again = cli("study", "wide.study.yaml", "--output", "out", "--json", cwd=project)
+    repeated = json.loads(again.stdout)["workloads"][0]["measured"]
+    assert {m["measurement_id"] for m in repeated} == stored  # nothing was measured twice
+
+
+def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
+    cli: Cli, project: Path, home: Path
+) -> None:
+    path = project / "wide.study.yaml"
+    path.write_text(STUDY.replace("gpu: t4", "gpu: t44"))
+    done = cli("study", "wide.study.yaml", cwd=project, status=2)
+    assert (
+        "wide.study.yaml:8: clusters[0].cluster.machine.gpu: no GPU is called 't44'" in done.stderr
+    )
+    path.write_text(STUDY.replace("[1, 4, 8]", "[1, 16]"))
+    done = cli("study", "wide.study.yaml", cwd=project, status=2)
+    assert "16 GPUs at 4 a node need 4 nodes" in done.stderr
+    assert not (home / "results.sqlite").exists()
+    assert not (project / "study").exists()
+
+
+def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.study.yaml").write_text(
+        "name: plan\nworkloads: [bert-large]\nmeasure: null\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"
+    )
+    done = cli("study", "p.study.yaml", cwd=tmp_path)
+    assert "asks for no measurement" in done.stdout
+    assert (tmp_path / "study" / "report.html").exists()

@@ -1,0 +1,30 @@
+"""A fault in the user's own code is a sentence that names their file and line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+WORKLOAD = "name: own\nmodel: own_net:make\ninput: {shape: [8]}\ntarget: {classes: 3}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("def make(:\n", "own_net cannot be imported"),
+        ("raise KeyError('x')\n", "own_net.py:1: KeyError"),
+        ("def make():\n    return 1 / 0\n", "own_net.py:2: ZeroDivisionError"),
+        ("def make(size):\n    return size\n", "must be callable without arguments"),
+        ("from torch import nn\ndef make():\n    return nn.Linear(9, 3)\n", "own_net:make can't be trained on float32 [8]"),
+        ("def make():\n    return 3\n", "a model factory returns a torch.nn.Module"),
+    ],
+)  # fmt: skip
+def test_predict_names_the_users_file_and_line(
+    cli: Cli, tmp_path: Path, code: str, sentence: str
+) -> None:
+    (tmp_path / "own_net.py").write_text(code)
+    (tmp_path / "own.workload.yaml").write_text(WORKLOAD)
+    done = cli("predict", "own.workload.yaml", "--on", "dgx-a100", cwd=tmp_path, status=2)
+    assert done.stderr.startswith("gpuyard: ")
+    assert sentence in done.stderr
