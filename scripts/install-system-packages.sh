@@ -2,8 +2,11 @@
 # Installs the Debian packages that some tests need, where that is allowed; the tests that lack theirs
 # skip and say so.
 set -eu
+PATH="$PATH:/sbin:/usr/sbin" # a user who is not root may lack ldconfig otherwise
 missing=
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+# Playwright's driver is linked against it
+ldconfig -p 2>/dev/null | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
 [ -n "$missing" ] || exit 0
 as_root=
 if [ "$(id -u)" != 0 ]; then

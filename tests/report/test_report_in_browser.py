@@ -1,6 +1,8 @@
 """The report as its readers see it: opened from a file, without a network, on a desk and on a phone."""
 
+import ctypes
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +27,22 @@ FLAGS = (
 )
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
 
+
+def _has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+    pytest.mark.skipif(
+        sys.platform == "linux" and not _has_library("libatomic.so.1"),
+        reason="Playwright needs libatomic: apt-get install libatomic1",
+    ),
 ]
 
 
