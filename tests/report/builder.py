@@ -64,6 +64,7 @@ class Rig:
             step=step,
             choke=choke,
             epoch_seconds=None,
+            training_seconds=None,
             memory_bytes=3 * gradient_bytes + batch * 2e6,
             fits=None if self.name == HERE else True,
         )

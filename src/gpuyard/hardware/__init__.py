@@ -1,6 +1,27 @@
 """The machine: what this host is made of, and how fast GPUs reach each other inside one box."""
 
+from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.host import Host, discover_host
-from gpuyard.hardware.inner_ring import InnerRing, inner_ring
+from gpuyard.hardware.machine import host_to_gpu_bytes_per_second, machine_graph
+from gpuyard.hardware.presets import PRESETS, build_preset
+from gpuyard.hardware.rings import STAGED_SHARE, AllReduce, all_reduce, best_gpus, worst_gpus
+from gpuyard.hardware.summary import TopologySummary, summarise
 
-__all__ = ["Host", "InnerRing", "discover_host", "inner_ring"]
+__all__ = [
+    "PRESETS",
+    "STAGED_SHARE",
+    "AllReduce",
+    "Device",
+    "Host",
+    "MachineGraph",
+    "TopologySummary",
+    "Wire",
+    "all_reduce",
+    "best_gpus",
+    "build_preset",
+    "discover_host",
+    "host_to_gpu_bytes_per_second",
+    "machine_graph",
+    "summarise",
+    "worst_gpus",
+]

@@ -9,8 +9,9 @@ from gpuyard.predict.constants import (
     default_overlap,
 )
 from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.layouts import LayoutPrediction, compare_layouts
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.platform import Platform, machine_of, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.predictor import (
     Question,
@@ -29,6 +30,7 @@ __all__ = [
     "ClusterPrediction",
     "ComputeLine",
     "Constant",
+    "LayoutPrediction",
     "Pipe",
     "Placement",
     "Platform",
@@ -36,9 +38,11 @@ __all__ = [
     "Question",
     "Relief",
     "Step",
+    "compare_layouts",
     "compute_line",
     "default_overlap",
     "fit_line",
+    "machine_of",
     "place",
     "platform_of",
     "predict",

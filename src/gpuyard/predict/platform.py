@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.inner_ring import inner_ring, pcie_link
+from gpuyard.hardware import (
+    STAGED_SHARE,
+    AllReduce,
+    MachineGraph,
+    all_reduce,
+    best_gpus,
+    host_to_gpu_bytes_per_second,
+    machine_graph,
+)
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.fabric import Pipe, between_machines
 from gpuyard.specs import Cluster, MachineSpec, Network
@@ -20,7 +28,8 @@ class Platform:
     gpus_per_node: int
     inside: Callable[[int], Pipe]  # by the GPUs used in the machine
     between: Pipe | None
-    host_to_gpu_bytes_per_second: float | None  # None: compute reads host memory itself
+    # by the GPUs used in the machine; None: compute reads host memory itself
+    host_to_gpu_bytes_per_second: Callable[[int], float] | None
     storage_bytes_per_second: float | None
     memory_bytes: float | None  # of one GPU
     constants: tuple[Constant, ...] = ()
@@ -49,17 +58,46 @@ def _network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
+STAGING = Constant(
+    "staged_share", STAGED_SHARE, "of the link's rate", "assumed",
+    "without peer-to-peer two copies through host memory do not run perfectly side by side",
+)  # fmt: skip
+_MOST_CHOSEN_GPUS = 16  # in larger machines the first ones are taken instead of the best
+
+
+def _ring(graph: MachineGraph, gpus_used: int) -> AllReduce:
+    if len(graph.gpus) > _MOST_CHOSEN_GPUS:
+        return all_reduce(graph, graph.gpus[:gpus_used])
+    return best_gpus(graph, gpus_used)
+
+
+def _describe(ring: AllReduce) -> str:
+    over = {"nvlink": "NVLink", "socket": "the link between the sockets", "none": "no link"}
+    staged = ", staged through host memory" if ring.staged else ""
+    return f"{len(ring.gpus)} GPUs over {over.get(ring.kind, 'PCIe')}{staged}"
+
+
 def platform_of(cluster: Cluster) -> Platform:
     """The cluster spec with its catalog names looked up."""
     gpu, machine = machine_of(cluster)
     used: list[Constant] = []
 
-    def inside(gpus_used: int) -> Pipe:
-        ring = inner_ring(gpu, machine.topology, machine.gpus, gpus_used)
-        return Pipe(ring.bytes_per_second, ring.latency_seconds, ring.why)
+    graph = machine_graph(machine.topology, gpu, machine.gpus)
 
-    whole = inside(machine.gpus)
-    used.append(Constant("link_inside", whole.bytes_per_second, "bytes/s", "catalog", whole.name))
+    def inside(gpus_used: int) -> Pipe:
+        ring = _ring(graph, gpus_used)
+        return Pipe(ring.bytes_per_second, ring.latency_seconds, _describe(ring))
+
+    def host_to_gpu(gpus_used: int) -> float:
+        return host_to_gpu_bytes_per_second(graph, _ring(graph, gpus_used).gpus)
+
+    if machine.gpus > 1:
+        whole = _ring(graph, machine.gpus)
+        used.append(
+            Constant("link_inside", whole.bytes_per_second, "bytes/s", "catalog", _describe(whole))
+        )
+        if whole.staged:
+            used.append(STAGING)
     between: Pipe | None = None
     network = _network_of(cluster)
     if network is not None:
@@ -76,7 +114,7 @@ def platform_of(cluster: Cluster) -> Platform:
         gpus_per_node=machine.gpus,
         inside=inside,
         between=between,
-        host_to_gpu_bytes_per_second=pcie_link(gpu).effective_bytes_per_second,
+        host_to_gpu_bytes_per_second=host_to_gpu,
         storage_bytes_per_second=cluster.storage.read if cluster.storage else None,
         memory_bytes=gpu.memory_bytes,
         constants=tuple(used),

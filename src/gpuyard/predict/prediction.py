@@ -44,6 +44,7 @@ class Prediction:
     step: Step
     choke: Choke
     epoch_seconds: float | None  # None: the workload has no dataset
+    training_seconds: float | None  # all of the workload's epochs
     memory_bytes: float
     fits: bool | None  # None: nobody knows how much memory there is
 

@@ -79,6 +79,7 @@ def predict(
     spread = _relative_uncertainty(parts, line, platform)
     chokes = _chokes(table, traffic, parts)
     memory = [_memory_bytes(profile, workload, batch) for _, batch in rows]
+    samples = workload.dataset.samples if workload.dataset else None
     predictions = tuple(
         Prediction(
             gpus=placement.gpus,
@@ -97,7 +98,8 @@ def predict(
                 straggler_seconds=float(parts.straggler_seconds[i]),
             ),
             choke=chokes[i],
-            epoch_seconds=_epoch_seconds(workload, float(throughput[i])),
+            epoch_seconds=samples / float(throughput[i]) if samples else None,
+            training_seconds=workload.epochs * samples / float(throughput[i]) if samples else None,
             memory_bytes=memory[i],
             fits=None if platform.memory_bytes is None else memory[i] <= platform.memory_bytes,
         )
@@ -182,6 +184,7 @@ def _table(
     def column(value: float | None) -> Floats:
         return np.full(count, np.inf if value is None else value)
 
+    host_to_gpu = platform.host_to_gpu_bytes_per_second or (lambda _: np.inf)
     inside = [platform.inside(placement.gpus_per_node) for placement, _ in rows]
     between = platform.between
     if between is None and any(placement.nodes > 1 for placement, _ in rows):
@@ -203,7 +206,7 @@ def _table(
             several, between.bytes_per_second if between else np.inf, np.inf
         ),
         between_latency_seconds=np.where(several, between.latency_seconds if between else 0.0, 0.0),
-        host_to_gpu_bytes_per_second=column(platform.host_to_gpu_bytes_per_second),
+        host_to_gpu_bytes_per_second=np.array([host_to_gpu(p.gpus_per_node) for p, _ in rows]),
         storage_bytes_per_second=column(platform.storage_bytes_per_second),
         host_overhead_seconds=np.where(gpus_per_node > 1, per_gpu_overhead * gpus_per_node, 0.0),
     )
@@ -234,10 +237,6 @@ def _relative_uncertainty(parts: StepParts, line: ComputeLine, platform: Platfor
         start=np.zeros_like(parts.compute_seconds),
     )
     return np.asarray(np.sqrt(variance))
-
-
-def _epoch_seconds(workload: Workload, samples_per_second: float) -> float | None:
-    return workload.dataset.samples / samples_per_second if workload.dataset else None
 
 
 def _memory_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:

@@ -16,6 +16,7 @@ Topology = Literal[
     "nvlink-hybrid-cube-mesh",
     "nvlink-pairs",
     "nvswitch",
+    "consumer",
 ]
 Protocol = Literal["tcp", "rdma"]
 

@@ -1,0 +1,234 @@
+"""The machine as a graph: sockets, host bridges, PCIe switches, GPUs, NICs, NVMe and NVSwitches, and the
+wires between them, each with its rate in one direction.
+
+Pure: a graph is a value; presets build it, discovery reads it, everything else asks it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import rustworkx as rx
+
+from gpuyard.errors import UnknownName
+
+DeviceKind = Literal["socket", "host-bridge", "switch", "gpu", "nic", "nvme", "nvswitch"]
+WireKind = Literal["pcie", "nvlink", "socket", "internal"]
+PathClass = str
+"""NVIDIA's: "X" itself, "NV<n>" n NVLinks, "PIX" one PCIe switch, "PXB" several, "PHB" a host bridge,
+"NODE" two host bridges of one socket, "SYS" two sockets."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A node. `gpu` is a catalog id where it is known."""
+
+    id: str
+    kind: DeviceKind
+    label: str = ""
+    gpu: str | None = None
+    cpu_affinity: str | None = None
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An edge; rate and latency are of one direction, both directions can run at once."""
+
+    a: str
+    b: str
+    kind: WireKind
+    bytes_per_second: float
+    latency_seconds: float
+    generation: int | None = None
+    width: int = 1  # lanes of PCIe, links of NVLink, links between sockets
+
+    def other(self, device: str) -> str:
+        return self.b if device == self.a else self.a
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A wire taken in one direction."""
+
+    wire: Wire
+    source: str
+
+    @property
+    def target(self) -> str:
+        return self.wire.other(self.source)
+
+
+@dataclass(
+    frozen=True, eq=False
+)  # compared and hashed as the object that it is: answers are cached
+class MachineGraph:
+    """One machine. Devices keep their order: GPU 0 is the first."""
+
+    name: str
+    devices: tuple[Device, ...]
+    wires: tuple[Wire, ...]
+    # pairs of GPU ids whose driver offers peer-to-peer over PCIe; None: all pairs do
+    pcie_peers: frozenset[frozenset[str]] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        known = {device.id for device in self.devices}
+        if len(known) != len(self.devices):
+            raise ValueError(f"{self.name}: two devices have the same id")
+        for wire in self.wires:
+            if wire.a not in known or wire.b not in known:
+                raise ValueError(
+                    f"{self.name}: a wire joins {wire.a} and {wire.b}, not both are there"
+                )
+
+    def device(self, id: str) -> Device:
+        try:
+            return self._by_id[id]
+        except KeyError:
+            raise UnknownName("device", id, self._by_id) from None
+
+    def of_kind(self, kind: DeviceKind) -> tuple[Device, ...]:
+        return tuple(device for device in self.devices if device.kind == kind)
+
+    @cached_property
+    def gpus(self) -> tuple[str, ...]:
+        """Ids of the GPUs in order."""
+        return tuple(device.id for device in self.of_kind("gpu"))
+
+    def offers_peer_to_peer(self, a: str, b: str) -> bool:
+        """Whether a can write into b's memory: over NVLink always, over PCIe if the driver lets it."""
+        if self.nvlinks(a, b):
+            return True
+        return self.pcie_peers is None or frozenset((a, b)) in self.pcie_peers
+
+    def nvlinks(self, a: str, b: str) -> int:
+        """NVLinks that traffic between two GPUs can use at once, direct or through NVSwitches."""
+        if a == b:
+            return 0
+        direct = sum(
+            wire.width
+            for wire in self._wires_of.get(a, ())
+            if wire.kind == "nvlink" and wire.other(a) == b
+        )
+        if direct:
+            return direct
+        return min(self._switched_links(a), self._switched_links(b))
+
+    def path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """The way that traffic takes: NVLink where there is one, else PCIe and the sockets."""
+        if a == b:
+            return ()
+        direct = self._nvlink_path(a, b)
+        return direct or self._host_path(a, b)
+
+    def staged_path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """Up into the memory of a's socket and from there down to b: what happens without peer access."""
+        socket = self.socket_of(a)
+        return self._host_path(a, socket) + self._host_path(socket, b)
+
+    def transfer_path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """The path of a message from GPU a to GPU b as the driver allows it."""
+        return self.path(a, b) if self.offers_peer_to_peer(a, b) else self.staged_path(a, b)
+
+    def socket_of(self, device: str) -> str:
+        """The socket that a device hangs under."""
+        return min(
+            (socket.id for socket in self.of_kind("socket")),
+            key=lambda socket: len(self._host_path(device, socket)),
+        )
+
+    def path_class(self, a: str, b: str) -> PathClass:
+        """NVIDIA's class of the path between two devices."""
+        if a == b:
+            return "X"
+        links = self.nvlinks(a, b) if self._both_gpus(a, b) else 0
+        return f"NV{links}" if links else self.pcie_class(a, b)
+
+    def pcie_class(self, a: str, b: str) -> PathClass:
+        """The class of the path that leaves NVLink aside."""
+        hops = self._host_path(a, b)
+        passed = [self.device(hop.target).kind for hop in hops[:-1]]
+        if any(hop.wire.kind == "socket" for hop in hops):
+            return "SYS"
+        if passed.count("host-bridge") > 1:
+            return "NODE"
+        if "host-bridge" in passed or "socket" in passed:
+            return "PHB"
+        return "PXB" if passed.count("switch") > 1 else "PIX"
+
+    def _both_gpus(self, a: str, b: str) -> bool:
+        return self.device(a).kind == self.device(b).kind == "gpu"
+
+    def _switched_links(self, gpu: str) -> int:
+        return sum(
+            wire.width
+            for wire in self._wires_of.get(gpu, ())
+            if wire.kind == "nvlink" and self.device(wire.other(gpu)).kind == "nvswitch"
+        )
+
+    def _nvlink_path(self, a: str, b: str) -> tuple[Hop, ...]:
+        for wire in self._wires_of.get(a, ()):
+            if wire.kind == "nvlink" and wire.other(a) == b:
+                return (Hop(wire, a),)
+        if not self._both_gpus(a, b) or not self.nvlinks(a, b):
+            return ()
+        up = next(w for w in self._wires_of[a] if self.device(w.other(a)).kind == "nvswitch")
+        switch = up.other(a)
+        down = next((w for w in self._wires_of[b] if w.other(b) == switch), None)
+        return (Hop(up, a), Hop(down, switch)) if down else ()
+
+    def _host_path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """The shortest way that does not use NVLink."""
+        key = (a, b)
+        if key not in self._path_cache:
+            self._path_cache[key] = self._find_host_path(a, b)
+        return self._path_cache[key]
+
+    def _find_host_path(self, a: str, b: str) -> tuple[Hop, ...]:
+        if a == b:
+            return ()
+        self.device(a), self.device(b)
+        numbers = {device.id: i for i, device in enumerate(self.devices)}
+        found = rx.dijkstra_shortest_paths(
+            self._host_graph, numbers[a], target=numbers[b], weight_fn=lambda _: 1.0
+        )
+        if numbers[b] not in found:
+            raise ValueError(f"{self.name}: nothing joins {a} and {b}")
+        steps = [self.devices[i].id for i in found[numbers[b]]]
+        return tuple(Hop(self._host_wire(here, there), here) for here, there in pairwise(steps))
+
+    def _host_wire(self, a: str, b: str) -> Wire:
+        return next(w for w in self._wires_of[a] if w.kind != "nvlink" and w.other(a) == b)
+
+    @cached_property
+    def _path_cache(self) -> dict[tuple[str, str], tuple[Hop, ...]]:
+        return {}
+
+    @cached_property
+    def _by_id(self) -> dict[str, Device]:
+        return {device.id: device for device in self.devices}
+
+    @cached_property
+    def _wires_of(self) -> dict[str, tuple[Wire, ...]]:
+        touching: dict[str, list[Wire]] = {}
+        for wire in self.wires:
+            touching.setdefault(wire.a, []).append(wire)
+            touching.setdefault(wire.b, []).append(wire)
+        return {device: tuple(wires) for device, wires in touching.items()}
+
+    @cached_property
+    def _host_graph(self) -> "rx.PyGraph[str, Wire]":
+        graph: rx.PyGraph[str, Wire] = rx.PyGraph(multigraph=True)
+        numbers = dict(
+            zip(
+                (d.id for d in self.devices),
+                graph.add_nodes_from([d.id for d in self.devices]),
+                strict=True,
+            )
+        )
+        usable: Iterable[Wire] = (wire for wire in self.wires if wire.kind != "nvlink")
+        graph.add_edges_from([(numbers[wire.a], numbers[wire.b], wire) for wire in usable])
+        return graph

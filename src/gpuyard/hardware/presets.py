@@ -1,0 +1,229 @@
+"""Machines by their layout: how GPUs hang under switches, host bridges and sockets, built for any GPU."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import get_args
+
+from gpuyard.catalog import Gpu, links
+from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.hardware.graph import Device, MachineGraph, Wire
+from gpuyard.specs import Topology
+
+# the link between sockets in machines of a PCIe generation's years
+_SOCKET_LINK = {3: "upi-10.4", 4: "infinity-fabric-2", 5: "upi-16", 6: "upi-20"}
+_QPI_UNTIL = 2017  # GPUs of these years went into Xeon E5 machines, whose sockets are joined by QPI
+
+# NVLinks of a hybrid cube mesh: two fully joined quads and four links across. V100 doubles some of them.
+# NVIDIA DGX-1 with Tesla V100 system architecture whitepaper (2017), figures 4 and 5.
+_CUBE_MESH_P100 = {
+    (0, 1): 1, (0, 2): 1, (0, 3): 1, (1, 2): 1, (1, 3): 1, (2, 3): 1,
+    (4, 5): 1, (4, 6): 1, (4, 7): 1, (5, 6): 1, (5, 7): 1, (6, 7): 1,
+    (0, 4): 1, (1, 5): 1, (2, 6): 1, (3, 7): 1,
+}  # fmt: skip
+_CUBE_MESH_V100 = _CUBE_MESH_P100 | {
+    (0, 3): 2, (1, 2): 2, (2, 3): 2, (0, 4): 2, (1, 5): 2, (4, 7): 2, (5, 6): 2, (6, 7): 2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A layout with a name, what it is, and where it is sold."""
+
+    name: Topology
+    what: str
+    usual_gpu: str
+    usual_gpus: int
+    sold_as: tuple[str, ...]
+    build: Callable[["_Builder"], None]
+
+
+@dataclass
+class _Builder:
+    gpu: Gpu
+    gpus: int
+    devices: list[Device] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+
+    def sockets(self, count: int) -> list[str]:
+        """CPUs in a row, each with one host bridge, joined by the link of their years."""
+        for i in range(count):
+            self.devices += [Device(f"CPU{i}", "socket", f"CPU {i}", numa_node=i),
+                             Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=i)]  # fmt: skip
+            self.wires.append(_internal(f"CPU{i}", f"HB{i}", self._slot_rate))
+        for i in range(1, count):
+            link = links().get(_socket_link(self.gpu))
+            self.wires.append(
+                Wire(
+                    f"CPU{i - 1}",
+                    f"CPU{i}",
+                    "socket",
+                    link.effective_bytes_per_second,
+                    link.latency_seconds,
+                )
+            )
+        return [f"HB{i}" for i in range(count)]
+
+    def switch(self, id: str, under: str, label: str, lanes: int = 16) -> str:
+        self.devices.append(Device(id, "switch", label))
+        self._slot(under, id, lanes)
+        return id
+
+    def place_gpus(self, parents: list[str]) -> None:
+        """GPUs in order, the same number under each parent, the rest under the last."""
+        each = -(-self.gpus // len(parents))
+        for i in range(self.gpus):
+            self.place_gpu(i, parents[min(i // each, len(parents) - 1)], 16)
+
+    def place_gpu(self, number: int, parent: str, lanes: int) -> None:
+        """One GPU in a slot of its own width."""
+        self.devices.append(Device(f"GPU{number}", "gpu", self.gpu.name, gpu=self.gpu.id))
+        self._slot(parent, f"GPU{number}", lanes)
+
+    def nvlinks(self, joined: dict[tuple[int, int], int]) -> None:
+        for (a, b), count in joined.items():
+            if max(a, b) < self.gpus:
+                self._nvlink(f"GPU{a}", f"GPU{b}", count)
+
+    def nvswitch(self) -> None:
+        # the switches work as one: every link of a GPU reaches every other GPU at full rate
+        self.devices.append(Device("NVSW", "nvswitch", "NVSwitch"))
+        for i in range(self.gpus):
+            self._nvlink(f"GPU{i}", "NVSW", self.gpu.nvlink_links or 0)
+
+    @property
+    def _slot_rate(self) -> float:
+        slot = links().get(f"pcie-{self.gpu.pcie_generation}-x{self.gpu.pcie_lanes}")
+        return slot.effective_bytes_per_second
+
+    def _slot(self, parent: str, child: str, lanes: int) -> None:
+        lanes = min(lanes, self.gpu.pcie_lanes)
+        link = links().get(f"pcie-{self.gpu.pcie_generation}-x{lanes}")
+        self.wires.append(
+            Wire(parent, child, "pcie", link.effective_bytes_per_second, link.latency_seconds / 2,
+                 self.gpu.pcie_generation, lanes)
+        )  # fmt: skip
+
+    def _nvlink(self, a: str, b: str, count: int) -> None:
+        if self.gpu.nvlink_id is None or not count:
+            raise UserMistake(f"{self.gpu.id} has no NVLink, so it can't be laid out so")
+        link = links().get(self.gpu.nvlink_id)
+        self.wires.append(
+            Wire(a, b, "nvlink", count * link.effective_bytes_per_second, link.latency_seconds,
+                 self.gpu.nvlink_generation, count)
+        )  # fmt: skip
+
+
+def _socket_link(gpu: Gpu) -> str:
+    if gpu.pcie_generation == 3 and gpu.released <= _QPI_UNTIL:
+        return "qpi-9.6"
+    return _SOCKET_LINK[gpu.pcie_generation]
+
+
+def _internal(a: str, b: str, slot_rate: float) -> Wire:
+    # inside a CPU everything moves faster than any slot; sixteen slots at once are no limit
+    return Wire(a, b, "internal", 16 * slot_rate, 0.0)
+
+
+def _workstation(build: _Builder) -> None:
+    build.place_gpus(build.sockets(1))
+
+
+def _dual_socket(build: _Builder) -> None:
+    build.place_gpus(build.sockets(2))
+
+
+def _dual_root(build: _Builder) -> None:
+    bridges = build.sockets(2)
+    switches = [build.switch(f"SW{i}", bridges[i // 2], "PEX 8748") for i in range(4)]
+    build.place_gpus(switches)
+
+
+def _single_root(build: _Builder) -> None:
+    (bridge,) = build.sockets(1)
+    build.place_gpus([build.switch(f"SW{i}", bridge, "PEX 8796") for i in range(2)])
+
+
+def _cascaded(build: _Builder) -> None:
+    (bridge,) = build.sockets(1)
+    first = build.switch("SW0", bridge, "PEX 8796")
+    build.place_gpus([first, build.switch("SW1", first, "PEX 8796")])
+
+
+def _cube_mesh(build: _Builder) -> None:
+    _switched_host(build)
+    build.nvlinks(_CUBE_MESH_P100 if build.gpu.nvlink_links == 4 else _CUBE_MESH_V100)
+
+
+def _pairs(build: _Builder) -> None:
+    build.place_gpus(build.sockets(2 if build.gpus > 4 else 1))
+    count = build.gpu.nvlink_links or 0
+    build.nvlinks({(i, i + 1): count for i in range(0, build.gpus - 1, 2)})
+
+
+def _nvswitch(build: _Builder) -> None:
+    _switched_host(build)
+    build.nvswitch()
+
+
+def _consumer(build: _Builder) -> None:
+    """A desktop board: the CPU's 16 lanes go to one slot or are halved between two; more slots hang on
+    four lanes of the chipset."""
+    (bridge,) = build.sockets(1)
+    for i in range(min(build.gpus, 2)):
+        build.place_gpu(i, bridge, 16 if build.gpus == 1 else 8)
+    if build.gpus > 2:
+        chipset = build.switch("SW0", bridge, "chipset", lanes=4)
+        for i in range(2, build.gpus):
+            build.place_gpu(i, chipset, 4)
+
+
+def _switched_host(build: _Builder) -> None:
+    """The host side of SXM machines: two sockets, two GPUs under each PCIe switch."""
+    bridges = build.sockets(2 if build.gpus > 4 else 1)
+    count = max(1, -(-build.gpus // 2))
+    build.place_gpus(
+        [
+            build.switch(f"SW{i}", bridges[i * len(bridges) // count], "PCIe switch")
+            for i in range(count)
+        ]
+    )
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset("workstation", "all GPUs straight on one CPU", "gtx-1080-ti", 4, (), _workstation),
+        Preset("dual-socket", "GPUs straight on two CPUs", "rtx-a6000", 8, (), _dual_socket),
+        Preset("dual-root", "two CPUs, two PCIe switches under each", "gtx-1080-ti", 8,
+               ("Supermicro 4028GR-TRT", "Supermicro 4029GP-TRT"), _dual_root),
+        Preset("single-root", "one CPU, two PCIe switches under it", "gtx-1080-ti", 8,
+               ("Supermicro 4028GR-TR2", "Supermicro 4029GP-TRT2"), _single_root),
+        Preset("cascaded", "one CPU, a PCIe switch, and a second one behind it", "gtx-1080-ti", 8,
+               ("Supermicro 4029GP-TRT3",), _cascaded),
+        Preset("nvlink-hybrid-cube-mesh", "two quads of GPUs joined by NVLink", "v100-sxm2-16gb", 8,
+               ("NVIDIA DGX-1", "HPE Apollo 6500", "AWS p3.16xlarge"), _cube_mesh),
+        Preset("nvlink-pairs", "GPUs bridged two by two", "rtx-3090", 4, (), _pairs),
+        Preset("nvswitch", "every GPU reaches every other at full NVLink rate", "a100-sxm4-80gb", 8,
+               ("NVIDIA DGX-2", "NVIDIA DGX A100", "HGX H100", "HGX B200"), _nvswitch),
+        Preset("consumer", "a desktop board: two slots share the CPU's 16 lanes", "rtx-4090", 2, (),
+               _consumer),
+    )
+}  # fmt: skip
+
+
+def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
+    """The machine of this layout with these GPUs."""
+    if name not in PRESETS:
+        raise UnknownName("topology preset", name, PRESETS)
+    if name == "nvlink-hybrid-cube-mesh" and gpus > 8:
+        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, not {gpus}")
+    builder = _Builder(gpu, gpus)
+    PRESETS[name].build(builder)
+    peers = None if gpu.pcie_peer_to_peer else frozenset[frozenset[str]]()
+    return MachineGraph(
+        f"{name} with {gpus} × {gpu.id}", tuple(builder.devices), tuple(builder.wires), peers
+    )
+
+
+if set(PRESETS) != set(get_args(Topology)):
+    raise AssertionError("every topology of the specs has its preset")

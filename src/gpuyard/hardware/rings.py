@@ -1,0 +1,230 @@
+"""What rings through GPUs run at, where rings that share a wire share its rate.
+
+The rate given is NCCL's bus bandwidth: for one ring that of its slowest hop, for several the sum.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, pairwise, permutations
+
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.graph import Hop, MachineGraph
+
+# Without peer access every message is written to host memory and read back by two copies that are not
+# perfectly pipelined; nobody has published a clean figure for it, so this is an assumption.
+STAGED_SHARE = 0.6
+_EXHAUSTIVE_ORDERS = 6  # up to 120 orders of a ring are all tried
+_MOST_EXACT_GPUS = 16
+
+Ring = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """The all-reduce over some GPUs: its rings, their common rate, and the wire that limits them."""
+
+    gpus: tuple[str, ...]
+    rings: tuple[Ring, ...]
+    bytes_per_second: float
+    latency_seconds: float  # of the slowest hop
+    kind: str  # "nvlink", "pcie", "socket": what the limiting wire is
+    staged: bool  # some hop goes through host memory
+
+
+def simultaneous_bandwidth(graph: MachineGraph, rings: Sequence[Ring]) -> float:
+    """All rings at once: every directed wire is shared evenly by the ring hops that cross it."""
+    loads: Counter[tuple[int, str]] = Counter()
+    crossed: list[list[tuple[Hop, float]]] = []
+    for ring in rings:
+        hops = [(hop, share) for a, b in _pairs(ring) for hop, share in _hops(graph, a, b)]
+        crossed.append(hops)
+        loads.update((id(hop.wire), hop.source) for hop, _ in hops)
+    return sum(
+        min(
+            share * hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
+            for hop, share in hops
+        )
+        for hops in crossed
+    )
+
+
+def all_reduce(graph: MachineGraph, gpus: Sequence[str]) -> AllReduce:
+    """The best rings through these GPUs: over NVLink where they close a ring, else over PCIe."""
+    if len(set(gpus)) != len(gpus) or not gpus:
+        raise UserMistake(f"an all-reduce needs different GPUs, not {', '.join(gpus) or 'none'}")
+    # in the machine's order, so that the answer does not depend on how the GPUs are listed
+    chosen = tuple(sorted((graph.device(gpu).id for gpu in gpus), key=graph.gpus.index))
+    if len(chosen) == 1:
+        return AllReduce(chosen, (), float("inf"), 0.0, "none", False)
+    return _all_reduce(graph, chosen)
+
+
+@lru_cache(maxsize=4096)
+def _all_reduce(graph: MachineGraph, gpus: tuple[str, ...]) -> AllReduce:
+    rings = _nvlink_rings(graph, gpus) or (_best_pcie_ring(graph, gpus),)
+    # every wire works in both directions, so each ring is run both ways where NVLink carries it;
+    # over PCIe the two directions of one ring already load both directions of a tree's wires
+    hops = [
+        (hop, share) for ring in rings for a, b in _pairs(ring) for hop, share in _hops(graph, a, b)
+    ]
+    limiting = min(hops, key=lambda h: h[1] * h[0].wire.bytes_per_second)[0].wire
+    if all(hop.wire.kind == "nvlink" for hop, _ in hops):
+        rate = _nvlink_rate(graph, gpus, rings)
+    else:
+        rate = simultaneous_bandwidth(graph, rings)
+    latency = max(
+        sum(hop.wire.latency_seconds for hop in graph.transfer_path(a, b))
+        for ring in rings
+        for a, b in _pairs(ring)
+    )
+    return AllReduce(gpus, rings, rate, latency, limiting.kind, any(share < 1 for _, share in hops))
+
+
+def best_gpus(graph: MachineGraph, count: int, free: Sequence[str] | None = None) -> AllReduce:
+    """The free GPUs with the fastest all-reduce; exact up to 16 GPUs, ties go to the first in order."""
+    return _extreme(graph, count, free, fastest=True)
+
+
+def worst_gpus(graph: MachineGraph, count: int, free: Sequence[str] | None = None) -> AllReduce:
+    """The choice to avoid."""
+    return _extreme(graph, count, free, fastest=False)
+
+
+def _extreme(
+    graph: MachineGraph, count: int, free: Sequence[str] | None, *, fastest: bool
+) -> AllReduce:
+    candidates = graph.gpus if free is None else tuple(graph.device(gpu).id for gpu in free)
+    if not 1 <= count <= len(candidates):
+        raise UserMistake(
+            f"{count} GPUs were asked for; {len(candidates)} are free on {graph.name}"
+        )
+    if len(candidates) > _MOST_EXACT_GPUS:
+        raise UserMistake(
+            f"the best GPUs are found among up to {_MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
+        )
+    found = (all_reduce(graph, chosen) for chosen in _unlike(graph, candidates, count))
+    return max(found, key=lambda a: a.bytes_per_second if fastest else -a.bytes_per_second)
+
+
+def _unlike(graph: MachineGraph, gpus: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
+    """Every choice but those that look to the links just like an earlier one."""
+    seen: set[tuple[object, ...]] = set()
+    for chosen in combinations(gpus, count):
+        looks = tuple(
+            (graph.nvlinks(a, b), graph.offers_peer_to_peer(a, b), _signature(graph, a, b))
+            for a, b in combinations(chosen, 2)
+        )
+        if looks not in seen:
+            seen.add(looks)
+            yield chosen
+
+
+@lru_cache(maxsize=65536)
+def _signature(graph: MachineGraph, a: str, b: str) -> tuple[object, ...]:
+    """The wires of a pair's path by what they are; which wires are shared follows from the classes."""
+    hops = graph.path(a, b)
+    kinds = tuple((h.wire.kind, h.wire.bytes_per_second, h.wire.latency_seconds) for h in hops)
+    return (graph.pcie_class(a, b), *kinds)
+
+
+def _pairs(ring: Ring) -> Iterator[tuple[str, str]]:
+    yield from pairwise((*ring, ring[0]))
+
+
+def _hops(graph: MachineGraph, a: str, b: str) -> Iterator[tuple[Hop, float]]:
+    staged = not graph.offers_peer_to_peer(a, b)
+    for hop in graph.transfer_path(a, b):
+        yield hop, STAGED_SHARE if staged else 1.0
+
+
+def _best_pcie_ring(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:
+    """Neighbours in the tree are neighbours in the ring; small sets are searched through."""
+    first, *others = gpus
+    if len(gpus) <= _EXHAUSTIVE_ORDERS:
+        orders: Iterator[Ring] = ((first, *rest) for rest in permutations(others))
+    else:
+        orders = (_tree_order(graph, (start, *(g for g in gpus if g != start))) for start in gpus)
+    return max(orders, key=lambda ring: simultaneous_bandwidth(graph, (ring,)))
+
+
+def _tree_order(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:
+    """Always on to the nearest: a walk of the tree, which crosses each wire once in each direction."""
+    nearness = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+    left = list(gpus)
+    order = [left.pop(0)]
+    while left:
+        here = order[-1]
+        nearest = min(
+            left, key=lambda g: (-graph.nvlinks(here, g), nearness[graph.pcie_class(here, g)])
+        )
+        left.remove(nearest)
+        order.append(nearest)
+    return tuple(order)
+
+
+def _nvlink_rate(graph: MachineGraph, gpus: tuple[str, ...], rings: tuple[Ring, ...]) -> float:
+    a, b = gpus[0], gpus[1]
+    one_link = min(
+        hop.wire.bytes_per_second / hop.wire.width
+        for ring in rings
+        for source, target in _pairs(ring)
+        for hop in graph.path(source, target)
+    )
+    if len(gpus) == 2:
+        return graph.nvlinks(a, b) * one_link
+    if _switched(graph, gpus):
+        return min(graph.nvlinks(x, y) for x, y in combinations(gpus, 2)) * one_link
+    return 2 * len(rings) * one_link  # each undirected ring is run both ways
+
+
+def _switched(graph: MachineGraph, gpus: tuple[str, ...]) -> bool:
+    return all(len(graph.path(a, b)) == 2 and graph.nvlinks(a, b) for a, b in combinations(gpus, 2))
+
+
+def _nvlink_rings(graph: MachineGraph, gpus: tuple[str, ...]) -> tuple[Ring, ...]:
+    """As many rings at once as the NVLinks between these GPUs allow, each link in one ring only."""
+    if len(gpus) == 2:
+        return (gpus,) if graph.nvlinks(*gpus) else ()
+    if _switched(graph, gpus):
+        return (gpus,)
+    links = {frozenset(pair): graph.nvlinks(*pair) for pair in combinations(gpus, 2)}
+    return _pack_rings(gpus, links)
+
+
+def _pack_rings(gpus: tuple[str, ...], links: dict[frozenset[str], int]) -> tuple[Ring, ...]:
+    """The largest set of edge-disjoint rings through all the GPUs, by search with a bound.
+
+    A ring takes two links of every GPU, so half of the poorest GPU's links is the most there can be.
+    """
+    ends = Counter(gpu for pair, count in links.items() for gpu in pair for _ in range(count))
+    most = min((ends[gpu] for gpu in gpus), default=0) // 2
+    best: tuple[Ring, ...] = ()
+    budget = [20_000]  # steps; beyond it the best packing found so far stands
+
+    def extend(ring: list[str], packed: tuple[Ring, ...]) -> None:
+        nonlocal best
+        budget[0] -= 1
+        if len(best) == most or budget[0] < 0:
+            return
+        if len(ring) == len(gpus):
+            closing = frozenset((ring[-1], ring[0]))
+            if links[closing]:
+                links[closing] -= 1
+                done = (*packed, tuple(ring))
+                if len(done) > len(best):
+                    best = done
+                extend([gpus[0]], done)
+                links[closing] += 1
+            return
+        for gpu in gpus:
+            step = frozenset((ring[-1], gpu))
+            if gpu not in ring and links.get(step):
+                links[step] -= 1
+                extend([*ring, gpu], packed)
+                links[step] += 1
+
+    if most:
+        extend([gpus[0]], ())
+    return best

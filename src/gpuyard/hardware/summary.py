@@ -1,0 +1,125 @@
+"""What a machine's layout means for training, in numbers and in one sentence or two."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpuyard.hardware.graph import MachineGraph
+from gpuyard.hardware.rings import AllReduce, all_reduce, best_gpus, worst_gpus
+from gpuyard.units import format_byte_rate
+
+_WORTH_SAYING = 1.10  # best against worst choice
+_CHOICES = (2, 4)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best and the worst GPUs for a job of one size."""
+
+    count: int
+    best: AllReduce
+    worst: AllReduce
+
+    @property
+    def ratio(self) -> float:
+        return self.best.bytes_per_second / self.worst.bytes_per_second
+
+
+@dataclass(frozen=True)
+class TopologySummary:
+    """All-reduce bandwidths by size of the job, choices, and a verdict in words."""
+
+    all_reduces: tuple[AllReduce, ...]  # the best for 2, 4, 8, … and for all GPUs
+    choices: tuple[Choice, ...]
+    verdict: str
+
+
+def summarise(graph: MachineGraph) -> TopologySummary:
+    """Ask the graph what matters to somebody who runs jobs on it."""
+    total = len(graph.gpus)
+    sizes = sorted(
+        {size for size in (2, 4, 8, 16) if size < total} | ({total} if total > 1 else set())
+    )
+    reduces = tuple(
+        all_reduce(graph, graph.gpus) if size == total else best_gpus(graph, size) for size in sizes
+    )
+    choices = tuple(
+        Choice(count, best_gpus(graph, count), worst_gpus(graph, count))
+        for count in _CHOICES
+        if count < total
+    )
+    return TopologySummary(reduces, choices, _verdict(graph, reduces, choices))
+
+
+def _verdict(graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[Choice]) -> str:
+    if not graph.gpus:
+        return "There is no GPU in this machine."
+    if not reduces:
+        return "There is one GPU: nothing is exchanged inside this machine."
+    sentences = [_whole(graph, reduces)]
+    sentences += [
+        f"For {choice.count} GPUs take {name_gpus(choice.best.gpus)} "
+        f"({format_byte_rate(choice.best.bytes_per_second)}), not {name_gpus(choice.worst.gpus)} "
+        f"({format_byte_rate(choice.worst.bytes_per_second)}): {choice.ratio:.1f} times as fast."
+        for choice in choices
+        if choice.ratio >= _WORTH_SAYING
+    ]
+    if any(reduce.staged for reduce in reduces):
+        sentences.append(
+            "These GPUs have no peer-to-peer over PCIe: what they exchange is staged through host memory."
+        )
+    return " ".join(sentences)
+
+
+def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
+    """The all-reduce over all GPUs, against the largest part of the machine that does better."""
+    whole = reduces[-1]
+    rate = format_byte_rate(whole.bytes_per_second)
+    total = len(graph.gpus)
+    faster = [
+        r for r in reduces[:-1] if r.bytes_per_second >= _WORTH_SAYING * whole.bytes_per_second
+    ]
+    by_socket = _gpus_by_socket(graph)
+    if whole.kind == "socket" and faster:
+        part = faster[-1]
+        groups = " and ".join(name_gpus(group, word="") for group in by_socket)
+        return (
+            f"GPUs {groups} are on different sockets: an all-reduce over all {total} runs at {rate}, "
+            f"within {len(part.gpus)} at {format_byte_rate(part.bytes_per_second)}; pin jobs of up to "
+            f"{len(part.gpus)} GPUs to one socket."
+        )
+    if faster:
+        part = faster[-1]
+        return (
+            f"An all-reduce over all {total} GPUs runs at {rate}, over {name_gpus(part.gpus)} at "
+            f"{format_byte_rate(part.bytes_per_second)}."
+        )
+    over = {"nvlink": "NVLink", "socket": "the link between the sockets"}.get(whole.kind, "PCIe")
+    return (
+        f"An all-reduce over all {total} GPUs runs at {rate} over {over}; fewer GPUs gain nothing."
+    )
+
+
+def _gpus_by_socket(graph: MachineGraph) -> list[tuple[str, ...]]:
+    keyed = sorted(graph.gpus, key=graph.socket_of)
+    return [tuple(group) for _, group in groupby(keyed, key=graph.socket_of)]
+
+
+def name_gpus(gpus: Sequence[str], word: str = "GPUs ") -> str:
+    """("GPU0", "GPU1", "GPU2", "GPU5") → "GPUs 0-2 and 5"."""
+    numbers = [int(gpu.removeprefix("GPU")) for gpu in gpus if gpu.removeprefix("GPU").isdigit()]
+    if len(numbers) != len(gpus):
+        return ", ".join(gpus)
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [
+        str(number) if len(run) < 3 else f"{run[0]}-{run[-1]}"
+        for run in runs
+        for number in (run if len(run) < 3 else run[:1])
+    ]
+    joined = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{word}{joined}"

@@ -1,0 +1,96 @@
+"""The machine graph: paths, NVIDIA's classes, peer access."""
+
+import pytest
+
+from gpuyard.catalog import gpus
+from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.hardware import PRESETS, MachineGraph, build_preset
+from gpuyard.hardware.graph import Device, Wire
+
+
+def preset(name: str, gpu: str | None = None, count: int | None = None) -> MachineGraph:
+    known = PRESETS[name]
+    return build_preset(name, gpus().get(gpu or known.usual_gpu), count or known.usual_gpus)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "classes"),
+    [
+        ("workstation", "gtx-1080-ti", "X PHB PHB PHB"),
+        ("dual-socket", "rtx-a6000", "X PHB PHB PHB SYS SYS SYS SYS"),
+        ("dual-root", "gtx-1080-ti", "X PIX PHB PHB SYS SYS SYS SYS"),
+        ("single-root", "gtx-1080-ti", "X PIX PIX PIX PHB PHB PHB PHB"),
+        ("cascaded", "gtx-1080-ti", "X PIX PIX PIX PXB PXB PXB PXB"),
+        ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", "X NV1 NV1 NV2 NV2 SYS SYS SYS"),
+        ("nvlink-hybrid-cube-mesh", "p100-sxm2-16gb", "X NV1 NV1 NV1 NV1 SYS SYS SYS"),
+        ("nvlink-pairs", "rtx-3090", "X NV4 PHB PHB"),
+        ("nvswitch", "a100-sxm4-80gb", "X NV12 NV12 NV12 NV12 NV12 NV12 NV12"),
+        ("nvswitch", "h100-sxm5-80gb", "X NV18 NV18 NV18 NV18 NV18 NV18 NV18"),
+        ("consumer", "rtx-4090", "X PHB"),
+    ],
+)
+def test_presets_look_to_the_first_gpu_as_nvidia_smi_shows_them(
+    name: str, gpu: str, classes: str
+) -> None:
+    graph = preset(name, gpu)
+    assert [graph.path_class("GPU0", other) for other in graph.gpus] == classes.split()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_classes_and_paths_are_symmetric(name: str) -> None:
+    graph = preset(name)
+    for a in graph.gpus:
+        for b in graph.gpus:
+            assert graph.path_class(a, b) == graph.path_class(b, a)
+            there, back = graph.path(a, b), graph.path(b, a)
+            assert [hop.wire for hop in there] == [hop.wire for hop in reversed(back)]
+
+
+def test_v100_quads_have_six_links_each_as_in_a_dgx_1() -> None:
+    graph = preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb")
+    for gpu in graph.gpus:
+        assert sum(graph.nvlinks(gpu, other) for other in graph.gpus) == 6
+
+
+def test_a_path_through_switches_is_told_hop_by_hop() -> None:
+    graph = preset("cascaded")
+    assert [hop.target for hop in graph.path("GPU0", "GPU7")] == ["SW0", "SW1", "GPU7"]
+    assert [hop.source for hop in graph.path("GPU7", "GPU0")] == ["GPU7", "SW1", "SW0"]
+
+
+def test_geforce_since_rtx_20_has_no_peer_access_over_pcie_but_has_it_over_a_bridge() -> None:
+    graph = preset("nvlink-pairs", "rtx-3090")
+    assert graph.offers_peer_to_peer("GPU0", "GPU1")
+    assert not graph.offers_peer_to_peer("GPU1", "GPU2")
+    # staged: up to the socket and down again
+    assert [hop.target for hop in graph.transfer_path("GPU1", "GPU2")] == [
+        "HB0",
+        "CPU0",
+        "HB0",
+        "GPU2",
+    ]
+    assert preset("workstation", "gtx-1080-ti").offers_peer_to_peer("GPU0", "GPU1")
+
+
+def test_nics_and_node_class() -> None:
+    wire = {"bytes_per_second": 12e9, "latency_seconds": 1e-6}
+    graph = MachineGraph(
+        "two bridges",
+        (Device("CPU0", "socket"), Device("HB0", "host-bridge"), Device("HB1", "host-bridge"),
+         Device("GPU0", "gpu"), Device("NIC0", "nic")),
+        (Wire("CPU0", "HB0", "internal", **wire), Wire("CPU0", "HB1", "internal", **wire),
+         Wire("HB0", "GPU0", "pcie", **wire), Wire("HB1", "NIC0", "pcie", **wire)),
+    )  # fmt: skip
+    assert graph.path_class("GPU0", "NIC0") == "NODE"
+
+
+def test_what_is_not_there_is_a_sentence() -> None:
+    graph = preset("workstation")
+    with pytest.raises(UnknownName, match="no device is called 'GPU9'"):
+        graph.device("GPU9")
+    with pytest.raises(UnknownName, match="did you mean 'dual-root'"):
+        build_preset("dual-rot", gpus().get("t4"), 4)
+    with pytest.raises(UserMistake, match="t4 has no NVLink"):
+        build_preset("nvswitch", gpus().get("t4"), 8)
+    with pytest.raises(UserMistake, match="up to 8 GPUs"):
+        build_preset("nvlink-hybrid-cube-mesh", gpus().get("v100-sxm2-16gb"), 16)
