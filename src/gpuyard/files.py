@@ -4,18 +4,39 @@ import os
 import tempfile
 from pathlib import Path
 
+from gpuyard.errors import GpuyardError
+
+
+def check_writable(directory: Path) -> None:
+    """Say now if a file could not be written there later; makes nothing."""
+    existing = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        raise GpuyardError(f"nothing can be written to {directory}: {existing} is a file")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise GpuyardError(
+            f"nothing can be written to {directory}: {existing} is not yours to write"
+        )
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace the file in one step; a crash or a full disk leaves the old one as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

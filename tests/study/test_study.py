@@ -98,6 +98,15 @@ def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     assert not (project / "study").exists()
 
 
+def test_an_output_that_cannot_be_written_is_said_before_measuring(
+    cli: Cli, project: Path, home: Path
+) -> None:
+    (project / "taken").write_text("a file")
+    done = cli("study", "wide.study.yaml", "--output", "taken/out", cwd=project, status=1)
+    assert "nothing can be written to taken/out" in done.stderr
+    assert not (home / "results.sqlite").exists()
+
+
 def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p.study.yaml").write_text(
         "name: plan\nworkloads: [bert-large]\nmeasure: null\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"

@@ -30,10 +30,12 @@ def study(
     """
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_study
+    from gpuyard.files import check_writable
     from gpuyard.measure import ResultsStore
     from gpuyard.report import write_report
 
     spec = read_study(file)
+    check_writable(output)  # before minutes of measuring, not after
     result = _run(spec, file.parent, ResultsStore(paths.results_file()), fresh)
     report = write_report(result, output)
     if json_output:

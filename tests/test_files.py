@@ -1,0 +1,42 @@
+"""A file is whole or not there."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import GpuyardError
+from gpuyard.files import check_writable, write_text
+
+
+def test_it_replaces_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file.txt"
+    write_text(path, "one")
+    write_text(path, "two")
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_device_without_space_is_a_sentence_and_keeps_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "one")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(GpuyardError, match=r"file.txt can't be written: No space left on device"):
+        write_text(path, "two")
+    assert path.read_text() == "one"
+    assert list(tmp_path.glob(".file*")) == []
+
+
+def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(GpuyardError, match="can't be written"):
+        write_text(tmp_path / "taken" / "file.txt", "text")
+    with pytest.raises(GpuyardError, match="taken is a file"):
+        check_writable(tmp_path / "taken" / "deep" / "er")
+    check_writable(tmp_path / "new" / "directory")
+    assert not (tmp_path / "new").exists()
