@@ -10,7 +10,8 @@ import torch
 
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.specs import Dataset, Target, Tensor, Workload
-from gpuyard.workloads.resolve import build_batches, build_task, load_samples
+from gpuyard.workloads.resolve import build_task
+from gpuyard.workloads.samples import build_batches, load_samples
 
 Build = Callable[..., Workload]
 

@@ -9,7 +9,8 @@ from gpuyard.measure.peers import Peers
 from gpuyard.measure.statistics import rate_of_windows
 from gpuyard.measure.timing import finite, step_parts, time_windows
 from gpuyard.measure.training import Trainer
-from gpuyard.workloads.resolve import Samples, build_batches, build_task, load_samples
+from gpuyard.workloads.resolve import build_task
+from gpuyard.workloads.samples import Samples, build_batches, load_samples
 
 
 def read_samples(job: RankJob) -> Samples:

@@ -1,4 +1,4 @@
-"""From a workload spec to what trains: the task, and the mini-batches of one rank.
+"""From a workload spec to the task that trains, through the user's own code where that is named.
 
 Importing this module does not import torch; a program without it gets a sentence.
 """
@@ -6,16 +6,13 @@ Importing this module does not import torch; a program without it gets a sentenc
 import hashlib
 import importlib
 import importlib.util
-import math
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gpuyard import paths
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake, closest_name
 from gpuyard.specs import Target, Tensor, Workload
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     Batch = tuple[tuple[torch.Tensor, ...], torch.Tensor]
 
 _OURS = str(Path(__file__).parents[1])
-_POOL_BYTES = 128e6  # of synthetic samples held by one rank; steps draw from them
 
 
 def require_torch() -> None:
@@ -44,7 +40,7 @@ def build_task(workload: Workload) -> "Task":
     from gpuyard.workloads.task import Task
 
     reference = _factory_reference(workload.model)
-    built = _call(_import_factory(reference, "model"), reference)
+    built = call_factory(import_factory(reference, "model"), reference)
     if isinstance(built, Task):
         return built
     if isinstance(built, nn.Module):
@@ -86,7 +82,7 @@ def _factory_reference(model: str) -> str:
     return MODELS[model]
 
 
-def _import_factory(reference: str, kind: str) -> Callable[[], Any]:
+def import_factory(reference: str, kind: str) -> Callable[[], Any]:
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise UserMistake(
@@ -125,7 +121,7 @@ def _import_factory(reference: str, kind: str) -> Callable[[], Any]:
     return cast("Callable[[], Any]", found)
 
 
-def _call(factory: Callable[[], Any], reference: str) -> Any:
+def call_factory(factory: Callable[[], Any], reference: str) -> Any:
     try:
         return factory()
     except TypeError as error:
@@ -196,141 +192,3 @@ def _draw_target(target: Target, n: int) -> "torch.Tensor":
     if target.classes is not None:
         return torch.randint(target.classes, (n,))
     return torch.randn(n, *(target.shape or ()))
-
-
-@dataclass(frozen=True)
-class Samples:
-    """What one epoch goes through, and where it came from."""
-
-    count: int
-    data_source: str
-    gather: "Callable[[torch.Tensor], Batch]"
-    """Copies the samples of these indices into one new batch."""
-
-
-def load_samples(workload: Workload, task: "Task") -> Samples:
-    """Read or draw the samples of the workload; done once, whatever the batch sizes are."""
-    source = workload.dataset.source if workload.dataset else "synthetic"
-    if source == "spoken-digits":
-        return _spoken_digits(workload, task)
-    if source == "synthetic":
-        return _pool(workload, task, "synthetic")
-    if ":" in source:
-        return _of_dataset(source)
-    raise UserMistake(
-        f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits' or module:factory"
-    )
-
-
-def build_batches(
-    workload: Workload,
-    task: "Task",
-    *,
-    batch: int,
-    rank: int = 0,
-    world: int = 1,
-    seed: int = 0,
-    device: str = "cpu",
-    samples: Samples | None = None,
-) -> "Iterator[Batch]":
-    """Endless shuffled mini-batches of this rank's shard, each assembled when it is asked for.
-
-    Every epoch is one permutation, the same on all ranks, of which rank r takes every world-th
-    sample from the r-th on, as torch's DistributedSampler does. A batch may span two epochs, so
-    that all batches are full.
-    """
-    samples = samples or load_samples(workload, task)
-    mine = _shard(samples.count, rank, world, seed)
-    return _batches(samples, batch, mine, device)
-
-
-def _shard(count: int, rank: int, world: int, seed: int) -> "Iterator[torch.Tensor]":
-    """This rank's indices, epoch after epoch; short epochs are filled up from their start."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    even = math.ceil(count / world) * world
-    while True:
-        order = torch.randperm(count, generator=generator)
-        yield order.repeat(math.ceil(even / count))[:even][rank::world]
-
-
-def _batches(
-    samples: Samples, batch: int, epochs: "Iterator[torch.Tensor]", device: str
-) -> "Iterator[Batch]":
-    import torch
-
-    waiting = next(epochs)
-    while True:
-        while len(waiting) < batch:
-            waiting = torch.cat([waiting, next(epochs)])
-        chosen, waiting = waiting[:batch], waiting[batch:]
-        inputs, target = samples.gather(chosen)
-        if device != "cpu":
-            inputs = tuple(t.pin_memory().to(device, non_blocking=True) for t in inputs)
-            target = target.pin_memory().to(device, non_blocking=True)
-        yield inputs, target
-
-
-def _of_tensors(inputs: "tuple[torch.Tensor, ...]", target: "torch.Tensor", source: str) -> Samples:
-    def gather(indices: "torch.Tensor") -> "Batch":
-        chosen = tuple(tensor.index_select(0, indices) for tensor in inputs)
-        return chosen, target.index_select(0, indices)
-
-    return Samples(len(target), source, gather)
-
-
-def _pool(workload: Workload, task: "Task", source: str) -> Samples:
-    inputs, target = task.batch(1)
-    if any(len(tensor) != 1 for tensor in (*inputs, target)):
-        raise UserMistake(
-            f"a batch of {workload.model} does not have the samples in its first dimension"
-        )
-    sample_bytes = sum(tensor.numel() * tensor.element_size() for tensor in (*inputs, target))
-    most = workload.dataset.samples if workload.dataset else 2000
-    inputs, target = task.batch(max(1, min(most, int(_POOL_BYTES // sample_bytes))))
-    return _of_tensors(inputs, target, source)
-
-
-def _spoken_digits(workload: Workload, task: "Task") -> Samples:
-    directory = paths.dataset_directory("spoken-digits")
-    if not directory.is_dir():
-        return _pool(
-            workload, task, "synthetic clips (the Free Spoken Digit Dataset is not fetched)"
-        )
-    import torch
-
-    from gpuyard.workloads.spoken_digits_data import load_clips
-
-    sounds, digits = (torch.from_numpy(array) for array in load_clips(directory))
-    wanted = task.batch(1)[0]
-    if len(wanted) != 1 or wanted[0][0].numel() != sounds[0].numel():
-        raise UserMistake(
-            f"{workload.model} does not take a clip of the spoken-digits dataset: "
-            f"a clip has {sounds[0].numel()} numbers, its input is {list(wanted[0].shape[1:])}"
-        )
-    sounds = sounds.reshape(len(sounds), *wanted[0].shape[1:])
-    return _of_tensors((sounds,), digits, f"Free Spoken Digit Dataset, {len(sounds)} clips")
-
-
-def _of_dataset(reference: str) -> Samples:
-    import torch
-    from torch.utils.data import default_collate
-
-    built = _call(_import_factory(reference, "dataset"), reference)
-    if not (isinstance(built, Sized) and hasattr(built, "__getitem__")):
-        raise UserMistake(
-            f"{reference} returned a {type(built).__name__}; a dataset factory returns a torch "
-            "Dataset with a length whose items are (input, target)"
-        )
-    if not len(built):
-        raise UserMistake(f"the dataset of {reference} is empty")
-    dataset = cast("Any", built)
-    if not isinstance(dataset[0], tuple | list) or len(dataset[0]) != 2:
-        raise UserMistake(f"an item of the dataset of {reference} is not (input, target)")
-
-    def gather(indices: "torch.Tensor") -> "Batch":
-        inputs, target = default_collate([dataset[int(index)] for index in indices])
-        return (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs), target
-
-    return Samples(len(built), f"{reference}, {len(built)} samples", gather)
