@@ -73,13 +73,13 @@ def test_geforce_since_rtx_20_has_no_peer_access_over_pcie_but_has_it_over_a_bri
 
 
 def test_nics_and_node_class() -> None:
-    wire = {"bytes_per_second": 12e9, "latency_seconds": 1e-6}
+    rates = (12e9, 1e-6)
     graph = MachineGraph(
         "two bridges",
         (Device("CPU0", "socket"), Device("HB0", "host-bridge"), Device("HB1", "host-bridge"),
          Device("GPU0", "gpu"), Device("NIC0", "nic")),
-        (Wire("CPU0", "HB0", "internal", **wire), Wire("CPU0", "HB1", "internal", **wire),
-         Wire("HB0", "GPU0", "pcie", **wire), Wire("HB1", "NIC0", "pcie", **wire)),
+        (Wire("CPU0", "HB0", "internal", *rates), Wire("CPU0", "HB1", "internal", *rates),
+         Wire("HB0", "GPU0", "pcie", *rates), Wire("HB1", "NIC0", "pcie", *rates)),
     )  # fmt: skip
     assert graph.path_class("GPU0", "NIC0") == "NODE"
 

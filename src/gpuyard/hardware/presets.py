@@ -4,14 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import get_args
 
-from gpuyard.catalog import Gpu, links
+from gpuyard.catalog import Gpu
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
+from gpuyard.hardware.wires import (
+    Slot,
+    internal_wire,
+    nvlink_wire,
+    pcie_peers,
+    pcie_wire,
+    slot_of_gpu,
+    socket_wire,
+)
 from gpuyard.specs import Topology
-
-# the link between sockets in machines of a PCIe generation's years
-_SOCKET_LINK = {3: "upi-10.4", 4: "infinity-fabric-2", 5: "upi-16", 6: "upi-20"}
-_QPI_UNTIL = 2017  # GPUs of these years went into Xeon E5 machines, whose sockets are joined by QPI
 
 # NVLinks of a hybrid cube mesh: two fully joined quads and four links across. V100 doubles some of them.
 # NVIDIA DGX-1 with Tesla V100 system architecture whitepaper (2017), figures 4 and 5.
@@ -46,21 +51,14 @@ class _Builder:
 
     def sockets(self, count: int) -> list[str]:
         """CPUs in a row, each with one host bridge, joined by the link of their years."""
+        slot = slot_of_gpu(self.gpu)
         for i in range(count):
-            self.devices += [Device(f"CPU{i}", "socket", f"CPU {i}", numa_node=i),
-                             Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=i)]  # fmt: skip
-            self.wires.append(_internal(f"CPU{i}", f"HB{i}", self._slot_rate))
-        for i in range(1, count):
-            link = links().get(_socket_link(self.gpu))
-            self.wires.append(
-                Wire(
-                    f"CPU{i - 1}",
-                    f"CPU{i}",
-                    "socket",
-                    link.effective_bytes_per_second,
-                    link.latency_seconds,
-                )
-            )
+            self.devices.append(Device(f"CPU{i}", "socket", f"CPU {i}", numa_node=i))
+            self.devices.append(Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=i))
+            self.wires.append(internal_wire(f"CPU{i}", f"HB{i}", slot))
+        self.wires += [
+            socket_wire(f"CPU{i - 1}", f"CPU{i}", slot, self.gpu) for i in range(1, count)
+        ]
         return [f"HB{i}" for i in range(count)]
 
     def switch(self, id: str, under: str, label: str, lanes: int = 16) -> str:
@@ -90,38 +88,14 @@ class _Builder:
         for i in range(self.gpus):
             self._nvlink(f"GPU{i}", "NVSW", self.gpu.nvlink_links or 0)
 
-    @property
-    def _slot_rate(self) -> float:
-        slot = links().get(f"pcie-{self.gpu.pcie_generation}-x{self.gpu.pcie_lanes}")
-        return slot.effective_bytes_per_second
-
     def _slot(self, parent: str, child: str, lanes: int) -> None:
-        lanes = min(lanes, self.gpu.pcie_lanes)
-        link = links().get(f"pcie-{self.gpu.pcie_generation}-x{lanes}")
-        self.wires.append(
-            Wire(parent, child, "pcie", link.effective_bytes_per_second, link.latency_seconds / 2,
-                 self.gpu.pcie_generation, lanes)
-        )  # fmt: skip
+        slot = Slot(self.gpu.pcie_generation, min(lanes, self.gpu.pcie_lanes))
+        self.wires.append(pcie_wire(parent, child, slot))
 
     def _nvlink(self, a: str, b: str, count: int) -> None:
         if self.gpu.nvlink_id is None or not count:
             raise UserMistake(f"{self.gpu.id} has no NVLink, so it can't be laid out so")
-        link = links().get(self.gpu.nvlink_id)
-        self.wires.append(
-            Wire(a, b, "nvlink", count * link.effective_bytes_per_second, link.latency_seconds,
-                 self.gpu.nvlink_generation, count)
-        )  # fmt: skip
-
-
-def _socket_link(gpu: Gpu) -> str:
-    if gpu.pcie_generation == 3 and gpu.released <= _QPI_UNTIL:
-        return "qpi-9.6"
-    return _SOCKET_LINK[gpu.pcie_generation]
-
-
-def _internal(a: str, b: str, slot_rate: float) -> Wire:
-    # inside a CPU everything moves faster than any slot; sixteen slots at once are no limit
-    return Wire(a, b, "internal", 16 * slot_rate, 0.0)
+        self.wires.append(nvlink_wire(a, b, self.gpu.nvlink_id, count))
 
 
 def _workstation(build: _Builder) -> None:
@@ -219,7 +193,7 @@ def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
         raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, not {gpus}")
     builder = _Builder(gpu, gpus)
     PRESETS[name].build(builder)
-    peers = None if gpu.pcie_peer_to_peer else frozenset[frozenset[str]]()
+    peers = pcie_peers([gpu])
     return MachineGraph(
         f"{name} with {gpus} × {gpu.id}", tuple(builder.devices), tuple(builder.wires), peers
     )

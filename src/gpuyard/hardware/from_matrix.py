@@ -1,0 +1,216 @@
+"""From the classes of `nvidia-smi topo -m` back to a machine that has them."""
+
+from itertools import combinations
+
+from gpuyard.catalog import Gpu, gpus
+from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
+from gpuyard.hardware.nearness import LEVELS, Group, Nearness, Pair, group
+from gpuyard.hardware.topo_matrix import TopoMatrix, is_gpu
+from gpuyard.hardware.wires import (
+    UNKNOWN_SLOT_NOTE,
+    Slot,
+    internal_wire,
+    nvlink_wire,
+    pcie_peers,
+    pcie_wire,
+    slot_of_gpu,
+    socket_wire,
+)
+
+_PIX, _PXB, _PHB, _NODE, _SYS = range(len(LEVELS))
+_MOST_LINKS = 18  # of one GPU: Hopper and Blackwell
+
+
+def graph_from_matrix(matrix: TopoMatrix, gpu: str | None = None) -> MachineGraph:
+    """A machine whose path classes are those of the matrix; `gpu` is the catalog id of its GPUs.
+
+    What the matrix leaves open, and the first pair that no tree can give, are in the notes.
+    """
+    model = gpus().get(gpu) if gpu else None
+    notes: list[str] = [] if model else [UNKNOWN_SLOT_NOTE]
+    levels = _levels(matrix, notes)
+    tree = _Tree(matrix, levels, model)
+    nvlinks, nvswitch = _nvlinks(matrix, model, notes)
+    graph = MachineGraph(
+        matrix.source,
+        (*tree.upper, *tree.leaves, *nvswitch),
+        (*tree.wires, *nvlinks),
+        pcie_peers([model]),
+    )
+    notes += _sockets_note(matrix, tree) + _difference_note(matrix, graph)
+    return MachineGraph(graph.name, graph.devices, graph.wires, graph.pcie_peers, tuple(notes))
+
+
+def plain_class(printed: str) -> str:
+    """NVIDIA's class in today's words: older drivers wrote SOC for SYS."""
+    return "SYS" if printed == "SOC" else printed
+
+
+def _levels(matrix: TopoMatrix, notes: list[str]) -> dict[Pair, int]:
+    """How near all pairs are on PCIe; a pair with NVLink shows its links instead, so it is inferred."""
+    known = {
+        pair: LEVELS.index(plain_class(printed))
+        for pair, printed in matrix.classes.items()
+        if plain_class(printed) in LEVELS
+    }
+    nearness = Nearness(matrix.devices, known)
+    supposed: list[str] = []
+    for a, b in combinations(matrix.devices, 2):
+        if (a, b) in known:
+            continue
+        guess = _PHB if _same_cpus(matrix, a, b) else _SYS
+        if guess < nearness.most(a, b):
+            supposed.append(f"{a}-{b} {LEVELS[nearness.suppose(a, b, guess)]}")
+    if supposed:
+        notes.append(
+            f"NVLink hides how {len(supposed)} pairs reach each other over PCIe; from CPU affinity and "
+            f"NICs they are taken to be: {', '.join(supposed[:4])}{', …' if len(supposed) > 4 else ''}"
+        )
+    return nearness.levels()
+
+
+def _same_cpus(matrix: TopoMatrix, a: str, b: str) -> bool:
+    """Whether two GPUs are near the same CPUs; without any affinity one CPU is the simplest."""
+    for affinity in (matrix.numa_affinity, matrix.cpu_affinity):
+        if a in affinity and b in affinity:
+            return affinity[a] == affinity[b]
+    return True
+
+
+class _Tree:
+    """Sockets, host bridges and switches above the devices of a matrix."""
+
+    def __init__(self, matrix: TopoMatrix, levels: dict[Pair, int], model: Gpu | None) -> None:
+        self.upper: list[Device] = []
+        self.wires: list[Wire] = []
+        self._matrix, self._levels, self._model = matrix, levels, model
+        self._slot = slot_of_gpu(model)
+        nodes = group(matrix.devices, levels, _NODE)
+        for members in nodes:
+            self._socket(members)
+        for a, b in combinations([d.id for d in self.upper if d.kind == "socket"], 2):
+            self.wires.append(socket_wire(a, b, self._slot, model))
+        self.leaves = [self._leaf(device) for device in matrix.devices]
+
+    def _socket(self, members: Group) -> None:
+        socket = self._add("socket", "CPU", "CPU", members)
+        for behind in group(members, self._levels, _PHB):
+            bridge = self._add("host-bridge", "HB", "host bridge", behind)
+            self.wires.append(internal_wire(socket, bridge, self._slot))
+            for below in group(behind, self._levels, _PXB):
+                self._switches(below, bridge)
+
+    def _switches(self, below: Group, bridge: str) -> None:
+        """Devices that reach each other without a host bridge: through one switch, or through several."""
+        parts = group(below, self._levels, _PIX)
+        top = bridge
+        if len(parts) > 1:
+            top = self._switch(below, bridge)
+        for part in parts:
+            parent = self._switch(part, top) if len(part) > 1 or len(parts) > 1 else top
+            for device in part:
+                self.wires.append(pcie_wire(parent, device, self._slot))
+
+    def _switch(self, members: Group, parent: str) -> str:
+        ports = not any(is_gpu(device) for device in members)
+        id = self._add(
+            "switch", "SW", "switch or card with several ports" if ports else "PCIe switch", ()
+        )
+        self.wires.append(pcie_wire(parent, id, Slot(self._slot.generation, 16)))
+        return id
+
+    def _add(self, kind: DeviceKind, prefix: str, label: str, members: Group) -> str:
+        count = sum(device.kind == kind for device in self.upper)
+        numa = {n for m in members if (n := self._matrix.numa_affinity.get(m, "")).isdigit()}
+        cpus = {c for m in members if (c := self._matrix.cpu_affinity.get(m))}
+        device = Device(
+            f"{prefix}{count}",
+            kind,
+            f"{label} {count}" if kind != "switch" else label,
+            cpu_affinity=cpus.pop() if len(cpus) == 1 and kind == "socket" else None,
+            numa_node=int(numa.pop()) if len(numa) == 1 else None,
+        )
+        self.upper.append(device)
+        return device.id
+
+    def _leaf(self, device: str) -> Device:
+        numa = self._matrix.numa_affinity.get(device, "")
+        common = (self._matrix.cpu_affinity.get(device), int(numa) if numa.isdigit() else None)
+        if is_gpu(device):
+            name, id = (self._model.name, self._model.id) if self._model else (device, None)
+            return Device(device, "gpu", name, id, *common)
+        return Device(device, "nic", self._matrix.nic_names.get(device, device), None, *common)
+
+
+def _nvlinks(
+    matrix: TopoMatrix, model: Gpu | None, notes: list[str]
+) -> tuple[list[Wire], list[Device]]:
+    """NVLinks between pairs, or to an NVSwitch where no GPU has links enough to reach all its peers."""
+    counts = {
+        (a, b): int(printed[2:])
+        for a, b in combinations(matrix.gpus, 2)
+        if (printed := matrix.classes[a, b]).startswith("NV")
+    }
+    if not counts:
+        return [], []
+    each = {g: sum(n for pair, n in counts.items() if g in pair) for g in matrix.gpus}
+    most = (model and model.nvlink_links) or _MOST_LINKS
+    same = len(set(counts.values())) == 1 and len(counts) == len(list(combinations(matrix.gpus, 2)))
+    count = max(counts.values())
+    switched = same and max(each.values()) > most
+    link = model.nvlink_id if model else None
+    if link is None:
+        link = _guess_link(count, count if switched else max(each.values()))
+        notes.append(
+            f"which NVLink this is, is not said: {link} is guessed from the number of links"
+        )
+    if switched:
+        switch = Device("NVSW", "nvswitch", "NVSwitch")
+        return [nvlink_wire(g, "NVSW", link, count) for g in matrix.gpus], [switch]
+    if max(each.values()) > most:
+        notes.append(
+            f"GPUs show up to {max(each.values())} NVLinks and have {most}: some switch is between them, "
+            "drawn as direct links"
+        )
+    return [nvlink_wire(a, b, link, n) for (a, b), n in counts.items()], []
+
+
+def _guess_link(of_pair: int, of_gpu: int) -> str:
+    """The generation by how many links a GPU has: P100 4 single ones, V100 6, A100 12, H100 18."""
+    if of_gpu > 12:
+        return "nvlink-4"
+    if of_gpu > 6:
+        return "nvlink-3"
+    if of_pair == of_gpu == 4:
+        return "nvlink-3-ga10x"  # a bridge between two RTX cards
+    return "nvlink-1" if of_pair == 1 and of_gpu == 4 else "nvlink-2"
+
+
+def _sockets_note(matrix: TopoMatrix, tree: _Tree) -> list[str]:
+    sockets = sum(device.kind == "socket" for device in tree.upper)
+    nodes = set(matrix.numa_affinity.values())
+    if not nodes or sockets <= len(nodes) or sockets <= 2:
+        return []
+    return [
+        f"the GPUs name {len(nodes)} NUMA nodes, but the classes need {sockets}: each is drawn as a CPU"
+    ]
+
+
+def _difference_note(matrix: TopoMatrix, graph: MachineGraph) -> list[str]:
+    wrong = differences(matrix, graph)
+    if not wrong:
+        return []
+    a, b = wrong[0]
+    return [
+        f"no tree of switches has all these classes: {len(wrong)} pairs differ, first {a}-{b}, "
+        f"{plain_class(matrix.classes[a, b])} in the matrix and {graph.path_class(a, b)} as drawn"
+    ]
+
+
+def differences(matrix: TopoMatrix, graph: MachineGraph) -> list[Pair]:
+    """Pairs whose class the graph does not give."""
+    return [
+        (a, b)
+        for a, b in combinations(matrix.devices, 2)
+        if graph.path_class(a, b) != plain_class(matrix.classes[a, b])
+    ]

@@ -1,0 +1,92 @@
+"""Reads a machine from a file, whichever tool wrote it."""
+
+import codecs
+from dataclasses import replace
+from pathlib import Path
+
+from gpuyard.catalog import gpus
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.from_matrix import graph_from_matrix
+from gpuyard.hardware.graph import Device, MachineGraph
+from gpuyard.hardware.lstopo_xml import graph_from_topology
+from gpuyard.hardware.matrix_text import LINK_CLASSES, PEER_STATUSES, find_matrices
+from gpuyard.hardware.p2p_matrix import PeerMatrix, parse_p2p_matrix
+from gpuyard.hardware.smi_xml import graph_from_smi_log
+from gpuyard.hardware.topo_matrix import parse_topo_matrix
+from gpuyard.hardware.wires import UNKNOWN_SLOT_NOTE, internal_wire, pcie_wire, slot_of_gpu
+from gpuyard.hardware.xml_text import parse_xml
+
+_READABLE = (
+    "the outputs of `nvidia-smi topo -m`, `nvidia-smi topo -p2p r`, `nvidia-smi -q -x` and "
+    "`lstopo --of xml` are read"
+)
+_LARGEST_BYTES = 64 * 2**20
+
+
+def read_topology(path: Path, gpu: str | None = None) -> MachineGraph:
+    """The machine of a file; `gpu` is the catalog id of its GPUs where the file does not name them."""
+    text, source = _read(path), str(path)
+    if gpu is not None:
+        gpus().get(gpu)
+    if text.lstrip().startswith("<"):
+        return _from_xml(text, source, gpu)
+    tables = list(find_matrices(text, source))
+    if not tables:
+        raise UserMistake(f"{source}:1:1: there is no machine in this file; {_READABLE}")
+    if not any(table.holds(PEER_STATUSES) for table in tables):
+        return graph_from_matrix(parse_topo_matrix(text, source), gpu)
+    peers = parse_p2p_matrix(text, source)
+    if not any(table.holds(LINK_CLASSES) for table in tables):
+        return _from_peers(peers, gpu)
+    matrix = parse_topo_matrix(text, source)
+    if set(matrix.gpus) != set(peers.gpus):
+        raise UserMistake(
+            f"{source}: the two tables are of different machines: {len(matrix.gpus)} GPUs in "
+            f"topo -m, {len(peers.gpus)} in topo -p2p"
+        )
+    return replace(graph_from_matrix(matrix, gpu), pcie_peers=peers.peers)
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise UserMistake(f"{path} is larger than any such output; {_READABLE}")
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserMistake(f"{path} can't be read: {error.strerror}") from None
+    # PowerShell writes what it redirects as UTF-16
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserMistake(f"{path}:{line}: this is not text; {_READABLE}") from None
+
+
+def _from_xml(text: str, source: str, gpu: str | None) -> MachineGraph:
+    root = parse_xml(text, source)
+    if root.tag == "topology":
+        return graph_from_topology(root, source, gpu)
+    if root.tag == "nvidia_smi_log":
+        return graph_from_smi_log(root, source, gpu)
+    raise UserMistake(
+        f"{source}:{root.line}: the root element is <{root.tag}>, not <topology> or <nvidia_smi_log>; "
+        f"{_READABLE}"
+    )
+
+
+def _from_peers(peers: PeerMatrix, gpu: str | None) -> MachineGraph:
+    model = gpus().get(gpu) if gpu else None
+    slot = slot_of_gpu(model)
+    notes = ["topo -p2p tells peer access only: all GPUs are drawn on one host bridge"]
+    return MachineGraph(
+        peers.source,
+        (
+            Device("CPU0", "socket", "CPU 0"),
+            Device("HB0", "host-bridge", "host bridge 0"),
+            *(Device(id, "gpu", model.name if model else id, gpu) for id in peers.gpus),
+        ),
+        (internal_wire("CPU0", "HB0", slot), *(pcie_wire("HB0", id, slot) for id in peers.gpus)),
+        peers.peers,
+        (*notes, *([] if model else [UNKNOWN_SLOT_NOTE])),
+    )

@@ -1,0 +1,129 @@
+"""Reads `nvidia-smi topo -m`: how every two devices of a machine reach each other, and which CPUs are near."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.matrix_text import (
+    LINK_CLASSES,
+    MatrixText,
+    Word,
+    find_matrix,
+    mistake,
+    plain_lines,
+)
+
+_COLUMNS = {
+    "CPU Affinity": re.compile(r"CPU\s+Affinity"),
+    "NUMA Affinity": re.compile(r"(?<!GPU\s)NUMA\s+Affinity"),
+    "GPU NUMA ID": re.compile(r"GPU\s+NUMA\s+ID"),
+}
+_NUMBERS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_NIC_NAME = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class TopoMatrix:
+    """The matrix as it was printed: "SOC" stays "SOC". What a column leaves empty is not in its mapping."""
+
+    source: str
+    devices: tuple[str, ...]
+    classes: Mapping[tuple[str, str], str]
+    cpu_affinity: Mapping[str, str] = field(default_factory=dict)
+    numa_affinity: Mapping[str, str] = field(default_factory=dict)
+    gpu_numa_id: Mapping[str, str] = field(default_factory=dict)
+    nic_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(device for device in self.devices if is_gpu(device))
+
+    @property
+    def nics(self) -> tuple[str, ...]:
+        return tuple(device for device in self.devices if not is_gpu(device))
+
+
+def is_gpu(device: str) -> bool:
+    """Whether a device of the header is a GPU; all others are NICs."""
+    return re.fullmatch(r"GPU\d+", device) is not None
+
+
+def parse_topo_matrix(text: str, source: str) -> TopoMatrix:
+    """The first matrix in the text; `source` is the file's name for messages."""
+    table = find_matrix(text, source, LINK_CLASSES, "nvidia-smi topo -m")
+    cells = table.read(LINK_CLASSES)
+    _refuse_asymmetry(source, cells)
+    lines = plain_lines(text)
+    affinities: dict[str, dict[str, str]] = {column: {} for column in _COLUMNS}
+    for name, *words in table.rows:
+        last = words[len(table.devices) - 1]
+        rest = lines[name.line - 1][last.column - 1 + len(last.text) :]
+        for column, value in _values(table, rest, last).items():
+            affinities[column][name.text] = value
+    return TopoMatrix(
+        source,
+        tuple(device.text for device in table.devices),
+        {pair: word.text for pair, word in cells.items()},
+        cpu_affinity=affinities["CPU Affinity"],
+        numa_affinity=affinities["NUMA Affinity"],
+        gpu_numa_id=affinities["GPU NUMA ID"],
+        nic_names={m[1]: m[2] for line in lines if (m := _NIC_NAME.fullmatch(line))},
+    )
+
+
+def _refuse_asymmetry(source: str, cells: dict[tuple[str, str], Word]) -> None:
+    for (a, b), word in cells.items():
+        mirrored = cells[b, a]
+        if word.text != mirrored.text and word.line > mirrored.line:
+            raise mistake(
+                source,
+                word,
+                f"{a} to {b} is {word.text!r} here, but {b} to {a} is {mirrored.text!r} in line "
+                f"{mirrored.line}; a matrix is the same in both directions",
+            )
+
+
+def _values(table: MatrixText, rest: str, last: Word) -> dict[str, str]:
+    """What stands behind the cells of a row, by column."""
+    columns = sorted(
+        (m.start(), name)
+        for name, pattern in _COLUMNS.items()
+        if (m := pattern.search(table.header.text))
+    )
+    start = last.column + len(last.text)
+    words = [Word(m[0], last.line, start + m.start()) for m in re.finditer(r"\S+", rest)]
+    if len(words) >= len(columns):
+        placed = zip((name for _, name in columns), words, strict=False)
+    else:
+        placed = _place(table, columns, rest, words, last)
+    return {name: _numbers(table.source, name, word) for name, word in placed if word.text != "N/A"}
+
+
+def _place(
+    table: MatrixText, columns: list[tuple[int, str]], rest: str, words: list[Word], last: Word
+) -> "zip[tuple[str, Word]]":
+    """Fewer values than columns: tabs tell which are empty, else the place under the header does."""
+    names = [name for _, name in columns]
+    chosen: list[str] = []
+    if "\t" in rest:
+        starts = [rest[: word.column - last.column - len(last.text)] for word in words]
+        # the second tab before the last column only makes room for the wide "NUMA Affinity"
+        chosen = [names[min(max(before.count("\t") - 1, 0), len(names) - 1)] for before in starts]
+    else:
+        chosen = [min(columns, key=lambda c: abs(c[0] + 1 - word.column))[1] for word in words]
+    if len(set(chosen)) < len(chosen):
+        first = words[0]
+        raise UserMistake(
+            f"{table.source}:{first.line}:{first.column}: {len(words)} values stand here for "
+            f"{len(names)} columns ({', '.join(names)}), and which is empty can't be told"
+        )
+    return zip(chosen, words, strict=True)
+
+
+def _numbers(source: str, column: str, word: Word) -> str:
+    if not _NUMBERS.fullmatch(word.text):
+        raise mistake(
+            source, word, f"{word.text!r} is not a list of numbers like 0-7,16-23 for {column}"
+        )
+    return word.text

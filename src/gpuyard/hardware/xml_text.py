@@ -1,0 +1,77 @@
+"""XML of unknown origin as elements that know their line. Nothing outside the text is ever fetched, and a
+document that declares entities of its own is refused: neither hwloc nor nvidia-smi writes one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from gpuyard.errors import UserMistake
+
+_DEEPEST = 200  # hwloc nests about 15 elements
+
+
+@dataclass
+class Element:
+    """One element of the document."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list["Element"] = field(default_factory=list)
+    text: str = ""
+
+    def all(self, tag: str) -> list["Element"]:
+        return [child for child in self.children if child.tag == tag]
+
+    def find(self, *path: str) -> str | None:
+        """The text at the end of this path, None where it is missing, empty or "N/A"."""
+        here = self
+        for tag in path:
+            found = here.all(tag)
+            if not found:
+                return None
+            here = found[0]
+        text = here.text.strip()
+        return text if text not in ("", "N/A") else None
+
+
+def parse_xml(text: str, source: str) -> Element:
+    """The root element; a `UserMistake` with line and column where the text is not XML."""
+    parser = expat.ParserCreate("utf-8")
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    top = Element("", {}, 0)
+    stack = [top]
+
+    def place() -> str:
+        return f"{source}:{parser.CurrentLineNumber}:{parser.CurrentColumnNumber + 1}"
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if len(stack) > _DEEPEST:
+            raise UserMistake(f"{place()}: more than {_DEEPEST} elements inside each other")
+        element = Element(tag, attributes, parser.CurrentLineNumber)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def end(_tag: str) -> None:
+        stack.pop()
+
+    def characters(words: str) -> None:
+        stack[-1].text += words
+
+    def entity(name: str, *_declared: Any) -> None:
+        raise UserMistake(
+            f"{place()}: the document declares the entity {name!r}; such documents are not read"
+        )
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = characters
+    parser.EntityDeclHandler = entity
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise UserMistake(
+            f"{source}:{error.lineno}:{error.offset + 1}: this is not whole XML: {reason}"
+        ) from None
+    return top.children[0]

@@ -1,0 +1,53 @@
+"""What a layout means for training, in words."""
+
+import pytest
+
+from gpuyard.catalog import gpus
+from gpuyard.hardware import build_preset, machine_graph, summarise
+from gpuyard.hardware.machine import host_to_gpu_bytes_per_second
+from gpuyard.hardware.summary import name_gpus
+
+
+@pytest.mark.parametrize(
+    ("preset", "gpu", "count", "words"),
+    [
+        ("dual-root", "gtx-1080-ti", 8,
+         "GPUs 0-3 and 4-7 are on different sockets: an all-reduce over all 8 runs at 6 GB/s, "
+         "within 4 at 12 GB/s; pin jobs of up to 4 GPUs to one socket."),
+        ("dual-root", "gtx-1080-ti", 8, "For 2 GPUs take GPUs 0 and 1 (12 GB/s), not GPUs 0 and 4 (6 GB/s)"),
+        ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 240 GB/s over NVLink; fewer GPUs gain nothing."),
+        ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, "not GPUs 0 and 5 (6 GB/s): 6.7 times as fast"),
+        ("workstation", "rtx-4090", 4, "staged through host memory"),
+        ("workstation", "t4", 1, "There is one GPU"),
+    ],
+)  # fmt: skip
+def test_verdicts(preset: str, gpu: str, count: int, words: str) -> None:
+    assert words in summarise(build_preset(preset, gpus().get(gpu), count)).verdict
+
+
+def test_all_reduces_are_given_for_every_size_of_job() -> None:
+    summary = summarise(build_preset("dual-socket", gpus().get("rtx-a6000"), 8))
+    assert [len(r.gpus) for r in summary.all_reduces] == [2, 4, 8]
+    assert [choice.count for choice in summary.choices] == [2, 4]
+    assert all(choice.ratio >= 1 for choice in summary.choices)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [
+        (["GPU0", "GPU1", "GPU2", "GPU3"], "GPUs 0-3"),
+        (["GPU0", "GPU1"], "GPUs 0 and 1"),
+        (["GPU4", "GPU0", "GPU1", "GPU2"], "GPUs 0-2 and 4"),
+        (["a", "b"], "a, b"),
+    ],
+)
+def test_gpus_are_named_in_runs(chosen: list[str], name: str) -> None:
+    assert name_gpus(chosen) == name
+
+
+def test_gpus_behind_one_uplink_share_what_the_host_sends() -> None:
+    gpu = gpus().get("gtx-1080-ti")
+    cascaded = machine_graph("cascaded", gpu, 8)
+    assert host_to_gpu_bytes_per_second(cascaded, ["GPU0"]) == pytest.approx(12e9)
+    assert host_to_gpu_bytes_per_second(cascaded, cascaded.gpus) == pytest.approx(12e9 / 8)
+    assert machine_graph("cascaded", gpu, 8) is cascaded
