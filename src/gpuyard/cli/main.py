@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_GROUPS = ("bench", "catalog", "data", "results")
+_GROUPS = ("bench", "catalog", "data", "results", "topo")
 _VERBS = ("cost", "doctor", "predict", "schema", "study")
 
 

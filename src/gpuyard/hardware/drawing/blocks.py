@@ -1,0 +1,87 @@
+"""The boxes of a diagram, each with its id, what it is, and all of it as a tooltip."""
+
+from gpuyard.hardware.drawing.boxes import Box
+from gpuyard.hardware.drawing.layout import Layout
+from gpuyard.hardware.drawing.markup import element, shorten, text, words, wrap
+from gpuyard.hardware.drawing.nvlinks import switched_bundles
+from gpuyard.hardware.drawing.palette import BOXES, FADED, INK
+from gpuyard.hardware.drawing.words import KIND_NAMES, caption, rate
+from gpuyard.hardware.graph import Device, MachineGraph
+
+_NAME, _CAPTION = 13.0, 11.0
+_PADDING = 6.0
+
+
+def draw_blocks(graph: MachineGraph, layout: Layout) -> list[str]:
+    """CPUs first, so that their host bridges lie on top of them."""
+    ordered = sorted(graph.devices, key=lambda device: device.kind != "socket")
+    return [_block(graph, device, layout.boxes[device.id]) for device in ordered]
+
+
+def _block(graph: MachineGraph, device: Device, box: Box) -> str:
+    fill, stroke = BOXES[device.kind]
+    frame = element(
+        "rect", x=box.x, y=box.y, width=box.width, height=box.height,
+        rx=4 if device.kind == "host-bridge" else 7, fill=fill, stroke=stroke, stroke_width=1.4,
+    )  # fmt: skip
+    full = [device.id, KIND_NAMES[device.kind], device.label, device.gpu or ""]
+    tooltip = words("title", " · ".join(part for part in full if part))
+    return element("g", tooltip + frame + _inscription(graph, device, box), data_device=device.id)
+
+
+def _inscription(graph: MachineGraph, device: Device, box: Box) -> str:
+    room = box.width - 2 * _PADDING
+    if device.kind == "nvswitch":
+        return _one_line(device, box, _fabric(graph, device), "#ffffff", "#ffffff")
+    if device.kind == "host-bridge":
+        return _one_line(device, box, _beside(device), INK, FADED)
+    if device.kind == "socket":
+        return _lines(device, box, box.y + 20, wrap(caption(device), room, _CAPTION, 1))
+    rows = 1 if box.height < 60 else 2
+    below = wrap(caption(device), room, _CAPTION, rows)
+    size = _CAPTION if box.height < 40 else _NAME
+    spacing = 12.0 if box.height < 40 else 15.0
+    first = box.y + box.height / 2 + size * 0.36 - spacing * len(below) / 2
+    return _lines(device, box, first, below, size=size, spacing=spacing)
+
+
+def _lines(
+    device: Device,
+    box: Box,
+    first: float,
+    below: list[str],
+    *,
+    size: float = _NAME,
+    spacing: float = 15.0,
+) -> str:
+    name = shorten(device.id, box.width - 2 * _PADDING, size)
+    drawn = [text(name, box.middle, first, size=size, anchor="middle", bold=True)]
+    smaller = _CAPTION - 1 if size < _NAME else _CAPTION
+    for number, line in enumerate(below, 1):
+        drawn.append(text(line, box.middle, first + spacing * number, size=smaller,
+                          fill=FADED, anchor="middle"))  # fmt: skip
+    return "".join(drawn)
+
+
+def _one_line(device: Device, box: Box, beside: str, *inks: str) -> str:
+    """The id in bold and the rest beside it."""
+    room = box.width - 2 * _PADDING
+    says = shorten(f"{device.id}  {beside}".rstrip(), room, _CAPTION)
+    name, rest = says[: len(device.id)], says[len(device.id) :].strip()
+    line = words("tspan", name, font_weight="600", fill=inks[0])
+    line += words("tspan", rest, dx=5, fill=inks[1]) if rest else ""
+    return element("text", line, x=box.middle, y=box.y + box.height / 2 + 4,
+                   font_size=_CAPTION, text_anchor="middle")  # fmt: skip
+
+
+def _beside(device: Device) -> str:
+    # a bridge that is only numbered needs no label of its own
+    numbered = device.label.rstrip("0123456789 ").lower() == KIND_NAMES[device.kind].lower()
+    return KIND_NAMES[device.kind] if numbered else caption(device)
+
+
+def _fabric(graph: MachineGraph, device: Device) -> str:
+    """A switch that does all the work alone says what each GPU gets from it."""
+    rates = {bundle.bytes_per_second for bundle in switched_bundles(graph).values()}
+    alone = len(rates) == len(graph.of_kind("nvswitch")) == 1
+    return f"{_beside(device)} · {rate(min(rates))} to each GPU" if alone else _beside(device)

@@ -1,0 +1,156 @@
+"""Where a machine's devices stand: CPUs with their host bridges on top, then PCIe switches in tiers,
+then GPUs, NICs and drives in one row, and NVSwitches below.
+
+Pure: the same graph gives the same positions. The drawing starts at (0, 0).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuyard.hardware.drawing import boxes as sizes
+from gpuyard.hardware.drawing.arcs import Arc, nvlink_arcs
+from gpuyard.hardware.drawing.boxes import Box
+from gpuyard.hardware.drawing.columns import Columns
+from gpuyard.hardware.drawing.routes import (
+    FIRST_TRACK,
+    TRACK_GAP,
+    Lane,
+    Route,
+    lanes,
+    route,
+    track_count,
+)
+from gpuyard.hardware.drawing.tree import Branch, host_trees, wires_beside
+from gpuyard.hardware.graph import MachineGraph, Wire
+
+_LABEL_ROOM = 46.0  # between the last track and the next tier
+_OVERHEAD_LINK = 26.0  # a socket link that passes over other sockets
+_NVSWITCH_ROOM = 46.0
+
+
+@dataclass(frozen=True)
+class SocketLink:
+    """Between neighbours it is straight; `lift` is how far above the CPUs the others pass."""
+
+    wire: Wire
+    left: str
+    right: str
+    lift: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Boxes by device id, host bridges inside their CPU's, and every line between them."""
+
+    width: float
+    height: float
+    boxes: dict[str, Box]
+    routes: tuple[Route, ...]
+    socket_links: tuple[SocketLink, ...]
+    arcs: tuple[Arc, ...]
+    beside: tuple[Wire, ...]
+
+
+@dataclass(frozen=True)
+class _Parent:
+    branch: Branch
+    level: int  # 0: CPU and host bridge, n: the nth tier of switches
+    lanes: list[Lane]
+
+
+def lay_out(graph: MachineGraph) -> Layout:
+    """Positions for every device and line."""
+    trees = host_trees(graph)
+    columns = Columns(len(graph.gpus))
+    width = columns.place_roots(trees)
+    parents = [
+        _Parent(branch, level, lanes(branch, columns))
+        for tree in trees
+        for branch, level in _levels(tree)
+    ]
+    links = _socket_links(graph, columns)
+    boxes = _boxes(parents, columns, top=max((link.lift for link in links), default=0.0))
+    routes = [route(p.branch, lane, boxes, columns) for p in parents for lane in p.lanes]
+    arcs = nvlink_arcs(graph, boxes)
+    bottom = max((box.bottom for box in boxes.values()), default=0.0)
+    bottom = max([bottom, *(arc.y + arc.depth + 12 for arc in arcs)])
+    switches = _nvswitches(graph, boxes, bottom)
+    boxes |= switches
+    height = max([bottom, *(box.bottom for box in switches.values())])
+    right = max([width, *(box.right for box in boxes.values())])
+    return Layout(right, height, boxes, tuple(routes), links, arcs, wires_beside(graph, trees))
+
+
+def _levels(branch: Branch, level: int = 0) -> Iterator[tuple[Branch, int]]:
+    """Each device with its tier: one more for every switch on the way."""
+    level += branch.device.kind == "switch"
+    yield branch, level
+    for child in branch.children:
+        yield from _levels(child, level)
+
+
+def _boxes(parents: list[_Parent], columns: Columns, top: float) -> dict[str, Box]:
+    tiers = _tier_tops(parents, top)
+    return {parent.branch.device.id: _box(parent, columns, tiers) for parent in parents}
+
+
+def _box(parent: _Parent, columns: Columns, tiers: list[float]) -> Box:
+    device = parent.branch.device
+    left, width = columns.spans[device.id]
+    if device.kind == "socket":
+        return Box(left, tiers[0], width, sizes.CPU_HEIGHT)
+    if device.kind == "host-bridge":
+        top = tiers[0] + sizes.CPU_HEIGHT - sizes.BRIDGE_HEIGHT - sizes.BRIDGE_INSET
+        return Box(left, top, width, sizes.BRIDGE_HEIGHT)
+    if device.kind == "switch":
+        return Box(left, tiers[parent.level], width, sizes.SWITCH_HEIGHT)
+    if device.id in columns.stacked:
+        half = (sizes.DEVICE_HEIGHT - sizes.COLUMN_GAP) / 2
+        below = (half + sizes.COLUMN_GAP) if columns.stacked[device.id] else 0.0
+        return Box(left, tiers[-1] + below, width, half)
+    return Box(left, tiers[-1], width, sizes.DEVICE_HEIGHT)
+
+
+def _tier_tops(parents: list[_Parent], top: float) -> list[float]:
+    """CPUs, then each tier of switches, then devices; far enough apart for the tracks between."""
+    deepest = max((parent.level for parent in parents), default=0)
+    kinds = {parent.branch.device.kind for parent in parents}
+    height = sizes.CPU_HEIGHT if kinds & {"socket", "host-bridge"} else 0.0
+    tops = [top]
+    for level in range(deepest + 1):
+        tracks = max((track_count(p.lanes) for p in parents if p.level == level), default=0)
+        wired = any(p.lanes for p in parents if p.level == level)
+        room = FIRST_TRACK + TRACK_GAP * max(tracks - 1, 0) + _LABEL_ROOM if wired else 0.0
+        tops.append(tops[-1] + height + room)
+        height = sizes.SWITCH_HEIGHT
+    return tops
+
+
+def _socket_links(graph: MachineGraph, columns: Columns) -> tuple[SocketLink, ...]:
+    row = sorted((socket.id for socket in graph.of_kind("socket")), key=columns.middle)
+    found: list[SocketLink] = []
+    overhead = 0
+    for wire in graph.wires:
+        if wire.kind == "socket" and wire.a in row and wire.b in row:
+            left, right = sorted((wire.a, wire.b), key=row.index)
+            far = row.index(right) - row.index(left) > 1
+            overhead += far
+            found.append(SocketLink(wire, left, right, overhead * _OVERHEAD_LINK if far else 0.0))
+    return tuple(found)
+
+
+def _nvswitches(graph: MachineGraph, boxes: dict[str, Box], bottom: float) -> dict[str, Box]:
+    """One bar under the GPUs, divided between the switches."""
+    switches = graph.of_kind("nvswitch")
+    if not switches:
+        return {}
+    row = [boxes[gpu] for gpu in graph.gpus] or list(boxes.values()) or [Box(0, 0, 120, 0)]
+    left, right = min(box.x for box in row), max(box.right for box in row)
+    gap = sizes.COLUMN_GAP
+    width = (right - left - gap * (len(switches) - 1)) / len(switches)
+    return {
+        switch.id: Box(
+            left + number * (width + gap), bottom + _NVSWITCH_ROOM, width, sizes.NVSWITCH_HEIGHT
+        )
+        for number, switch in enumerate(switches)
+    }

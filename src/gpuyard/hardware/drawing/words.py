@@ -1,0 +1,80 @@
+"""What a drawing says about devices and wires, in pictures and in terminals alike."""
+
+import math
+from collections import Counter
+
+from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
+from gpuyard.units import format_byte_rate
+
+KIND_NAMES: dict[DeviceKind, str] = {
+    "socket": "CPU",
+    "host-bridge": "host bridge",
+    "switch": "PCIe switch",
+    "gpu": "GPU",
+    "nic": "NIC",
+    "nvme": "NVMe",
+    "nvswitch": "NVSwitch",
+}
+_PLURALS: dict[DeviceKind, str] = {
+    "socket": "CPUs",
+    "switch": "PCIe switches",
+    "nic": "NICs",
+    "nvme": "NVMe drives",
+    "nvswitch": "NVSwitches",
+}
+
+
+def caption(device: Device) -> str:
+    """What stands under a device's id: its label, its kind where the label doesn't say it, its place."""
+    parts = [device.label] if _says_more(device) else []
+    kind = KIND_NAMES[device.kind]
+    obvious = (
+        device.kind in ("gpu", "host-bridge")
+        or kind.lower() in f"{device.id} {device.label}".lower()
+    )
+    if not obvious or not parts:
+        parts.append(kind)
+    if device.kind == "socket":
+        parts += [f"NUMA {device.numa_node}"] if device.numa_node is not None else []
+        parts += [f"cores {device.cpu_affinity}"] if device.cpu_affinity else []
+        parts = parts[1:] if parts[0] == kind and len(parts) > 1 else parts
+    return " · ".join(parts)
+
+
+def wire_name(wire: Wire) -> str:
+    """PCIe 3.0 ×16, NV2: what the wire is."""
+    if wire.kind == "nvlink":
+        return f"NV{wire.width}"
+    if wire.kind == "pcie":
+        generation = f" {wire.generation}.0" if wire.generation else ""
+        known_width = wire.generation or wire.width > 1
+        return f"PCIe{generation} ×{wire.width}" if known_width else "PCIe"
+    return {"socket": "socket link", "internal": "inside the CPU"}[wire.kind]
+
+
+def rate(bytes_per_second: float) -> str:
+    """11.8 GB/s; a rate that isn't known is a question mark."""
+    return format_byte_rate(bytes_per_second) if math.isfinite(bytes_per_second) else "?"
+
+
+def gigabytes(bytes_per_second: float | None) -> str:
+    """The number alone, for a cell of a table in GB/s."""
+    if not bytes_per_second or not math.isfinite(bytes_per_second):
+        return "–"
+    return f"{bytes_per_second / 1e9:.{'0f' if bytes_per_second >= 999.5e9 else '3g'}}"
+
+
+def summary(graph: MachineGraph) -> str:
+    """8 × Tesla V100 · 2 CPUs · 4 PCIe switches."""
+    models = Counter(device.label or device.gpu or "GPU" for device in graph.of_kind("gpu"))
+    parts = [f"{count} × {model}" for model, count in models.items()] or ["no GPUs"]
+    for kind, plural in _PLURALS.items():
+        count = len(graph.of_kind(kind))
+        if count:
+            parts.append(f"{count} {KIND_NAMES[kind] if count == 1 else plural}")
+    return " · ".join(parts)
+
+
+def _says_more(device: Device) -> bool:
+    squeezed = device.label.replace(" ", "").lower()
+    return squeezed not in ("", device.id.replace(" ", "").lower())

@@ -1,0 +1,84 @@
+"""`gpuyard topo`: the machine's layout on the command line."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+RECORDED = Path(__file__).parents[1] / "hardware" / "recorded"
+FOUNDING = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
+GPU0\t X \tPHB\tPHB\tPHB\t0-7
+GPU1\tPHB\t X \tPHB\tPHB\t0-7
+GPU2\tPHB\tPHB\t X \tPHB\t0-7
+GPU3\tPHB\tPHB\tPHB\t X \t0-7
+"""
+
+
+def test_preset_json(cli: Cli) -> None:
+    document = json.loads(cli("topo", "--preset", "dual-root", "--json").stdout)
+    assert document["gpus"] == [f"GPU{i}" for i in range(8)]
+    assert document["classes"][0] == ["X", "PIX", "PHB", "PHB", "SYS", "SYS", "SYS", "SYS"]
+    assert document["bytes_per_second"][0][4] == pytest.approx(6e9)
+    assert {r["count"]: r["bytes_per_second"] for r in document["all_reduce"]} == pytest.approx(
+        {2: 12e9, 4: 12e9, 8: 6e9}
+    )
+    assert "different sockets" in document["verdict"]
+
+
+def test_the_founding_machine(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "topo.txt").write_text(FOUNDING)
+    done = cli("topo", "--from", "topo.txt", "--gpu", "rtx-2080-ti", "--svg", "m.svg", cwd=tmp_path)
+    assert "GPU3" in done.stdout
+    assert "staged through host memory" in done.stdout
+    root = ET.fromstring((tmp_path / "m.svg").read_text(encoding="utf-8"))  # noqa: S314  our own file
+    assert root.tag.endswith("svg")
+    document = json.loads(cli("topo", "--from", "topo.txt", "--json", cwd=tmp_path).stdout)
+    assert document["classes"][0] == ["X", "PHB", "PHB", "PHB"]
+    assert {d["cpu_affinity"] for d in document["devices"] if d["kind"] == "gpu"} == {"0-7"}
+
+
+def test_cluster_and_catalog_machine(cli: Cli) -> None:
+    of_file = json.loads(cli("topo", "--cluster", "examples/apollo.cluster.yaml", "--json").stdout)
+    named = json.loads(cli("topo", "--cluster", "dgx-1-v100", "--json").stdout)
+    assert of_file["classes"] == named["classes"]
+
+
+def test_the_machine_at_hand(cli: Cli) -> None:
+    document = json.loads(cli("topo", "--json").stdout)
+    assert any(device["kind"] == "socket" for device in document["devices"])
+    assert document["verdict"]
+    cli("topo")
+
+
+def test_compare_says_what_a_layout_costs(cli: Cli) -> None:
+    done = cli(
+        "topo", "compare", "dual-root", "single-root", "cascaded", "--workload", "vgg16",
+        "--gpu", "rtx-2080-ti", "--gpus", "8", "--json",
+    )  # fmt: skip
+    layouts = {entry["layout"]: entry for entry in json.loads(done.stdout)["layouts"]}
+    rates = {name: entry["prediction"]["samples_per_second"] for name, entry in layouts.items()}
+    # without peer-to-peer all traffic goes through the uplinks, of which dual root has four
+    assert rates["dual-root"] > rates["single-root"] > rates["cascaded"]
+    assert layouts["dual-root"]["of_best"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--preset", "dual-rot"], "did you mean 'dual-root'"),
+        (["--preset", "dual-root", "--cluster", "dgx-a100"], "give one of"),
+        (["--gpus", "4"], "--gpus goes with --preset"),
+        (["--preset", "nvswitch", "--gpu", "t4"], "t4 has no NVLink"),
+        (["--preset", "dual-root", "--gpu", "a1000"], "no GPU is called 'a1000'"),
+        (["--from", "nothing.txt"], "nothing.txt"),
+        (["compare", "dual-root", "triple-root"], "no topology preset is called 'triple-root'"),
+    ],
+)
+def test_mistakes_are_sentences(cli: Cli, arguments: list[str], sentence: str) -> None:
+    done = cli("topo", *arguments, status=2)
+    assert done.stderr.startswith("gpuyard: ")
+    assert sentence in done.stderr
