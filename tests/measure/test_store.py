@@ -13,9 +13,17 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure import Measurement, ResultsStore, to_csv, to_json_lines
+from gpuyard.measure import (
+    LinkBench,
+    Measurement,
+    ResultsStore,
+    links_to_csv,
+    to_csv,
+    to_json_lines,
+)
 
 Make = Callable[..., Measurement]
+MakeBench = Callable[..., LinkBench]
 
 
 def test_reading_makes_no_file(store: ResultsStore) -> None:
@@ -65,6 +73,62 @@ def test_file_is_in_write_ahead_mode_with_its_version(
     with closing(sqlite3.connect(store.path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def version(store: ResultsStore) -> int:
+    with closing(sqlite3.connect(store.path)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def test_benches_of_links_live_beside_training(
+    store: ResultsStore, make_measurement: Make, make_bench: MakeBench
+) -> None:
+    training, bench = make_measurement(key="same"), make_bench().model_copy(update={"key": "same"})
+    store.add(training)
+    store.add(bench)
+    assert store.list() == [training]
+    assert store.list_links() == [bench]
+    assert store.find("same") == training  # a sweep never takes a bench for one of its points
+    assert store.get(bench.id[:3]) == bench
+    assert store.get(training.id) == training
+
+
+def test_a_store_needs_a_newer_gpuyard_only_from_its_first_bench_of_links_on(
+    store: ResultsStore, make_measurement: Make, make_bench: MakeBench
+) -> None:
+    store.add(make_measurement(1))
+    assert version(store) == 1
+    store.add(make_bench())
+    assert version(store) == 2
+    store.add(make_measurement(2))
+    assert version(store) == 2
+    assert [m.id for m in store.list()] == [make_measurement(n).id for n in (1, 2)]
+
+
+def test_a_bench_that_could_not_be_added_leaves_the_version_as_it_was(
+    store: ResultsStore, make_measurement: Make, make_bench: MakeBench
+) -> None:
+    store.add(make_measurement(1))
+    with pytest.raises(GpuyardError):
+        store.add(make_bench().model_copy(update={"id": make_measurement(1).id}))
+    assert version(store) == 1
+    assert store.list_links() == []
+
+
+def test_kinds_of_later_versions_are_passed_over(
+    store: ResultsStore, make_measurement: Make
+) -> None:
+    store.add(make_measurement())
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute(
+            "INSERT INTO measurements (id, key, created_at, kind, workload, document)"
+            " VALUES ('later', 'k', '', 'storage', '', '{}')"
+        )
+        connection.commit()
+    assert len(store.list()) == 1
+    assert store.list_links() == []
+    with pytest.raises(UserMistake, match="'later'"):
+        store.get("later")
 
 
 _WRITER = """
@@ -174,3 +238,16 @@ def test_csv_rows(make_measurement: Make) -> None:
     assert float(row["samples_per_second"]) == 100.125
     assert float(row["exposed_communication_seconds"]) == 0.075
     assert row["all_reduce_seconds"] == ""
+
+
+def test_links_are_exported_whole_or_a_row_each(make_bench: MakeBench) -> None:
+    benches = [make_bench(1), make_bench(2)]
+    lines = to_json_lines(benches).splitlines()
+    assert [LinkBench.model_validate_json(line) for line in lines] == benches
+    rows = list(csv.DictReader(io.StringIO(links_to_csv(benches))))
+    assert [row["id"] for row in rows] == [bench.id for bench in benches for _ in range(3)]
+    assert (rows[2]["source"], rows[2]["target"]) == ("GPU1", "GPU0")
+    assert float(rows[2]["bytes_per_second"]) == 5.8e9
+    assert float(rows[2]["expected_bytes_per_second"]) == 12e9
+    assert rows[2]["verdict"] == "slow"
+    assert (rows[0]["peer"], rows[1]["peer"], rows[0]["cores"]) == ("", "True", "")

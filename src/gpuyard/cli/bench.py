@@ -7,7 +7,8 @@ import typer
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.measure import Measurement, ResultsStore, Sweep
+    from gpuyard.measure import LinkBench, Measurement, ResultsStore, Sweep
+    from gpuyard.measure.links.plan import LinkPlan
 
 app = typer.Typer(help="Measure on this machine.", no_args_is_help=True)
 
@@ -71,6 +72,65 @@ def train(
         print_json([measurement.model_dump(mode="json") for measurement in measurements])
         return
     _show(sweep, measurements)
+
+
+@app.command()
+def links(
+    *,
+    size: Annotated[
+        str, typer.Option("--bytes", help="Size of one copy in one direction, like 256MB.")
+    ] = "256 MB",
+    repeats: Annotated[int, typer.Option(help="How often each link is timed.")] = 5,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure how fast this machine's links are, and say which are slower than they should be.
+
+    Host and each GPU, every pair of GPUs with and without peer access, one way and both ways; memory by
+    cores that copy at once; and TCP between two processes over loopback. Links of GPUs are set beside the
+    model of this machine: what is more than 25 % below it is slow, and gets its likely cause.
+
+    Example: gpuyard bench links --bytes 256MB --repeats 5
+    """
+    from gpuyard import paths, units
+    from gpuyard.cli.link_tables import print_links, print_plan
+    from gpuyard.measure import ResultsStore
+    from gpuyard.measure.links.plan import plan_links
+
+    plan = plan_links(int(units.parse_bytes(size)), repeats)
+    if dry_run:
+        if json_output:
+            print_json(plan.describe())
+        else:
+            print_plan(plan)
+        return
+    bench = _run_links(plan)
+    ResultsStore(paths.results_file()).add(bench)
+    if json_output:
+        print_json(bench.model_dump(mode="json"))
+        return
+    print_links(bench)
+
+
+def _run_links(plan: "LinkPlan") -> "LinkBench":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from gpuyard.measure.links.run import run_links
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=console(stderr=True),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("looking around", total=len(plan.links))
+        return run_links(
+            plan,
+            on_link=lambda link, done: progress.update(bar, completed=done, description=link.label),
+        )
 
 
 def _show_plan(sweep: "Sweep", store: "ResultsStore", *, fresh: bool, json_output: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.measure import ResultsStore
+    from gpuyard.measure import LinkBench, ResultsStore
 
 app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
 
@@ -23,13 +23,32 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Kind(StrEnum):
+    """What `bench train` keeps, and what `bench links` keeps."""
+
+    TRAIN = "train"
+    LINKS = "links"
+
+
+KindOption = Annotated[Kind, typer.Option(help="Training runs, or benches of links.")]
+
+
 @app.command("list")
-def list_results(*, workload: WorkloadOption = None, json_output: JsonOption = False) -> None:
+def list_results(
+    *,
+    kind: KindOption = Kind.TRAIN,
+    workload: WorkloadOption = None,
+    json_output: JsonOption = False,
+) -> None:
     """List the measurements, oldest first.
 
     Example: gpuyard results list --workload spoken-digits-linear
     """
     store = _store()
+    if kind is Kind.LINKS:
+        _check_no_workload(workload)
+        _list_links(store, store.list_links(), json_output=json_output)
+        return
     measurements = store.list(workload)
     if json_output:
         print_json([measurement.model_dump(mode="json") for measurement in measurements])
@@ -86,10 +105,16 @@ def show(
     Example: gpuyard results show 3f2a
     """
     from gpuyard import units
+    from gpuyard.measure import LinkBench
 
     m = _store().get(measurement_id)
     if json_output:
         print_json(m.model_dump(mode="json"))
+        return
+    if isinstance(m, LinkBench):
+        from gpuyard.cli.link_tables import print_links
+
+        print_links(m)
         return
     rows = [
         ["made (UTC)", m.created_at],
@@ -124,6 +149,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option(help="The file to write, instead of stdout.")
     ] = None,
+    kind: KindOption = Kind.TRAIN,
     workload: WorkloadOption = None,
 ) -> None:
     """Write the measurements for another program.
@@ -134,10 +160,17 @@ def export(
 
     from gpuyard.errors import GpuyardError
     from gpuyard.files import write_text
-    from gpuyard.measure import to_csv, to_json_lines
+    from gpuyard.measure import links_to_csv, to_csv, to_json_lines
 
-    measurements = _store().list(workload)
-    text = to_csv(measurements) if export_format is Format.CSV else to_json_lines(measurements)
+    if kind is Kind.LINKS:
+        _check_no_workload(workload)
+        benches = _store().list_links()
+        count = len(benches)
+        text = links_to_csv(benches) if export_format is Format.CSV else to_json_lines(benches)
+    else:
+        measurements = _store().list(workload)
+        count = len(measurements)
+        text = to_csv(measurements) if export_format is Format.CSV else to_json_lines(measurements)
     if output is None:
         sys.stdout.write(text)
         return
@@ -146,8 +179,47 @@ def export(
     except OSError as error:
         raise GpuyardError(f"{output} cannot be written: {error.strerror}") from error
     console(stderr=True).print(
-        f"{len(measurements)} measurement(s) written to {output}", markup=False, soft_wrap=True
+        f"{count} measurement(s) written to {output}", markup=False, soft_wrap=True
     )
+
+
+def _list_links(store: "ResultsStore", benches: "list[LinkBench]", *, json_output: bool) -> None:
+    from gpuyard.units import format_bytes
+
+    if json_output:
+        print_json([bench.model_dump(mode="json") for bench in benches])
+        return
+    if not benches:
+        console(stderr=True).print(
+            f"No benches of links in {store.path} yet. Make one with: gpuyard bench links",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    print_table(
+        str(store.path),
+        ["id", "made (UTC)", "host", "GPUs", "copy", "repeats", "links", "slow"],
+        [
+            [
+                bench.id,
+                bench.created_at[:16].replace("T", " "),
+                bench.host.host,
+                str(len(bench.host.gpus)),
+                format_bytes(bench.size_bytes),
+                str(bench.repeats),
+                str(len(bench.links)),
+                str(len(bench.findings)),
+            ]
+            for bench in benches
+        ],
+    )
+
+
+def _check_no_workload(workload: str | None) -> None:
+    from gpuyard.errors import UserMistake
+
+    if workload is not None:
+        raise UserMistake("a bench of links has no workload; leave out --workload or --kind links")
 
 
 def _store() -> "ResultsStore":

@@ -1,11 +1,13 @@
-"""Real training runs, timed, and the store of what they gave."""
+"""Real training runs and the links of this machine, timed, and the store of what they gave."""
 
-from gpuyard.measure.export import to_csv, to_json_lines
+from gpuyard.measure.export import links_to_csv, to_csv, to_json_lines
+from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement, Provenance, StepParts, Window
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep, run_sweep
 
 __all__ = [
+    "LinkBench",
     "Measurement",
     "Point",
     "Provenance",
@@ -14,6 +16,7 @@ __all__ = [
     "Sweep",
     "SweepEvent",
     "Window",
+    "links_to_csv",
     "plan_sweep",
     "run_sweep",
     "to_csv",

@@ -4,6 +4,9 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping
 
+from pydantic import BaseModel
+
+from gpuyard.measure.links.records import ComparedLink, LinkBench
 from gpuyard.measure.measurement import Measurement
 
 _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
@@ -38,16 +41,55 @@ _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     "key": lambda m: m.key,
 }
 
+_LINK_COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {
+    "id": lambda b, _: b.id,
+    "created_at": lambda b, _: b.created_at,
+    "kind": lambda b, _: b.kind,
+    "link": lambda _, c: c.measured.kind,
+    "source": lambda _, c: c.measured.source,
+    "target": lambda _, c: c.measured.target,
+    "direction": lambda _, c: c.measured.direction,
+    "peer": lambda _, c: c.measured.peer,
+    "cores": lambda _, c: c.measured.cores,
+    "bytes": lambda _, c: c.measured.bytes,
+    "repeats": lambda _, c: len(c.measured.seconds),
+    "bytes_per_second": lambda _, c: c.measured.bytes_per_second,
+    "spread": lambda _, c: c.measured.spread,
+    "expected_bytes_per_second": lambda _, c: c.expected_bytes_per_second,
+    "ratio": lambda _, c: c.ratio,
+    "verdict": lambda _, c: c.verdict,
+    "host": lambda b, _: b.host.host,
+    "cpu_model": lambda b, _: b.host.cpu_model,
+    "gpus": lambda b, _: "; ".join(b.host.gpus),
+    "torch": lambda b, _: b.host.torch,
+    "gpuyard": lambda b, _: b.host.gpuyard,
+    "key": lambda b, _: b.key,
+}
 
-def to_json_lines(measurements: Iterable[Measurement]) -> str:
-    """One JSON object a line; `Measurement.model_validate_json` reads it back."""
+
+def to_json_lines(measurements: Iterable[BaseModel]) -> str:
+    """One JSON object a line; `model_validate_json` of its class reads it back."""
     return "".join(m.model_dump_json() + "\n" for m in measurements)
 
 
 def to_csv(measurements: Iterable[Measurement]) -> str:
     """A header and a row each; what is not there is empty."""
+    return _csv(_COLUMNS, ([read(m) for read in _COLUMNS.values()] for m in measurements))
+
+
+def links_to_csv(benches: Iterable[LinkBench]) -> str:
+    """A header and a row for each link of each bench."""
+    rows = (
+        [read(bench, link) for read in _LINK_COLUMNS.values()]
+        for bench in benches
+        for link in bench.links
+    )
+    return _csv(_LINK_COLUMNS, rows)
+
+
+def _csv(columns: Iterable[str], rows: Iterable[list[object]]) -> str:
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
-    rows.writerows([read(m) for read in _COLUMNS.values()] for m in measurements)
+    written = csv.writer(text, lineterminator="\n")
+    written.writerow(columns)
+    written.writerows(rows)
     return text.getvalue()

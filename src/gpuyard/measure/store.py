@@ -1,19 +1,30 @@
-"""Measurements in one SQLite file: each is one transaction, so a crash loses none that was added."""
+"""Measurements in one SQLite file: each is one transaction, so a crash loses none that was added.
+
+A store is of version 1 as long as it holds training runs only, and of version 2 from its first bench of
+links on: a gpuyard that knows training only then says that it is too old.
+"""
 
 import contextlib
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Measurements = list[Measurement]  # the class below has a method called list
+_Stored = Measurement | LinkBench
+_STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
+_AnyKind = list[_Stored]  # the class below has a method called list
+_Measurements = list[Measurement]
+_LinkBenches = list[LinkBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -34,9 +45,12 @@ class ResultsStore:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, measurement: _Stored) -> None:
         """Keep it; when this returns, it survives a kill and a power cut."""
         with self._connection(create=True) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if not isinstance(measurement, Measurement):
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             connection.execute(
                 "INSERT INTO measurements (id, key, created_at, kind, workload, document)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
@@ -45,21 +59,23 @@ class ResultsStore:
                     measurement.key,
                     measurement.created_at,
                     measurement.kind,
-                    measurement.workload,
+                    measurement.workload if isinstance(measurement, Measurement) else "",
                     measurement.model_dump_json(),
                 ),
             )
+            connection.execute("COMMIT")
 
     def find(self, key: str) -> Measurement | None:
-        """The latest measurement with this key."""
-        found = self._read("WHERE key = ? ORDER BY number DESC LIMIT 1", (key,))
-        return found[0] if found else None
+        """The latest training run with this key."""
+        found = self._read("WHERE kind = 'train' AND key = ? ORDER BY number DESC LIMIT 1", key)
+        return next((m for m in found if isinstance(m, Measurement)), None)
 
-    def get(self, id_prefix: str) -> Measurement:
+    def get(self, id_prefix: str) -> _Stored:
         """The one measurement whose id starts so; raises UserMistake where none or several do."""
         found = self._read(
-            "WHERE substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
-            (str(len(id_prefix)), id_prefix),
+            "WHERE kind IN ('train', 'links') AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            str(len(id_prefix)),
+            id_prefix,
         )
         if len(found) == 1 and id_prefix:
             return found[0]
@@ -74,12 +90,19 @@ class ResultsStore:
         )
 
     def list(self, workload: str | None = None) -> _Measurements:
-        """All measurements, or those of one workload, oldest first."""
+        """All training runs, or those of one workload, oldest first."""
         if workload is None:
-            return self._read("ORDER BY number", ())
-        return self._read("WHERE workload = ? ORDER BY number", (workload,))
+            found = self._read("WHERE kind = 'train' ORDER BY number")
+        else:
+            found = self._read("WHERE kind = 'train' AND workload = ? ORDER BY number", workload)
+        return [m for m in found if isinstance(m, Measurement)]
 
-    def _read(self, where: str, values: tuple[str, ...]) -> _Measurements:
+    def list_links(self) -> _LinkBenches:
+        """All benches of links, oldest first."""
+        found = self._read("WHERE kind = 'links' ORDER BY number")
+        return [m for m in found if isinstance(m, LinkBench)]
+
+    def _read(self, where: str, *values: str) -> _AnyKind:
         if not self.path.exists():
             return []
         with self._connection(create=False) as connection:
@@ -89,7 +112,7 @@ class ResultsStore:
                 values,
             ).fetchall()
         try:
-            return [Measurement.model_validate_json(document) for (document,) in rows]
+            return [_STORED.validate_json(document) for (document,) in rows]
         except ValidationError as invalid:
             raise GpuyardError(
                 f"{self.path} holds a measurement that cannot be read "
@@ -136,7 +159,7 @@ class ResultsStore:
                     )
                 for statement in _SCHEMA.split(";"):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                connection.execute(f"PRAGMA user_version = {_TRAINING_ONLY}")
             connection.execute("COMMIT")
         if version > SCHEMA_VERSION:
             raise GpuyardError(

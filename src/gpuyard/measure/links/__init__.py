@@ -1,0 +1,1 @@
+"""The links of this machine, measured one by one and set beside what they should carry."""

@@ -1,0 +1,108 @@
+"""`gpuyard bench links` for real on this machine, and how results show what it kept."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuyard import paths
+from gpuyard.cli import bench, results
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.measure import LinkBench, ResultsStore
+from gpuyard.measure.links.memory import core_counts
+
+ASKED = ["links", "--bytes", "4MB", "--repeats", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_links_are_measured_kept_and_shown() -> None:
+    planned = json.loads(CliRunner().invoke(bench.app, [*ASKED, "--json", "--dry-run"]).stdout)
+    assert not paths.results_file().exists()
+    done = CliRunner().invoke(bench.app, [*ASKED, "--json"], catch_exceptions=False)
+    made = LinkBench.model_validate_json(done.stdout)
+    assert made.key == planned["key"]
+    assert (made.size_bytes, made.repeats, made.model, made.findings) == (4_000_000, 2, None, ())
+    measured = [link.measured for link in made.links]
+    assert [m.model_dump(include=set(planned["links"][0])) for m in measured] == planned["links"]
+    assert [m.cores for m in measured if m.kind == "memory"] == core_counts(len(usable_cores()))
+    assert [m.direction for m in measured if m.kind == "loopback"] == ["one-way", "both-ways"]
+    assert [m.bytes for m in measured if m.kind == "loopback"] == [4_000_000, 8_000_000]
+    assert {m.bytes for m in measured if m.kind == "memory"} == {8_000_000}
+    assert all(len(m.seconds) == 2 and m.bytes_per_second > 0 for m in measured)
+
+    shown = CliRunner().invoke(results.app, ["show", made.id[:6], "--json"])
+    assert LinkBench.model_validate_json(shown.stdout) == made
+    listed = CliRunner().invoke(results.app, ["list", "--kind", "links", "--json"])
+    assert [LinkBench.model_validate(one) for one in json.loads(listed.stdout)] == [made]
+    assert json.loads(CliRunner().invoke(results.app, ["list", "--json"]).stdout) == []
+
+
+def test_the_tables_for_people() -> None:
+    planned = CliRunner().invoke(bench.app, [*ASKED, "--dry-run"])
+    assert "would be measured" in planned.stdout
+    shown = CliRunner().invoke(bench.app, ASKED, catch_exceptions=False).stdout
+    assert "memory, 1 core" in shown
+    assert "loopback, both ways" in shown
+    assert "no GPU" in shown
+
+
+def test_slow_links_are_shown_with_what_to_try(make_bench: Callable[..., LinkBench]) -> None:
+    made = make_bench()
+    ResultsStore(paths.results_file()).add(made)
+    shown = CliRunner().invoke(results.app, ["show", made.id], catch_exceptions=False).stdout
+    assert "One way with peer access" in shown
+    assert "12.1 of 12.0" in shown
+    assert "5.8 of 12.0 slow" in shown
+    assert "GPU1 → GPU0 runs at 5.8 GB/s, 48 % of 12 GB/s" in shown
+    assert "try: measure again" in shown
+    listed = CliRunner().invoke(results.app, ["list", "--kind", "links"]).stdout
+    assert made.id in listed
+
+
+def test_export_of_links(tmp_path: Path, make_bench: Callable[..., LinkBench]) -> None:
+    ResultsStore(paths.results_file()).add(make_bench())
+    lines = CliRunner().invoke(results.app, ["export", "--kind", "links"]).stdout.splitlines()
+    assert [LinkBench.model_validate_json(line) for line in lines] == [make_bench()]
+    file = tmp_path / "links.csv"
+    asked = ["export", "--kind", "links", "--format", "csv", "--output", str(file)]
+    assert "1 measurement(s) written" in CliRunner().invoke(results.app, asked).stderr
+    assert len(file.read_text().splitlines()) == 4
+    assert CliRunner().invoke(results.app, ["export"]).stdout == ""
+
+
+def test_no_benches_yet_says_how_to_make_one() -> None:
+    listed = CliRunner().invoke(results.app, ["list", "--kind", "links"])
+    assert listed.exit_code == 0
+    assert "gpuyard bench links" in listed.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--bytes", "1 kB"], "1 kB can't be copied here; ask for 64 kB to"),
+        (["--bytes", "900 TB"], "900 TB can't be copied here"),
+        (["--bytes", "many"], "'many' is not a size"),
+        (["--repeats", "0"], "0 repeats can't be made; ask for 1 to 1000"),
+    ],
+)
+def test_what_cannot_be_asked_for(more: list[str], said: str) -> None:
+    with pytest.raises(UserMistake) as raised:
+        CliRunner().invoke(bench.app, ["links", *more], catch_exceptions=False)
+    assert said in str(raised.value)
+
+
+def test_links_have_no_workload() -> None:
+    for command in ("list", "export"):
+        with pytest.raises(UserMistake, match="has no workload"):
+            CliRunner().invoke(
+                results.app,
+                [command, "--kind", "links", "--workload", "x"],
+                catch_exceptions=False,
+            )

@@ -1,0 +1,75 @@
+"""A whole bench over a fake of CUDA: planned, measured, compared, and told as it goes."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.hardware import MachineGraph
+from gpuyard.measure.links.plan import LinkPlan, gpu_links, host_links, plan_links
+from gpuyard.measure.links.probe import CudaProbe
+from gpuyard.measure.links.run import run_links
+from tests.measure.links.fake_cuda import FakeTorch
+
+SIZE = 1_000_000
+
+
+def plan_of(torch: FakeTorch) -> LinkPlan:
+    """Two GPUs whose every copy runs at the fake's rate."""
+    names = ("GPU0", "GPU1")
+    probe = CudaProbe(torch, names, SIZE, clock=lambda: torch.now)
+    links = (*gpu_links(names, probe), *host_links(1))
+    return replace(plan_links(SIZE, 2), gpus=names, links=links, probe=probe)
+
+
+def test_a_machine_as_fast_as_its_model(graph: MachineGraph) -> None:
+    told: list[tuple[str, int]] = []
+    bench = run_links(
+        plan_of(FakeTorch(bytes_per_second=24e9)),
+        on_link=lambda link, done: told.append((link.label, done)),
+        discover=lambda: graph,
+    )
+    assert bench.model == graph.name
+    assert bench.findings == ()
+    verdicts = {link.verdict for link in bench.links if "gpu" in link.measured.kind}
+    assert verdicts == {"as expected"}
+    assert told[0] == ("host → GPU0", 0)
+    assert [done for _, done in told] == list(range(len(bench.links)))
+    both = next(link for link in bench.links if link.measured.label == "host ⇄ GPU0")
+    assert both.measured.bytes == 2 * SIZE
+    assert both.expected_bytes_per_second == 24e9
+
+
+def test_a_machine_at_half_its_rate(graph: MachineGraph) -> None:
+    bench = run_links(plan_of(FakeTorch(bytes_per_second=6e9)), discover=lambda: graph)
+    slow = {finding.label for finding in bench.findings}
+    assert {"host → GPU0", "GPU1 → host", "GPU0 → GPU1", "GPU0 ⇄ GPU1"} <= slow
+    assert all(finding.causes for finding in bench.findings)
+
+
+def test_peer_access_that_is_off_is_missed_though_discovery_found_none(graph: MachineGraph) -> None:
+    torch = FakeTorch(bytes_per_second=12e9, peers=False)
+    bench = run_links(plan_of(torch), discover=lambda: replace(graph, pcie_peers=frozenset()))
+    named = {f.label: f.causes[0].name for f in bench.findings if f.peer is False}
+    assert named["GPU0 → GPU1, staged"] == "no-peer-access"
+
+
+def test_without_a_graph_there_are_rates_and_a_reason() -> None:
+    def nothing() -> MachineGraph:
+        raise MissingRequirement("install hwloc")
+
+    bench = run_links(plan_of(FakeTorch()), discover=nothing)
+    assert bench.model is None
+    assert {link.verdict for link in bench.links} == {"no model"}
+    assert bench.notes[0] == "There is nothing to compare with: install hwloc"
+
+
+def test_what_torch_refuses_is_a_sentence(
+    graph: MachineGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA out of memory.\nmore lines")
+
+    monkeypatch.setattr(FakeTorch, "empty", full)
+    with pytest.raises(GpuyardError, match=r"host → GPU0 could not .* out of memory\.; try fewer"):
+        run_links(plan_of(FakeTorch()), discover=lambda: graph)
