@@ -1,10 +1,5 @@
-"""The script that one would write by hand: DDP over gloo, a loop, a clock. Rank 0 prints samples/s.
+"""The training loop that one would write by hand: DDP over gloo, a loop, a clock."""
 
-Usage: bare_ddp.py RANK WORLD BATCH STEPS PORT, once for each rank.
-"""
-
-import os
-import sys
 import time
 
 import torch
@@ -13,32 +8,29 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gpuyard.workloads.spoken_digits import linear
 
-rank, world, batch, steps, port = map(int, sys.argv[1:])
-os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
-torch.set_num_threads(1)
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
-torch.manual_seed(0)
-task = linear()
-(clips,), digits = task.batch(2000)
-model = DistributedDataParallel(task.model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
+class BareLoop:
+    """The linear spoken-digit model in the current process group."""
 
-def train(count: int) -> None:
-    for _ in range(count):
-        chosen = torch.randint(len(clips), (batch,))
-        optimizer.zero_grad()
-        loss = task.loss(model(clips[chosen]), digits[chosen])
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    def __init__(self, batch: int) -> None:
+        torch.manual_seed(0)
+        self.task = linear()
+        (self.clips,), self.digits = self.task.batch(2000)
+        self.model = DistributedDataParallel(self.task.model)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.batch = batch
 
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            chosen = torch.randint(len(self.clips), (self.batch,))
+            self.optimizer.zero_grad()
+            loss = self.task.loss(self.model(self.clips[chosen]), self.digits[chosen])
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
 
-train(5)
-dist.barrier()
-start = time.perf_counter()
-train(steps)
-dist.barrier()
-if rank == 0:
-    print(steps * batch * world / (time.perf_counter() - start), flush=True)
-dist.destroy_process_group()
+    def window_seconds(self, steps: int) -> float:
+        dist.barrier()
+        start = time.perf_counter()
+        self.train(steps)
+        dist.barrier()
+        return time.perf_counter() - start
