@@ -89,10 +89,11 @@ def tf(rows: list[dict[str, str]]) -> Iterator[Row]:
             "batch": row["batch_per_gpu"],
             "precision": "fp32",
             "gradient_bits": 32,
-            "strategy": "ddp" if nccl or replicated else "parameter-server",
+            "strategy": "distributed-replicated" if distributed else
+                        "ddp" if nccl or replicated else "parameter-server",
             "network": "tcp 10 1" if distributed else "",
             "samples_per_second": row["images_per_s"],
-        }
+        }  # fmt: skip
 
 
 _POLLUX_MODELS = {
@@ -161,8 +162,11 @@ _LAMBDA_ONE = {
     "RTX Quadro 8000": "Quadro RTX 8000",
     "RTX Quadro 8000 NVLink": "Quadro RTX 8000",
 }
-# a sample of GNMT is a sentence pair of 30 + 30 tokens in our profile, the table counts tokens
-_PER_SAMPLE = {"gnmt": 60.0}
+# What the table counts, in our samples: tokens of a sentence pair, spectrogram frames of an utterance of
+# LJSpeech (6.57 s on average, 22,050 Hz, 256 samples a frame), samples of a WaveGlow segment.
+_PER_SAMPLE = {"gnmt": 60.0, "tacotron2": 566.0, "waveglow": 8000.0}
+# trained on filelists/ljs_audio_text_train_subset_625_filelist.txt
+_SMALL_EPOCH = {"tacotron2": 625, "waveglow": 625}
 
 
 def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
@@ -189,6 +193,10 @@ def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
             skip = "no one-GPU row of this system is published"
         elif not float(row["global_batch"] or 0) or not float(row["throughput"] or 0):
             skip = "no batch or no throughput is stated"
+        elif row["model"] in _SMALL_EPOCH and _SMALL_EPOCH[row["model"]] < 4 * float(
+            row["global_batch"]
+        ):
+            skip = "fewer than 4 steps in its epoch of 625 utterances: start-up is what was timed"
         elif float(row["global_batch"]) != gpus * float(one["global_batch"] or 0):
             skip = "its batch a GPU differs from that of its one-GPU row"
         seen.add(twin)
@@ -199,7 +207,9 @@ def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
             precision = "tf32"
         ampere_with_peers = row["set"] == "v0" or "H100" in row["base"]
         exchanges = not row["model"].startswith("transformerxl")
-        width = 16 if half and row["model"] in ("bert_base_squad", "bert_large_squad", "gnmt") else 32
+        width = (
+            16 if half and row["model"] in ("bert_base_squad", "bert_large_squad", "gnmt") else 32
+        )
         yield {
             "series": f"{row['set']} {_LAMBDA_ONE.get(row['base'], row['base'])}",
             "model": _LAMBDA_MODELS.get(row["model"], row["model"]),
@@ -231,7 +241,7 @@ _PORTS = re.compile(r"(\d+)\s*x\s[^,+]*?(\d{2,3})\s*Gb", re.IGNORECASE)
 _RDMA = re.compile(r"\bIB\b|infiniband|\bHDR|\bEDR|\bNDR|omni-path|roce", re.IGNORECASE)
 
 
-def mlperf_network(text: str, per_node: int) -> str:
+def mlperf_network(text: str) -> str:
     """`Storage: 2x …, Management: 1x …, Compute: 8x ConnectX-6 IB HDR 200Gb/Sec` → `rdma 200 8`."""
     if "ROCE2; Data bandwidth" in text:
         return "rdma 400 8"  # Oracle's BM.GPU.H100.8 has 8 ports of 400 Gbit/s
@@ -240,7 +250,9 @@ def mlperf_network(text: str, per_node: int) -> str:
         p for p in parts if "torage" not in p and "anagement" not in p
     ]
     for part in compute:
-        if found := _PORTS.search(part.replace("Gbps", "Gb").replace(" Gb", "Gb").replace("(", " ")):
+        if found := _PORTS.search(
+            part.replace("Gbps", "Gb").replace(" Gb", "Gb").replace("(", " ")
+        ):
             return f"rdma {found[2]} {found[1]}"
         if found := re.search(r"(\d)x?\s?BF3 (\d+)", part):
             return f"rdma {found[2]} {found[1]}"
@@ -255,7 +267,7 @@ def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
         gpu = next((id for part, id in _MLPERF_GPUS if part in row["accelerator"]), "")
         gpus, nodes = int(row["num_accel"] or 0), int(row["nodes"] or 0)
         per_node = int(row["accel_per_node"] or 0)
-        network = mlperf_network(row["host_networking"], per_node) if nodes > 1 else ""
+        network = mlperf_network(row["host_networking"]) if nodes > 1 else ""
         model = {"resnet": "resnet50", "bert": "bert-large"}[row["benchmark"]]
         rate = row["derived_samples_per_s"]
         twin = (row["org"], row["system"].split("_ngc")[0], row["benchmark"], rate)

@@ -18,8 +18,12 @@ from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Network, Precision, Topology
 
-PublishedStrategy = Literal["ddp", "horovod", "parameter-server", "none"]
-"""`none`: the processes exchange nothing, each trains for itself."""
+PublishedStrategy = Literal["ddp", "horovod", "parameter-server", "distributed-replicated", "none"]
+"""`distributed-replicated`: a parameter server whose workers are machines, not GPUs; `none`: the
+processes exchange nothing, each trains for itself."""
+# samples of these differ in size from step to step, so that workers wait for each other: images of
+# several scales and numbers of objects, utterances of any length
+VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})
 TRAINING_TABLES = ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf", "horovod")
 
 
@@ -143,9 +147,7 @@ def published(table: str) -> PublishedTable:
     return PublishedTable(source, tuple(rows), anchors, tuple(skipped.most_common()))
 
 
-def _predictable(
-    table: str, members: list[dict[str, str]]
-) -> tuple[list[PublishedRow], int, int]:
+def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[PublishedRow], int, int]:
     """The rows of a series that are larger than its anchors; how many anchors; how many can't be."""
     least = min(int(cells["gpus"]) for cells in members)
     smallest = [_anchor(cells) for cells in members if int(cells["gpus"]) == least]
@@ -286,7 +288,7 @@ def _rows(file_name: str) -> list[dict[str, str]]:
     every: dict[str, str] = {}
     if lines[0].startswith("# every row: "):
         pairs = lines.pop(0).removeprefix("# every row: ").split(", ")
-        every = {name: value for name, value in (pair.split("=", 1) for pair in pairs)}
+        every = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
     return [every | cells for cells in csv.DictReader(lines)]
 
 

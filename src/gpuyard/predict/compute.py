@@ -12,6 +12,8 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
 from gpuyard.specs import Precision, Workload
 
+# a step's fixed part is launches and passes over the parameters; it can't be nearly all of a step
+MOST_FIXED = 0.8
 ComputeBasis = Literal["measured here", "measured", "scaled", "roofline"]
 
 
@@ -71,12 +73,12 @@ def compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> Compute
 
 
 def _through(points: Sequence[tuple[float, float]], estimate: ComputeLine) -> tuple[float, float]:
-    """A line through measured points; with a single batch size its shape comes from the estimate."""
+    """A line through measured points; with a single batch size its fixed part is the estimate's."""
     if len({batch for batch, _ in points}) > 1:
         return fit_line(points)
     batch, seconds = points[0]
-    scale = seconds / (estimate.fixed_seconds + batch * estimate.seconds_per_sample)
-    return estimate.fixed_seconds * scale, estimate.seconds_per_sample * scale
+    fixed = min(estimate.fixed_seconds, MOST_FIXED * seconds)
+    return fixed, (seconds - fixed) / batch
 
 
 def roofline(profile: ModelProfile, gpu: Gpu, precision: Precision) -> ComputeLine:
