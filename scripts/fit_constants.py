@@ -14,18 +14,24 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, fields, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares, minimize
 
-from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published import TRAINING_TABLES, SingleGpuRow, published
 from gpuyard.predict.step import Floats
-from gpuyard.predict.tuning import Spread, Tuning
+from gpuyard.predict.tuning import RooflineFit, Spread, Tuning
 from gpuyard.predict.validation.cases import Cases, compiled
 from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
 from gpuyard.predict.validation.score import relative_sigma
+from gpuyard.predict.validation.single import (
+    estimated_seconds,
+    measured_seconds,
+    one_gpu_rows,
+)
 
 OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/fitted.json"
 ALL_REDUCE = "allreduce"
@@ -47,6 +53,7 @@ def main() -> None:
     sets: dict[str, Any] = {"all": fitted_without(None, cases), "without": {}}
     for name in TABLES:
         sets["without"][name] = fitted_without(name, cases)
+    sets["roofline"] = rooflines()
     text = json.dumps(sets, indent=1) + "\n"
     if check:
         sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
@@ -69,6 +76,31 @@ def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[
     tuning = Tuning(**{name: rounded(value) for name, value in asdict(found).items()})
     off = calibrated([name for name in used if name != ALL_REDUCE], cases, tuning)
     return {"constants": asdict(tuning), "spread": asdict(off)}
+
+
+def rooflines() -> dict[str, Any]:
+    """One set on all GPUs, and for each GPU one without its rows."""
+    rows = one_gpu_rows()
+    ids = sorted({row.gpu for row in rows})
+    without = {gpu: asdict(roofline_of([r for r in rows if r.gpu != gpu])) for gpu in ids}
+    return {"all": asdict(roofline_of(rows)), "without": without}
+
+
+def roofline_of(rows: Sequence[SingleGpuRow]) -> RooflineFit:
+    measured = measured_seconds(rows)
+    names = [field.name for field in fields(RooflineFit)]
+    start = np.log([getattr(RooflineFit(), name) for name in names])
+
+    def as_fit(x: Floats) -> RooflineFit:
+        values = np.exp(x).tolist()
+        return RooflineFit(**{n: rounded(v) for n, v in zip(names, values, strict=True)})
+
+    def residuals(x: Floats) -> Floats:
+        fit = RooflineFit(**dict(zip(names, np.exp(x).tolist(), strict=True)))
+        errors = np.log(estimated_seconds(rows, fit) / measured)
+        return np.concatenate([np.arcsinh(errors / 0.1), 0.1 * (x - start)])
+
+    return as_fit(least_squares(residuals, start).x)
 
 
 def soft(errors: Floats) -> Floats:

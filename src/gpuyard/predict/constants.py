@@ -7,7 +7,7 @@ assumed; the interval around the prediction is as wide as the assumed ones deser
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.tuning import fitted, fitted_roofline, spread
 from gpuyard.specs import Strategy
 
 Basis = Literal["measured", "given", "published", "catalog", "fitted", "assumed"]
@@ -88,19 +88,24 @@ GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "
 CPU_VARIATION = Constant(
     "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"
 )
+_ROOFLINE = fitted_roofline()
+_ONE_GPU = "published throughputs of one GPU, by scripts/fit_constants.py"
+_PEAK = "of the datasheet peak"
 MATH_EFFICIENCY = {
-    "fp32": Constant("math_efficiency", 0.55, "of the datasheet peak", "assumed", "no fit yet"),
-    "tf32": Constant("math_efficiency", 0.40, "of the datasheet peak", "assumed", "no fit yet"),
-    "fp16": Constant("math_efficiency", 0.35, "of the datasheet peak", "assumed", "no fit yet"),
-    "bf16": Constant("math_efficiency", 0.35, "of the datasheet peak", "assumed", "no fit yet"),
+    "fp32": Constant("math_efficiency", _ROOFLINE.math_fp32, _PEAK, "fitted", _ONE_GPU),
+    "tf32": Constant("math_efficiency", _ROOFLINE.math_tf32, _PEAK, "fitted", _ONE_GPU),
+    "fp16": Constant("math_efficiency", _ROOFLINE.math_fp16, _PEAK, "fitted", _ONE_GPU),
+    "bf16": Constant("math_efficiency", _ROOFLINE.math_fp16, _PEAK, "fitted", _ONE_GPU),
 }
+CONVOLUTION_FLOPS = Constant(
+    "convolution_flops", _ROOFLINE.convolution_flops, "of those counted", "fitted", _ONE_GPU
+)
 MEMORY_EFFICIENCY = Constant(
     "memory_efficiency", 0.75, "of the datasheet rate", "assumed", "no fit yet"
 )
 ACTIVATION_PASSES = Constant(
-    "activation_passes", 3.0, "times through memory", "assumed",
-    "written forward, read backward, its gradient written",
-)  # fmt: skip
+    "activation_passes", _ROOFLINE.activation_passes, "times through memory", "fitted", _ONE_GPU
+)
 PARAMETER_PASSES = Constant(
     "parameter_passes", 8.0, "times through memory", "assumed",
     "read forward and backward; gradient written, exchanged, read; momentum and weights updated",

@@ -55,6 +55,18 @@ class Spread:
     factor: float = 1.645
 
 
+@dataclass(frozen=True)
+class RooflineFit:
+    """What one GPU makes of its datasheet, fitted to published throughputs of one GPU."""
+
+    math_fp32: float = 0.6  # of the peak
+    math_tf32: float = 0.5
+    math_fp16: float = 0.45
+    # cuDNN's Winograd and FFT algorithms multiply less than a convolution's FLOPs say
+    convolution_flops: float = 0.5  # of those counted
+    activation_passes: float = 10.0  # through memory at its datasheet rate
+
+
 @functools.cache
 def fitted(without: str | None = None) -> Tuning:
     """The set that ships, or the one that was fitted without a table."""
@@ -64,6 +76,13 @@ def fitted(without: str | None = None) -> Tuning:
 @functools.cache
 def spread(without: str | None = None) -> Spread:
     return Spread(**_set(without)["spread"])
+
+
+@functools.cache
+def fitted_roofline(without_gpu: str | None = None) -> RooflineFit:
+    """The set that ships, or the one that was fitted without a GPU's rows."""
+    sets = _sets()["roofline"]
+    return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
 
 
 @functools.cache
