@@ -13,8 +13,8 @@ package, and once without each table, for `gpuyard validate`. Nothing is random.
 import argparse
 import json
 import sys
-from dataclasses import asdict, fields, replace
 from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
