@@ -10,8 +10,11 @@ from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.tuning import RooflineFit, fitted_roofline
 from gpuyard.specs import Precision, Workload
 
+# a step's fixed part is launches and passes over the parameters; it can't be nearly all of a step
+MOST_FIXED = 0.8
 ComputeBasis = Literal["measured here", "measured", "scaled", "roofline"]
 
 
@@ -71,37 +74,45 @@ def compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> Compute
 
 
 def _through(points: Sequence[tuple[float, float]], estimate: ComputeLine) -> tuple[float, float]:
-    """A line through measured points; with a single batch size its shape comes from the estimate."""
+    """A line through measured points; with a single batch size its fixed part is the estimate's."""
     if len({batch for batch, _ in points}) > 1:
         return fit_line(points)
     batch, seconds = points[0]
-    scale = seconds / (estimate.fixed_seconds + batch * estimate.seconds_per_sample)
-    return estimate.fixed_seconds * scale, estimate.seconds_per_sample * scale
+    fixed = min(estimate.fixed_seconds, MOST_FIXED * seconds)
+    return fixed, (seconds - fixed) / batch
 
 
-def roofline(profile: ModelProfile, gpu: Gpu, precision: Precision) -> ComputeLine:
-    """From FLOPs, bytes moved and the datasheet: the slower of arithmetic and memory for a sample."""
+def roofline(
+    profile: ModelProfile, gpu: Gpu, precision: Precision, fit: RooflineFit | None = None
+) -> ComputeLine:
+    """From FLOPs, bytes moved and the datasheet. Arithmetic and memory are added: few kernels keep
+    both busy at once."""
     used = _usable_precision(gpu, precision)
     peak_flops = gpu.peak_flops(used)
     if peak_flops is None:
         raise UserMistake(
             f"the catalog has no {precision} rate for {gpu.id}, so no estimate can be made"
         )
-    math = c.MATH_EFFICIENCY[used]
+    fit = fit or fitted_roofline()
+    efficiency = {"fp32": fit.math_fp32, "tf32": fit.math_tf32}.get(used, fit.math_fp16)
     width = 4 if used in ("fp32", "tf32") else 2
-    math_seconds = 3 * profile.forward_flops / (peak_flops * math.value)
-    memory_rate = gpu.memory_bytes_per_second * c.MEMORY_EFFICIENCY.value
-    memory_seconds = c.ACTIVATION_PASSES.value * profile.activation_bytes * width / 4 / memory_rate
+    flops = 3 * profile.forward_flops * (fit.convolution_flops if _convolves(profile) else 1.0)
+    moved = fit.activation_passes * profile.activation_bytes * width / 4
     launches = len(profile.layers) * c.KERNELS_PER_LAYER.value * c.KERNEL_LAUNCH.value
+    memory_rate = gpu.memory_bytes_per_second * c.MEMORY_EFFICIENCY.value
     parameters = c.PARAMETER_PASSES.value * profile.gradient_bytes / memory_rate
     return ComputeLine(
         launches + parameters,
-        max(math_seconds, memory_seconds),
+        flops / (peak_flops * efficiency) + moved / gpu.memory_bytes_per_second,
         "roofline",
         f"estimated from {profile.id}'s profile and {gpu.id}'s datasheet",
-        (math, c.MEMORY_EFFICIENCY, c.ACTIVATION_PASSES, c.PARAMETER_PASSES, c.KERNEL_LAUNCH,
-         c.KERNELS_PER_LAYER),
+        (c.MATH_EFFICIENCY[used], c.CONVOLUTION_FLOPS, c.ACTIVATION_PASSES, c.MEMORY_EFFICIENCY,
+         c.PARAMETER_PASSES, c.KERNEL_LAUNCH, c.KERNELS_PER_LAYER),
     )  # fmt: skip
+
+
+def _convolves(profile: ModelProfile) -> bool:
+    return profile.sample.startswith("image") and not profile.id.startswith("vit")
 
 
 def _usable_precision(gpu: Gpu, precision: Precision) -> Precision:

@@ -7,10 +7,12 @@ assumed; the interval around the prediction is as wide as the assumed ones deser
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuyard.predict import transport
+from gpuyard.predict.tuning import fitted, fitted_roofline, spread
 from gpuyard.specs import Strategy
 
-Basis = Literal["measured", "given", "published", "catalog", "assumed"]
-"""`given`: the user's spec says so."""
+Basis = Literal["measured", "given", "published", "catalog", "fitted", "assumed"]
+"""`given`: the user's spec says so; `fitted`: to the published tables, by `scripts/fit_constants.py`."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,6 @@ class Constant:
     source: str
 
 
-FORWARD_SHARE = Constant(
-    "forward_share", 1 / 3, "of compute", "published",
-    "backward costs two multiplications for each of forward's (Goodfellow et al., Deep Learning, 6.5)",
-)  # fmt: skip
 DDP_FIRST_BUCKET = Constant(
     "ddp_first_bucket", 1024 * 1024, "bytes", "published", "torch DDP: first bucket of 1 MiB"
 )
@@ -45,38 +43,76 @@ DATA_PARALLEL_BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
     "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
 )  # fmt: skip
+_FIT = fitted()
+_FITTED = "the published tables, by scripts/fit_constants.py"
+_HIDES = "of what could hide"
 OVERLAP: dict[Strategy, Constant] = {
-    "ddp": Constant("overlap", 0.7, "of what could hide", "assumed", "no fit yet"),
-    "horovod": Constant("overlap", 0.6, "of what could hide", "assumed", "no fit yet"),
-    "parameter-server": Constant("overlap", 0.3, "of what could hide", "assumed", "no fit yet"),
+    "ddp": Constant("overlap", _FIT.overlap_inside, _HIDES, "fitted", _FITTED),
+    "horovod": Constant("overlap", _FIT.overlap_inside, _HIDES, "fitted", _FITTED),
+    "parameter-server": Constant(
+        "overlap", _FIT.overlap_parameter_server, _HIDES, "fitted", _FITTED
+    ),
     "dataparallel": Constant(
-        "overlap", 0.0, "of what could hide", "published",
+        "overlap", 0.0, _HIDES, "published",
         "DataParallel copies before forward and reduces after backward",
     ),
 }  # fmt: skip
+OVERLAP_BETWEEN: dict[Strategy, Constant] = {
+    "ddp": Constant("overlap_between", _FIT.overlap_between, _HIDES, "fitted", _FITTED),
+    "horovod": Constant("overlap_between", _FIT.overlap_between, _HIDES, "fitted", _FITTED),
+    "parameter-server": Constant(
+        "overlap_between", _FIT.overlap_parameter_server, _HIDES, "fitted", _FITTED
+    ),
+}
+BACKWARD_SHARE = Constant(
+    "backward_share", _FIT.backward_share, "of a step that can hide", "fitted", _FITTED
+)
+STAGED_RATE = Constant(
+    "staged_rate", _FIT.staged_bytes_per_second, "bytes/s through host memory", "fitted", _FITTED
+)
+STAGED_SOCKET_SHARE = Constant(
+    "staged_socket_share", _FIT.staged_socket_share, "of it across sockets", "fitted", _FITTED
+)
+TCP_PAYLOAD = Constant(
+    "payload_share", transport.TCP_PAYLOAD, "of a wire or flow", "published",
+    "Ethernet frames of 1,500 bytes with TCP/IP headers carry 1,448 of 1,538 bytes",
+)  # fmt: skip
+TCP_HOST = Constant(
+    "tcp_host", _FIT.tcp_host_bytes_per_second, "bytes/s that a host copies", "fitted", _FITTED
+)
+TCP_VARIATION = Constant(
+    "tcp_variation", _FIT.tcp_variation, "between flows, 1 σ", "fitted", _FITTED
+)
+TCP_HOP = Constant("tcp_hop", _FIT.tcp_hop_seconds, "seconds", "fitted", _FITTED)
+RDMA_SHARE = Constant("rdma_share", _FIT.rdma_share, "of a wire", "fitted", _FITTED)
+LAUNCH = Constant("collective_launch", _FIT.launch_seconds, "seconds", "fitted", _FITTED)
+HOP_FACTOR = Constant("hop_factor", _FIT.hop_factor, "NCCL's LL latencies", "fitted", _FITTED)
 GLOO_OVERLAP = Constant(
     "overlap", 0.0, "of what could hide", "assumed",
     "gloo's threads share the cores that compute, so little hides",
 )  # fmt: skip
-GPU_VARIATION = Constant(
-    "step_variation", 0.02, "of compute, 1 σ", "assumed", "workers on equal GPUs differ little"
-)
+GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
 CPU_VARIATION = Constant(
     "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"
 )
+_ROOFLINE = fitted_roofline()
+_ONE_GPU = "published throughputs of one GPU, by scripts/fit_constants.py"
+_PEAK = "of the datasheet peak"
 MATH_EFFICIENCY = {
-    "fp32": Constant("math_efficiency", 0.55, "of the datasheet peak", "assumed", "no fit yet"),
-    "tf32": Constant("math_efficiency", 0.40, "of the datasheet peak", "assumed", "no fit yet"),
-    "fp16": Constant("math_efficiency", 0.35, "of the datasheet peak", "assumed", "no fit yet"),
-    "bf16": Constant("math_efficiency", 0.35, "of the datasheet peak", "assumed", "no fit yet"),
+    "fp32": Constant("math_efficiency", _ROOFLINE.math_fp32, _PEAK, "fitted", _ONE_GPU),
+    "tf32": Constant("math_efficiency", _ROOFLINE.math_tf32, _PEAK, "fitted", _ONE_GPU),
+    "fp16": Constant("math_efficiency", _ROOFLINE.math_fp16, _PEAK, "fitted", _ONE_GPU),
+    "bf16": Constant("math_efficiency", _ROOFLINE.math_fp16, _PEAK, "fitted", _ONE_GPU),
 }
+CONVOLUTION_FLOPS = Constant(
+    "convolution_flops", _ROOFLINE.convolution_flops, "of those counted", "fitted", _ONE_GPU
+)
 MEMORY_EFFICIENCY = Constant(
     "memory_efficiency", 0.75, "of the datasheet rate", "assumed", "no fit yet"
 )
 ACTIVATION_PASSES = Constant(
-    "activation_passes", 3.0, "times through memory", "assumed",
-    "written forward, read backward, its gradient written",
-)  # fmt: skip
+    "activation_passes", _ROOFLINE.activation_passes, "times through memory", "fitted", _ONE_GPU
+)
 PARAMETER_PASSES = Constant(
     "parameter_passes", 8.0, "times through memory", "assumed",
     "read forward and backward; gradient written, exchanged, read; momentum and weights updated",
@@ -94,16 +130,19 @@ KERNELS_PER_LAYER = Constant(
     "forward, two backward, optimiser, one element-wise",
 )
 
-# relative standard deviations of what a figure stands on, for the interval
+# One σ, relative, of what a figure stands on; an interval reaches `spread().factor` of them to each
+# side. Measured steps and links from a catalog: by the published tables. Scaled and roofline: their
+# 90th percentile of error was 30 and 29 % on GPUs that the constants had not seen. The rest: assumed.
 UNCERTAINTY: dict[str, float] = {
-    "measured here": 0.03,
-    "measured": 0.05,
+    "measured here": 0.02,
+    "measured": spread().compute,
     "scaled": 0.12,
-    "roofline": 0.25,
-    "assumed link": 0.25,
-    "measured link": 0.10,
-    "straggling": 0.5,
-    "input": 0.15,
+    "roofline": 0.125,
+    "more machines": spread().between,
+    "assumed link": spread().exchange,
+    "measured link": 0.07,
+    "straggling": 0.35,
+    "input": 0.1,
 }
 
 
@@ -111,15 +150,20 @@ def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
     """What a strategy's exchange of gradients is reckoned with."""
     match strategy:
         case "ddp":
-            return (DDP_FIRST_BUCKET, DDP_BUCKET)
+            return (DDP_FIRST_BUCKET, DDP_BUCKET, LAUNCH, BACKWARD_SHARE)
         case "horovod":
-            return (HOROVOD_FUSION,)
+            return (HOROVOD_FUSION, LAUNCH, BACKWARD_SHARE)
         case "dataparallel":
             return (DATA_PARALLEL_BUFFER, DATA_PARALLEL_HOST)
         case "parameter-server":
-            return ()
+            return (BACKWARD_SHARE,)
 
 
 def default_overlap(strategy: Strategy) -> Constant:
     """How much of the exchange that could hide behind backward really does."""
     return OVERLAP[strategy]
+
+
+def default_overlap_between(strategy: Strategy) -> Constant:
+    """The same, where the exchange leaves the machine."""
+    return OVERLAP_BETWEEN.get(strategy, OVERLAP[strategy])

@@ -2,25 +2,15 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpuyard.catalog import Link, links
 from gpuyard.errors import UserMistake
+from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Basis, Constant
+from gpuyard.predict.transport import between_hop, between_rate
+from gpuyard.predict.tuning import Tuning, fitted
 from gpuyard.specs import Network, Protocol
-
-# what of a wire's rate arrives as payload where the catalog has no figure
-_PAYLOAD_SHARE: dict[Protocol, Constant] = {
-    "tcp": Constant(
-        "payload_share", 0.94, "of the wire's rate", "published",
-        "Ethernet frames of 1,500 bytes with TCP/IP headers carry 1,448 of 1,538 bytes",
-    ),
-    "rdma": Constant(
-        "payload_share", 0.97, "of the wire's rate", "assumed", "packets of 4 KiB lose about 3 %"
-    ),
-}  # fmt: skip
-_LATENCY: dict[Protocol, Constant] = {
-    "tcp": Constant("hop_latency", 30e-6, "seconds", "assumed", "through two kernels"),
-    "rdma": Constant("hop_latency", 5e-6, "seconds", "assumed", "past the kernels"),
-}
 
 
 @dataclass(frozen=True)
@@ -32,29 +22,54 @@ class Pipe:
     name: str
 
 
-def between_machines(network: Network) -> tuple[Pipe, tuple[Constant, ...]]:
-    """The pipe out of one machine, and the constants behind it."""
+@dataclass(frozen=True)
+class Fabric:
+    """The network of a cluster: what its ports could carry, and what an exchange over n machines gets."""
+
+    name: str
+    wire_bytes_per_second: float  # all ports of a machine
+    flow_bytes_per_second: float  # all flows to one neighbour, infinite where nothing caps them
+    latency_seconds: float | None  # as given; None: by protocol
+    tcp: bool
+
+    def pipe(self, nodes: int, tuning: Tuning) -> Pipe:
+        count, tcp = np.array([float(max(nodes, 2))]), np.array([self.tcp])
+        rate = between_rate(
+            np.array([self.wire_bytes_per_second]),
+            tcp,
+            np.array([self.flow_bytes_per_second]),
+            count,
+            tuning,
+        )
+        hop = between_hop(tcp, count, tuning)
+        latency = float(hop[0]) if self.latency_seconds is None else self.latency_seconds
+        return Pipe(float(rate[0]), latency, self.name)
+
+
+def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
+    """The fabric that a spec describes, and the constants behind it."""
     link = _link(network)
     protocol: Protocol = network.protocol or ("rdma" if link and link.protocol == "rdma" else "tcp")
-    used: list[Constant] = []
-    basis: Basis = "given"
-    if link is not None and link.protocol == protocol:
-        port, latency, basis = link.effective_bytes_per_second, link.latency_seconds, "catalog"
-    else:
-        wire = link.raw_bytes_per_second if link is not None else network.rate or 0.0
-        port, latency = wire * _PAYLOAD_SHARE[protocol].value, _LATENCY[protocol].value
-        used.append(_PAYLOAD_SHARE[protocol])
-        if network.latency is None:
-            used.append(_LATENCY[protocol])
-    rate = port * network.rails / network.oversubscription
-    if network.per_flow is not None and protocol == "tcp":
-        rate = min(rate, network.per_flow * network.flows)
+    basis: Basis = "given" if link is None else "catalog"
+    port = link.raw_bytes_per_second if link is not None else network.rate or 0.0
+    capped = network.per_flow is not None and protocol == "tcp"
     name = link.name if link is not None else f"{(network.rate or 0.0) * 8 / 1e9:g} Gbit/s"
     rails = f"{network.rails} × " if network.rails > 1 else ""
-    pipe = Pipe(
-        rate, latency if network.latency is None else network.latency, f"{rails}{name} ({protocol})"
+    fabric = Fabric(
+        name=f"{rails}{name} ({protocol})",
+        wire_bytes_per_second=port * network.rails / network.oversubscription,
+        flow_bytes_per_second=(network.per_flow or 0.0) * network.flows if capped else np.inf,
+        latency_seconds=network.latency,
+        tcp=protocol == "tcp",
     )
-    return pipe, (Constant("link_between", rate, "bytes/s", basis, pipe.name), *used)
+    pipe = fabric.pipe(2, fitted())
+    used = [Constant("link_between", pipe.bytes_per_second, "bytes/s", basis, pipe.name)]
+    used += [c.TCP_PAYLOAD, c.TCP_HOST] if fabric.tcp else [c.RDMA_SHARE]
+    if capped:
+        used.append(c.TCP_VARIATION)
+    if network.latency is None:
+        used.append(c.TCP_HOP if fabric.tcp else c.HOP_FACTOR)
+    return fabric, tuple(used)
 
 
 def _link(network: Network) -> Link | None:

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
@@ -14,8 +17,11 @@ from gpuyard.hardware import (
     host_to_gpu_bytes_per_second,
     machine_graph,
 )
+from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.fabric import Pipe, between_machines
+from gpuyard.predict.fabric import Fabric, Pipe, between_machines
+from gpuyard.predict.transport import inside_rate
+from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, MachineSpec, Network
 
 
@@ -27,13 +33,14 @@ class Platform:
     nodes: int
     gpus_per_node: int
     inside: Callable[[int], Pipe]  # by the GPUs used in the machine
-    between: Pipe | None
+    between: Callable[[int], Pipe] | None  # by the machines used
     # by the GPUs used in the machine; None: compute reads host memory itself
     host_to_gpu_bytes_per_second: Callable[[int], float] | None
     storage_bytes_per_second: float | None
     memory_bytes: float | None  # of one GPU
     constants: tuple[Constant, ...] = ()
     link_basis: str = "assumed link"
+    tcp: bool = False  # between the machines
 
     @property
     def gpus(self) -> int:
@@ -58,10 +65,6 @@ def _network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-STAGING = Constant(
-    "staged_share", STAGED_SHARE, "of the link's rate", "assumed",
-    "without peer-to-peer two copies through host memory do not run perfectly side by side",
-)  # fmt: skip
 _MOST_CHOSEN_GPUS = 16  # in larger machines the first ones are taken instead of the best
 
 
@@ -69,6 +72,13 @@ def _ring(graph: MachineGraph, gpus_used: int) -> AllReduce:
     if len(graph.gpus) > _MOST_CHOSEN_GPUS:
         return all_reduce(graph, graph.gpus[:gpus_used])
     return best_gpus(graph, gpus_used)
+
+
+def _rate(ring: AllReduce) -> float:
+    """What a ring gets; one through host memory is held back by its copies, not by the slots."""
+    slots = ring.bytes_per_second / (STAGED_SHARE if ring.staged else 1.0)
+    across = np.array([ring.kind == "socket"])
+    return float(inside_rate(np.array([slots]), np.array([ring.staged]), across, fitted())[0])
 
 
 def _describe(ring: AllReduce) -> str:
@@ -86,22 +96,21 @@ def platform_of(cluster: Cluster) -> Platform:
 
     def inside(gpus_used: int) -> Pipe:
         ring = _ring(graph, gpus_used)
-        return Pipe(ring.bytes_per_second, ring.latency_seconds, _describe(ring))
+        return Pipe(_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe(ring))
 
     def host_to_gpu(gpus_used: int) -> float:
         return host_to_gpu_bytes_per_second(graph, _ring(graph, gpus_used).gpus)
 
     if machine.gpus > 1:
         whole = _ring(graph, machine.gpus)
-        used.append(
-            Constant("link_inside", whole.bytes_per_second, "bytes/s", "catalog", _describe(whole))
-        )
+        used.append(Constant("link_inside", _rate(whole), "bytes/s", "catalog", _describe(whole)))
+        used.append(c.HOP_FACTOR)
         if whole.staged:
-            used.append(STAGING)
-    between: Pipe | None = None
+            used += [c.STAGED_RATE, c.STAGED_SOCKET_SHARE]
+    fabric: Fabric | None = None
     network = _network_of(cluster)
     if network is not None:
-        between, of_network = between_machines(network)
+        fabric, of_network = between_machines(network)
         used += of_network
     elif cluster.nodes > 1:
         raise UserMistake(
@@ -113,9 +122,10 @@ def platform_of(cluster: Cluster) -> Platform:
         nodes=cluster.nodes,
         gpus_per_node=machine.gpus,
         inside=inside,
-        between=between,
+        between=None if fabric is None else partial(fabric.pipe, tuning=fitted()),
         host_to_gpu_bytes_per_second=host_to_gpu,
         storage_bytes_per_second=cluster.storage.read if cluster.storage else None,
         memory_bytes=gpu.memory_bytes,
-        constants=tuple(used),
+        constants=tuple(dict.fromkeys(used)),
+        tcp=fabric is not None and fabric.tcp,
     )

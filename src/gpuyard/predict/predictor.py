@@ -11,17 +11,19 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import pack
 from gpuyard.predict.compute import ComputeLine, compute_line
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform import Platform, machine_of, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.relief import Relief, reliefs
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
+from gpuyard.predict.tuning import spread
 from gpuyard.specs import Cluster, Strategy, Workload
 
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
 _LEAST_GAIN = 0.05
-_Z90 = 1.645  # a normal 90 % interval
+_REACH = spread().factor  # makes 90 % of the published rows fall inside
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,12 @@ def predict(
     variation: Constant = c.GPU_VARIATION,
 ) -> ClusterPrediction:
     """Predict every placement × batch."""
+    default = overlap is None
     overlap = overlap or c.default_overlap(question.strategy)
     rows = [(placement, batch) for placement in question.placements for batch in question.batches]
     _check(platform, question)
-    traffic = _traffic(workload, profile, question.strategy, overlap, variation)
+    between = c.default_overlap_between(question.strategy) if default else overlap
+    traffic = _traffic(workload, profile, question.strategy, (overlap, between), variation)
     table = _table(platform, line, rows, profile, question.strategy)
     alone = _table(
         platform, line, [(Placement(1, 1, 1), b) for _, b in rows], profile, question.strategy
@@ -76,7 +80,7 @@ def predict(
     gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
-    spread = _relative_uncertainty(parts, line, platform)
+    sigma = _relative_uncertainty(table, parts, line, platform)
     chokes = _chokes(table, traffic, parts)
     memory = [_memory_bytes(profile, workload, batch) for _, batch in rows]
     samples = workload.dataset.samples if workload.dataset else None
@@ -88,8 +92,8 @@ def predict(
             batch_per_gpu=batch,
             strategy=question.strategy,
             samples_per_second=float(throughput[i]),
-            low=float(throughput[i] / (1 + _Z90 * spread[i])),
-            high=float(throughput[i] * (1 + _Z90 * spread[i])),
+            low=float(throughput[i] / (1 + _REACH * sigma[i])),
+            high=float(throughput[i] * (1 + _REACH * sigma[i])),
             scaling_efficiency=float(throughput[i] / (gpus[i] * single[i])),
             step=Step(
                 compute_seconds=float(parts.compute_seconds[i]),
@@ -106,7 +110,7 @@ def predict(
         for i, (placement, batch) in enumerate(rows)
     )
     exchange = c.exchange_constants(question.strategy)
-    used = (*line.constants, *platform.constants, *exchange, overlap, variation, c.FORWARD_SHARE)
+    used = (*line.constants, *platform.constants, *exchange, overlap, between, variation)
     return ClusterPrediction(
         workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
     )
@@ -135,9 +139,9 @@ def relieve(
     strategy = prediction.strategy
     placement = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
     table = _table(platform, line, [(placement, prediction.batch_per_gpu)], profile, strategy)
-    traffic = _traffic(
-        workload, profile, strategy, overlap or c.default_overlap(strategy), variation
-    )
+    between = overlap or c.default_overlap_between(strategy)
+    inside = overlap or c.default_overlap(strategy)
+    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
 
     def fits(batch: int) -> bool:
         needed = _memory_bytes(profile, workload, batch)
@@ -158,7 +162,7 @@ def _traffic(
     workload: Workload,
     profile: ModelProfile,
     strategy: Strategy,
-    overlap: Constant,
+    overlaps: tuple[Constant, Constant],
     variation: Constant,
 ) -> Traffic:
     stored = workload.dataset.bytes_per_sample if workload.dataset else None
@@ -167,8 +171,11 @@ def _traffic(
         buckets=pack(profile, strategy),
         input_bytes_per_sample=profile.input_bytes,
         storage_bytes_per_sample=profile.input_bytes if stored is None else stored,
-        overlap=overlap.value,
+        overlap=overlaps[0].value,
+        overlap_between=overlaps[1].value,
+        backward_share=c.BACKWARD_SHARE.value,
         variation=variation.value,
+        launch_seconds=c.LAUNCH.value,
     )
 
 
@@ -186,9 +193,7 @@ def _table(
 
     host_to_gpu = platform.host_to_gpu_bytes_per_second or (lambda _: np.inf)
     inside = [platform.inside(placement.gpus_per_node) for placement, _ in rows]
-    between = platform.between
-    if between is None and any(placement.nodes > 1 for placement, _ in rows):
-        raise ValueError("placements on several nodes need a network")
+    between = [_between(platform, placement.nodes) for placement, _ in rows]
     several = np.array([placement.nodes > 1 for placement, _ in rows])
     per_gpu_overhead = (
         len(profile.layers) * c.DATA_PARALLEL_HOST.value if strategy == "dataparallel" else 0.0
@@ -202,14 +207,21 @@ def _table(
         seconds_per_sample=column(line.seconds_per_sample),
         inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside]),
         inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside]),
-        between_bytes_per_second=np.where(
-            several, between.bytes_per_second if between else np.inf, np.inf
-        ),
-        between_latency_seconds=np.where(several, between.latency_seconds if between else 0.0, 0.0),
+        between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between]),
+        between_latency_seconds=np.array([pipe.latency_seconds for pipe in between]),
+        copies_share=np.where(several & platform.tcp, 1.0, 0.0),
         host_to_gpu_bytes_per_second=np.array([host_to_gpu(p.gpus_per_node) for p, _ in rows]),
         storage_bytes_per_second=column(platform.storage_bytes_per_second),
         host_overhead_seconds=np.where(gpus_per_node > 1, per_gpu_overhead * gpus_per_node, 0.0),
     )
+
+
+def _between(platform: Platform, nodes: int) -> Pipe:
+    if nodes == 1:
+        return Pipe(np.inf, 0.0, "one machine")
+    if platform.between is None:
+        raise ValueError("placements on several nodes need a network")
+    return platform.between(nodes)
 
 
 def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[Choke]:
@@ -224,13 +236,17 @@ def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[C
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
 
 
-def _relative_uncertainty(parts: StepParts, line: ComputeLine, platform: Platform) -> Floats:
+def _relative_uncertainty(
+    table: Configurations, parts: StepParts, line: ComputeLine, platform: Platform
+) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
+    several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
     contributions = (
         (parts.compute_seconds, line.relative_uncertainty),
         (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
+        (several, c.UNCERTAINTY["more machines"]),
     )
     variance = sum(
         ((seconds * relative / parts.step_seconds) ** 2 for seconds, relative in contributions),

@@ -1,0 +1,180 @@
+"""Fit the predictor's free constants to the published tables and write them into the package.
+
+    python scripts/fit_constants.py            # writes src/gpuyard/predict/data/fitted.json
+    python scripts/fit_constants.py --check    # exits 1 where the file would change
+
+Needs scipy. A constant is sought on the scale where it is free (a share as its logit, the rest as
+logarithms) by least squares on soft-L1 of the logarithm of predicted over published. Every table
+of 50 rows or more counts the same, whatever its number of rows. A penalty draws each constant back to its default, so
+that what the tables say nothing about stays where it is. It is done once with all tables, for the
+package, and once without each table, for `gpuyard validate`. Nothing is random.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares, minimize
+
+from gpuyard.catalog.published import TRAINING_TABLES, SingleGpuRow, published
+from gpuyard.predict.step import Floats
+from gpuyard.predict.tuning import RooflineFit, Spread, Tuning
+from gpuyard.predict.validation.cases import Cases, compiled
+from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
+from gpuyard.predict.validation.score import relative_sigma
+from gpuyard.predict.validation.single import (
+    estimated_seconds,
+    measured_seconds,
+    one_gpu_rows,
+)
+
+OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/fitted.json"
+ALL_REDUCE = "allreduce"
+TABLES = (*TRAINING_TABLES, ALL_REDUCE)
+NAMES = [field.name for field in fields(Tuning)]
+SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("overlap")}
+SCALE = 0.05  # errors beyond it count linearly, not squared
+DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
+REASONS = ("compute", "between", "exchange", "batch")
+SPREAD_DRAWN_BACK = 0.01
+ENOUGH_ROWS = 50
+DIGITS = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    check = parser.parse_args().check
+    cases = {name: compiled(published(name).rows) for name in TRAINING_TABLES}
+    sets: dict[str, Any] = {"all": fitted_without(None, cases), "without": {}}
+    for name in TABLES:
+        sets["without"][name] = fitted_without(name, cases)
+    sets["roofline"] = rooflines()
+    text = json.dumps(sets, indent=1) + "\n"
+    if check:
+        sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
+    used = [name for name in TABLES if name != left_out]
+    start = free(Tuning())
+
+    def residuals(x: Floats) -> Floats:
+        tuning = bound(x)
+        blocks = [soft(log_errors(name, cases, tuning) / SCALE) for name in used]
+        blocks.append(DRAWN_BACK * (x - start))
+        return np.concatenate(blocks)
+
+    found = bound(least_squares(residuals, start).x)
+    tuning = Tuning(**{name: rounded(value) for name, value in asdict(found).items()})
+    off = calibrated([name for name in used if name != ALL_REDUCE], cases, tuning)
+    return {"constants": asdict(tuning), "spread": asdict(off)}
+
+
+def rooflines() -> dict[str, Any]:
+    """One set on all GPUs, and for each GPU one without its rows."""
+    rows = one_gpu_rows()
+    ids = sorted({row.gpu for row in rows})
+    without = {gpu: asdict(roofline_of([r for r in rows if r.gpu != gpu])) for gpu in ids}
+    return {"all": asdict(roofline_of(rows)), "without": without}
+
+
+def roofline_of(rows: Sequence[SingleGpuRow]) -> RooflineFit:
+    measured = measured_seconds(rows)
+    names = [field.name for field in fields(RooflineFit)]
+    start = np.log([getattr(RooflineFit(), name) for name in names])
+
+    def as_fit(x: Floats) -> RooflineFit:
+        values = np.exp(x).tolist()
+        return RooflineFit(**{n: rounded(v) for n, v in zip(names, values, strict=True)})
+
+    def residuals(x: Floats) -> Floats:
+        fit = RooflineFit(**dict(zip(names, np.exp(x).tolist(), strict=True)))
+        errors = np.log(estimated_seconds(rows, fit) / measured)
+        return np.concatenate([np.arcsinh(errors / 0.1), 0.1 * (x - start)])
+
+    return as_fit(least_squares(residuals, start).x)
+
+
+def soft(errors: Floats) -> Floats:
+    """Residuals whose squares are a table's mean soft-L1 loss; a table of few rows counts less."""
+    loss = 2 * (np.sqrt(1 + errors**2) - 1)
+    return np.sqrt(loss * min(1.0, len(errors) / ENOUGH_ROWS) / len(errors))
+
+
+def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floats:
+    if name == ALL_REDUCE:
+        rows = timed_all_reduces()
+        measured = np.array([row.seconds for row in rows])
+        return np.log(measured / predicted_seconds(rows, tuning))
+    return np.concatenate(
+        [np.log(c.measured_seconds / c.predicted(tuning).step_seconds) for c in cases[name]]
+    )
+
+
+def calibrated(names: list[str], cases: dict[str, list[Cases]], tuning: Tuning) -> Spread:
+    """σ for each reason, by the likelihood of the errors as double exponentials; then the factor that
+    holds 90 % of the rows, each table counting the same."""
+    parts = {name: [(c, c.predicted(tuning)) for c in cases[name]] for name in names}
+    errors = {
+        name: np.abs(np.concatenate([np.log(c.measured_seconds / p.step_seconds) for c, p in made]))
+        for name, made in parts.items()
+    }
+
+    def sigmas(off: Spread) -> dict[str, Floats]:
+        return {
+            name: np.concatenate([relative_sigma(c, p, off) for c, p in made])
+            for name, made in parts.items()
+        }
+
+    start = np.log([getattr(Spread(), name) for name in REASONS])
+
+    def unlikeliness(x: Floats) -> float:
+        by_table = sigmas(Spread(**dict(zip(REASONS, np.exp(x).tolist(), strict=True))))
+        off_by = [np.mean(np.log(by_table[n]) + errors[n] / by_table[n]) for n in names]
+        return float(np.mean(off_by) + SPREAD_DRAWN_BACK * np.sum((x - start) ** 2))
+
+    found = np.exp(minimize(unlikeliness, start, method="L-BFGS-B").x).tolist()
+    best = Spread(**{name: rounded(v) for name, v in zip(REASONS, found, strict=True)})
+    by_table = sigmas(best)
+    # an interval reaches from 1/(1+w) to 1+w, so that in logarithms it is symmetric
+    needed = np.concatenate([np.expm1(errors[n]) / by_table[n] for n in names])
+    weight = np.concatenate([np.full(len(errors[n]), 1 / len(errors[n])) for n in names])
+    order = np.argsort(needed)
+    reached = np.cumsum(weight[order]) / weight.sum()
+    factor = float(needed[order][np.searchsorted(reached, 0.9)])
+    return replace(best, factor=rounded(factor))
+
+
+def free(tuning: Tuning) -> Floats:
+    return np.array(
+        [
+            np.log(value / (1 - value)) if name in SHARES else np.log(value)
+            for name, value in asdict(tuning).items()
+        ]
+    )
+
+
+def bound(x: Floats) -> Tuning:
+    return Tuning(
+        **{
+            name: float(1 / (1 + np.exp(-value)) if name in SHARES else np.exp(value))
+            for name, value in zip(NAMES, x, strict=True)
+        }
+    )
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+if __name__ == "__main__":
+    main()

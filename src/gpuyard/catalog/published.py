@@ -1,0 +1,297 @@
+"""Published measurements of training, each row as a workload on a cluster, with its anchor: the smallest
+system of its own series, which is one GPU wherever one GPU was published.
+
+`scripts/import_published.py` writes the data files; `sources.toml` beside them says where each table
+is from, what was added to it, and what nobody knows about it.
+"""
+
+import csv
+import datetime
+import functools
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal, get_args
+
+from gpuyard.catalog.models import LayerProfile, ModelProfile, models
+from gpuyard.errors import UnknownName
+from gpuyard.specs import Network, Precision, Topology
+
+PublishedStrategy = Literal["ddp", "horovod", "parameter-server", "distributed-replicated", "none"]
+"""`distributed-replicated`: a parameter server whose workers are machines, not GPUs; `none`: the
+processes exchange nothing, each trains for itself."""
+# samples of these differ in size from step to step, so that workers wait for each other: images of
+# several scales and numbers of objects, utterances of any length
+VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})
+TRAINING_TABLES = ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf", "horovod")
+
+
+@dataclass(frozen=True)
+class PublishedSource:
+    """Where a table is from, what was added to it, and what is not known about it."""
+
+    table: str
+    title: str
+    source: str
+    date: datetime.date
+    added: str
+    unknown: str
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of one row."""
+
+    gpu: str
+    topology: Topology
+    peer_to_peer: bool  # False: NCCL was told to go through host memory, or the machine has to
+    network: Network | None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The figure that a row may be predicted from."""
+
+    nodes: int
+    gpus: int
+    batch_per_gpu: float
+    samples_per_second: float
+
+    @property
+    def step_seconds(self) -> float:
+        return self.gpus * self.batch_per_gpu / self.samples_per_second
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One published throughput of several GPUs."""
+
+    table: str
+    series: str
+    model: str
+    machines: Machines
+    nodes: int
+    gpus: int
+    batch_per_gpu: float
+    precision: Precision
+    gradient_bits: int
+    strategy: PublishedStrategy
+    samples_per_second: float
+    anchor: Anchor
+
+
+@dataclass(frozen=True)
+class SingleGpuRow:
+    """One published throughput of one GPU."""
+
+    table: str
+    series: str
+    model: str
+    gpu: str
+    batch_per_gpu: float
+    precision: Precision
+    samples_per_second: float
+
+
+@dataclass(frozen=True)
+class AllReduceRow:
+    """One timed all-reduce."""
+
+    series: str
+    gpu: str | None  # None: CPU ranks
+    nodes: int
+    gpus: int
+    size_bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """The rows that can be predicted, and how many can't for which reason."""
+
+    source: PublishedSource
+    rows: tuple[PublishedRow, ...]
+    anchors: int
+    skipped: tuple[tuple[str, int], ...]
+
+
+@functools.cache
+def published_sources() -> dict[str, PublishedSource]:
+    tables = tomllib.loads(_text("sources.toml"))
+    return {name: PublishedSource(table=name, **fields) for name, fields in tables.items()}
+
+
+@functools.cache
+def published(table: str) -> PublishedTable:
+    """One training table; `UnknownName` with the closest one where there is none."""
+    if table not in TRAINING_TABLES:
+        raise UnknownName("published table", table, TRAINING_TABLES)
+    skipped: Counter[str] = Counter()
+    series: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for cells in _rows(f"{table}.csv"):
+        if cells.get("skip"):
+            skipped[cells["skip"]] += 1
+            continue
+        key = (cells["series"], cells["model"], cells["precision"], cells["strategy"])
+        series.setdefault(key, []).append(cells)
+    rows: list[PublishedRow] = []
+    anchors = 0
+    for members in series.values():
+        found, used, alone = _predictable(table, members)
+        rows += found
+        anchors += used
+        if alone:
+            skipped["its batch has no smaller system to be predicted from"] += alone
+    source = published_sources()[table]
+    return PublishedTable(source, tuple(rows), anchors, tuple(skipped.most_common()))
+
+
+def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[PublishedRow], int, int]:
+    """The rows of a series that are larger than its anchors; how many anchors; how many can't be."""
+    least = min(int(cells["gpus"]) for cells in members)
+    smallest = [_anchor(cells) for cells in members if int(cells["gpus"]) == least]
+    rows: list[PublishedRow] = []
+    alone = 0
+    for cells in members:
+        if int(cells["gpus"]) == least:
+            continue
+        batch = float(cells["batch"])
+        same = [a.step_seconds for a in smallest if a.batch_per_gpu == batch]
+        if same:  # figures of one batch are averaged: sweeps were run twice
+            rate = least * batch * len(same) / sum(same)
+            anchor = Anchor(smallest[0].nodes, least, batch, rate)
+        elif table == "mlperf":  # the batch of a GPU shrinks as the system grows
+            anchor = min(smallest, key=lambda a: abs(a.batch_per_gpu - batch))
+        else:
+            alone += 1
+            continue
+        rows.append(_row(table, cells, anchor))
+    return rows, len(smallest), alone
+
+
+def _anchor(cells: dict[str, str]) -> Anchor:
+    rate = float(cells["samples_per_second"])
+    return Anchor(int(cells["nodes"]), int(cells["gpus"]), float(cells["batch"]), rate)
+
+
+def _row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
+    return PublishedRow(
+        table=table,
+        series=cells["series"],
+        model=cells["model"],
+        machines=_machines(
+            cells["gpu"], cells["topology"], cells["peer"], cells.get("network", "")
+        ),
+        nodes=int(cells["nodes"]),
+        gpus=int(cells["gpus"]),
+        batch_per_gpu=float(cells["batch"]),
+        precision=_one_of(Precision, cells["precision"]),
+        gradient_bits=int(cells["gradient_bits"]),
+        strategy=_one_of(PublishedStrategy, cells["strategy"]),
+        samples_per_second=float(cells["samples_per_second"]),
+        anchor=anchor,
+    )
+
+
+@functools.cache
+def _machines(gpu: str, topology: str, peer: str, network: str) -> Machines:
+    return Machines(gpu, _one_of(Topology, topology), peer == "1", _network(network))
+
+
+def _network(text: str) -> Network | None:
+    """`tcp 50 1 5`: protocol, Gbit/s of a port, ports a machine, Gbit/s that one flow gets."""
+    if not text:
+        return None
+    protocol, rate, rails, *flow = text.split()
+    described = {"rate": f"{rate} Gbit/s", "rails": rails, "protocol": protocol}
+    if flow:
+        described["per_flow"] = f"{flow[0]} Gbit/s"
+    return Network.model_validate(described)
+
+
+@functools.cache
+def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
+    """Every published throughput of one GPU whose model has a full profile."""
+    return tuple(
+        SingleGpuRow(
+            table,
+            cells["series"],
+            cells["model"],
+            cells["gpu"],
+            float(cells["batch"]),
+            _one_of(Precision, cells["precision"]),
+            float(cells["samples_per_second"]),
+        )
+        for table in ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf")
+        for cells in _rows(f"{table}.csv")
+        if cells["gpus"] == "1" and not cells.get("skip") and cells["model"] in models()
+    )
+
+
+@functools.cache
+def all_reduce_rows() -> tuple[AllReduceRow, ...]:
+    return tuple(
+        AllReduceRow(
+            cells["series"],
+            cells["gpu"] or None,
+            int(cells["nodes"]),
+            int(cells["gpus"]),
+            float(cells["size_bytes"]),
+            float(cells["seconds"]),
+        )
+        for cells in _rows("allreduce.csv")
+    )
+
+
+@functools.cache
+def published_profile(model: str) -> ModelProfile:
+    """The catalog's profile, or a light one: its parameters, spread evenly over its layers."""
+    if model in models():
+        return models().get(model)
+    light = {cells["id"]: cells for cells in _rows("light_models.csv")}
+    if model not in light:
+        raise UnknownName("published model", model, [*models().ids(), *light])
+    cells = light[model]
+    embedding, count = int(cells["embedding_parameters"]), int(cells["layers"])
+    parameters = int(cells["parameters"])
+    each = (parameters - embedding) // count
+    layers = [
+        LayerProfile(name=f"layer {i}", parameters=each, forward_flops=1)
+        for i in range(count, 0, -1)
+    ]
+    if embedding:  # what a model reads first gets its gradient last
+        layers.append(LayerProfile(name="embedding", parameters=embedding, forward_flops=1))
+    return ModelProfile(
+        id=model,
+        source=cells["source"],
+        date=datetime.date.fromisoformat(cells["date"]),
+        name=cells["name"],
+        sample=cells["sample"],
+        parameters=parameters,
+        layers=tuple(layers),
+        forward_flops=0,
+        activation_bytes=0,
+        input_bytes=0,
+    )
+
+
+def _one_of(kind: Any, text: str) -> Any:
+    """The text, if it is one of a Literal's values: a data file with another one is broken."""
+    if text not in get_args(kind):
+        raise ValueError(f"{text!r} is not one of {get_args(kind)}")
+    return text
+
+
+def _rows(file_name: str) -> list[dict[str, str]]:
+    lines = _text(file_name).splitlines()
+    every: dict[str, str] = {}
+    if lines[0].startswith("# every row: "):
+        pairs = lines.pop(0).removeprefix("# every row: ").split(", ")
+        every = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    return [every | cells for cells in csv.DictReader(lines)]
+
+
+def _text(file_name: str) -> str:
+    folder = resources.files(__package__) / "data" / "published"
+    return (folder / file_name).read_text(encoding="utf-8")

@@ -1,0 +1,97 @@
+"""The constants that are fitted: how much of an exchange hides, what copies through host memory and TCP
+sockets reach, how far workers and flows differ, how long a collective takes to start.
+
+`scripts/fit_constants.py` writes `data/fitted.json`: one set fitted to all published tables, which
+ships, and for every table one fitted without it, which is what `gpuyard validate` predicts it with.
+"""
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """One set of fitted constants. The defaults are where a fit starts, and it is drawn back to them:
+    what the tables say nothing about keeps its default."""
+
+    # what of a hidden exchange costs no compute, inside a machine and between machines; the rest is
+    # lost to communication kernels on the SMs, memory traffic and waiting for the last worker
+    overlap_inside: float = 0.8
+    overlap_between: float = 0.8
+    overlap_parameter_server: float = 0.5
+    # the share of a step that an exchange can hide behind: two thirds of compute are backward, but
+    # optimiser, input and launches are in a measured step too
+    backward_share: float = 0.6
+    # one σ of a worker's step, in shares of it; and where samples differ in size
+    variation: float = 0.015
+    variation_variable: float = 0.15
+    # what a ring through host memory reaches, and the share that is left of it across sockets
+    staged_bytes_per_second: float = 4e9
+    staged_socket_share: float = 0.5
+    # what a host's TCP copies at, beside the wire: with 0.94 of a wire left by Ethernet frames, 7 GB/s
+    # make the 0.6 that was the best obtained at 32 Gbit/s (NVIDIA/nccl issue 209)
+    tcp_host_bytes_per_second: float = 7e9
+    # one σ between TCP flows of a public cloud that work at once; a ring waits for the slowest
+    tcp_variation: float = 0.2
+    rdma_share: float = 0.9
+    tcp_hop_seconds: float = 60e-6
+    # a collective's start, and its hops in NCCL's planning latencies of the LL protocol
+    launch_seconds: float = 25e-6
+    hop_factor: float = 4.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far predictions lie off: one σ, relative, for each reason, and how many of them make an
+    interval that holds 90 % of the published rows."""
+
+    compute: float = 0.015  # a step on more GPUs of the same machine
+    between: float = 0.03  # more machines than the figure that it stands on
+    exchange: float = 0.2  # of what exchange and straggling add
+    batch: float = 0.05  # a batch e times that of the figure that it stands on
+    factor: float = 1.645
+
+
+@dataclass(frozen=True)
+class RooflineFit:
+    """What one GPU makes of its datasheet, fitted to published throughputs of one GPU."""
+
+    math_fp32: float = 0.6  # of the peak
+    math_tf32: float = 0.5
+    math_fp16: float = 0.45
+    # cuDNN's Winograd and FFT algorithms multiply less than a convolution's FLOPs say
+    convolution_flops: float = 0.5  # of those counted
+    activation_passes: float = 10.0  # through memory at its datasheet rate
+
+
+@functools.cache
+def fitted(without: str | None = None) -> Tuning:
+    """The set that ships, or the one that was fitted without a table."""
+    return Tuning(**_set(without)["constants"])
+
+
+@functools.cache
+def spread(without: str | None = None) -> Spread:
+    return Spread(**_set(without)["spread"])
+
+
+@functools.cache
+def fitted_roofline(without_gpu: str | None = None) -> RooflineFit:
+    """The set that ships, or the one that was fitted without a GPU's rows."""
+    sets = _sets()["roofline"]
+    return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
+
+
+@functools.cache
+def _sets() -> dict[str, Any]:
+    text = (resources.files(__package__) / "data" / "fitted.json").read_text(encoding="utf-8")
+    sets: dict[str, Any] = json.loads(text)
+    return sets
+
+
+def _set(without: str | None) -> dict[str, Any]:
+    chosen: dict[str, Any] = _sets()["all"] if without is None else _sets()["without"][without]
+    return chosen

@@ -1,0 +1,73 @@
+"""Timed all-reduces against the same formula that a step's buckets are exchanged by."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuyard.catalog import gpus
+from gpuyard.catalog.published import AllReduceRow, all_reduce_rows
+from gpuyard.hardware import all_reduce, machine_graph
+from gpuyard.predict.exchange import Paths, all_reduce_seconds
+from gpuyard.predict.step import Floats
+from gpuyard.predict.transport import between_hop, between_rate
+from gpuyard.predict.tuning import Tuning, fitted
+from gpuyard.predict.validation.score import Score, score_of
+from gpuyard.specs import Topology
+
+_LEAST_BYTES = 2**20
+_TOPOLOGY: dict[str, Topology] = {"v100-sxm2-16gb": "nvlink-hybrid-cube-mesh"}
+# 8 ports of 400 Gbit/s a machine; its source names InfiniBand and EFA of that rate
+_B200_WIRE = 8 * 400e9 / 8
+
+
+def _reason_to_skip(row: AllReduceRow) -> str | None:
+    if row.gpu is None:
+        return "CPU ranks over MPI: neither the network nor the MPI of the cluster is stated"
+    if row.size_bytes < _LEAST_BYTES:
+        return "below 1 MiB: no bucket of gradients is that small"
+    return None
+
+
+def timed_all_reduces() -> tuple[AllReduceRow, ...]:
+    """Those whose hardware is known, of sizes that gradients have."""
+    return tuple(row for row in all_reduce_rows() if _reason_to_skip(row) is None)
+
+
+def skipped_all_reduces() -> tuple[tuple[str, int], ...]:
+    reasons = Counter(filter(None, map(_reason_to_skip, all_reduce_rows())))
+    return tuple(reasons.most_common())
+
+
+def predicted_seconds(rows: Sequence[AllReduceRow], tuning: Tuning) -> Floats:
+    nodes = np.array([row.nodes for row in rows], dtype=float)
+    per_node = np.array([row.gpus / row.nodes for row in rows])
+    rings = [_ring(row.gpu or "", row.gpus // row.nodes) for row in rows]
+    rdma = np.zeros(len(rows), dtype=bool)
+    wire = np.full(len(rows), _B200_WIRE)
+    paths = Paths(
+        nodes=nodes,
+        gpus_per_node=per_node,
+        inside_bytes_per_second=np.array([rate for rate, _ in rings]),
+        inside_latency_seconds=np.array([hop for _, hop in rings]) * tuning.hop_factor,
+        between_bytes_per_second=between_rate(wire, rdma, wire, nodes, tuning),
+        between_latency_seconds=between_hop(rdma, nodes, tuning),
+        copies_share=np.zeros(len(rows)),
+    )
+    sizes = np.array([row.size_bytes for row in rows])
+    return all_reduce_seconds(paths, sizes, tuning.launch_seconds)
+
+
+def score_all_reduces() -> dict[str, Score]:
+    """By series; the error is that of the bandwidth, with constants fitted without this table."""
+    rows = timed_all_reduces()
+    predicted = predicted_seconds(rows, fitted("allreduce"))
+    errors = np.array([row.seconds for row in rows]) / predicted - 1
+    series = list(dict.fromkeys(row.series for row in rows))
+    return {name: score_of(errors[[row.series == name for row in rows]]) for name in series}
+
+
+def _ring(gpu: str, count: int) -> tuple[float, float]:
+    graph = machine_graph(_TOPOLOGY.get(gpu, "nvswitch"), gpus().get(gpu), max(count, 8))
+    ring = all_reduce(graph, [f"GPU{i}" for i in range(count)])
+    return ring.bytes_per_second, ring.latency_seconds
