@@ -1,11 +1,13 @@
 """`gpuyard predict`: how a workload would scale on hardware that may not be here."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
-from gpuyard.cli.why import print_why
+from gpuyard.cli.why import print_why, write_svg
+from gpuyard.errors import UserMistake
 
 
 def predict(
@@ -31,6 +33,9 @@ def predict(
     knee_threshold: Annotated[
         str, typer.Option(help="With --why: what an added GPU must bring of what one does alone.")
     ] = "50 %",
+    svg: Annotated[
+        Path | None, typer.Option(help="With --why: write the time line to this file.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
@@ -43,6 +48,8 @@ def predict(
     from gpuyard.predict import explain, predict_cluster
     from gpuyard.workloads import profile_of
 
+    if svg and not why:
+        raise UserMistake("--svg draws what --why explains: add --why")
     spec, cluster = read_workload(workload), read_cluster(on)
     profile = profile_of(spec)
     result = predict_cluster(
@@ -61,6 +68,8 @@ def predict(
         if why
         else None
     )
+    if explained and svg:
+        write_svg(explained, f"{result.workload} on {result.cluster} ({strategy})", svg)
     if json_output:
         print_json(result.as_json() | ({"why": explained.as_json()} if explained else {}))
         return

@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard import units
@@ -48,6 +49,19 @@ def print_why(why: "Why") -> None:
     )
 
 
+def write_svg(why: "Why", title: str, path: Path) -> None:
+    """The time line as a picture."""
+    from gpuyard.errors import GpuyardError
+    from gpuyard.files import write_text
+    from gpuyard.report.timeline import timeline_svg
+
+    many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
+    try:
+        write_text(path, timeline_svg(why.timeline, f"One step of {title}, {many}"))
+    except OSError as error:
+        raise GpuyardError(f"{path} cannot be written: {error.strerror}") from error
+
+
 def _wrapped(sentence: str) -> str:
     """At most 100 columns, and no line break between a number and its unit."""
     glued = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", sentence)
@@ -60,7 +74,7 @@ def gantt(line: "TimeLine") -> Iterator[tuple[str, str]]:
     end = units.format_seconds(line.step_seconds)
     yield f"{'one step':<{_LABEL}} 0{end:>{width - 1}}", "bold"
     unit, factor = ("s", 1.0) if line.step_seconds >= _LONG_STEP_SECONDS else ("ms", 1e3)
-    for name, bars in _rows(line):
+    for name, bars in line.rows(_MOST_BUCKET_ROWS):
         marks = _marks(bars, line.step_seconds, width)
         first, last = bars[0].start_seconds, bars[-1].end_seconds
         times = f"{factor * first:.1f} – {factor * last:.1f} {unit}"
@@ -83,18 +97,6 @@ def _marks(bars: Sequence["Bar"], step_seconds: float, width: int) -> str:
         for at in range(start, max(column(bar.end_seconds), start + 1)):
             marks[at] = "█"
     return "".join(marks)
-
-
-def _rows(line: "TimeLine") -> Iterator[tuple[str, Sequence["Bar"]]]:
-    """A row for each bar; where there are many buckets, neighbours share one."""
-    yield from ((bar.name, [bar]) for bar in line.lane("compute"))
-    buckets = line.lane("exchange")
-    each = -(-len(buckets) // _MOST_BUCKET_ROWS) or 1
-    for first in range(0, len(buckets), each):
-        row = buckets[first : first + each]
-        name = f"buckets {first + 1}–{first + len(row)}" if len(row) > 1 else row[0].name
-        yield name, row
-    yield from ((bar.name, [bar]) for bar in line.lane("wait"))
 
 
 def _mind(relief: "Relief") -> str:

@@ -1,5 +1,6 @@
 """The time line of one step: what computes, which bucket is in flight, and what is waited for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -37,6 +38,17 @@ class TimeLine:
 
     def lane(self, lane: Lane) -> tuple[Bar, ...]:
         return tuple(bar for bar in self.bars if bar.lane == lane)
+
+    def rows(self, most_bucket_rows: int) -> Iterator[tuple[str, tuple[Bar, ...]]]:
+        """A row for each bar, with its name; where there are many buckets, neighbours share one."""
+        yield from ((bar.name, (bar,)) for bar in self.lane("compute"))
+        buckets = self.lane("exchange")
+        each = -(-len(buckets) // most_bucket_rows) or 1
+        for first in range(0, len(buckets), each):
+            row = buckets[first : first + each]
+            alone = len(row) == 1
+            yield (row[0].name if alone else f"buckets {first + 1}–{first + len(row)}"), row
+        yield from ((bar.name, (bar,)) for bar in self.lane("wait"))
 
 
 def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
