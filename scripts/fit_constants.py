@@ -5,7 +5,7 @@
 
 Needs scipy. A constant is sought on the scale where it is free (a share as its logit, the rest as
 logarithms) by least squares on soft-L1 of the logarithm of predicted over published. Every table
-counts the same, whatever its number of rows. A penalty draws each constant back to its default, so
+of 50 rows or more counts the same, whatever its number of rows. A penalty draws each constant back to its default, so
 that what the tables say nothing about stays where it is. It is done once with all tables, for the
 package, and once without each table, for `gpuyard validate`. Nothing is random.
 """
@@ -13,8 +13,8 @@ package, and once without each table, for `gpuyard validate`. Nothing is random.
 import argparse
 import json
 import sys
-from dataclasses import asdict, fields, replace
 from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ SCALE = 0.05  # errors beyond it count linearly, not squared
 DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
 REASONS = ("compute", "between", "exchange", "batch")
 SPREAD_DRAWN_BACK = 0.01
+ENOUGH_ROWS = 50
 DIGITS = 3
 
 
@@ -104,9 +105,9 @@ def roofline_of(rows: Sequence[SingleGpuRow]) -> RooflineFit:
 
 
 def soft(errors: Floats) -> Floats:
-    """Residuals whose squares are a table's mean soft-L1 loss."""
+    """Residuals whose squares are a table's mean soft-L1 loss; a table of few rows counts less."""
     loss = 2 * (np.sqrt(1 + errors**2) - 1)
-    return np.sqrt(loss / len(errors))
+    return np.sqrt(loss * min(1.0, len(errors) / ENOUGH_ROWS) / len(errors))
 
 
 def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floats:

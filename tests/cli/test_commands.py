@@ -132,3 +132,20 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_validate_prints_the_errors_and_says_how_they_were_made(cli: Cli, tmp_path: Path) -> None:
+    page = tmp_path / "validation.html"
+    done = cli("validate", "--table", "horovod", "--json", "--html", str(page))
+    result = json.loads(done.stdout)
+    assert set(result["tables"]) == {"horovod"}
+    assert result["overall"]["rows"] == 9
+    assert set(result["baselines"]) == {"perfect_scaling", "no_overlap"}
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert "fitted without its table" in cli("validate", "--table", "horovod").stdout
+
+
+def test_validate_names_the_closest_table(cli: Cli) -> None:
+    done = cli("validate", "--table", "polux_t4", status=2)
+    assert "pollux_t4" in done.stderr
+    assert "Traceback" not in done.stderr

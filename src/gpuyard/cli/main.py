@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 _GROUPS = ("bench", "catalog", "data", "results")
-_VERBS = ("cost", "doctor", "predict", "schema", "study")
+_VERBS = ("cost", "doctor", "predict", "schema", "study", "validate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -64,7 +64,9 @@ def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
     )
     pipe = fabric.pipe(2, fitted())
     used = [Constant("link_between", pipe.bytes_per_second, "bytes/s", basis, pipe.name)]
-    used += [c.TCP_SHARE, c.TCP_VARIATION] if fabric.tcp else [c.RDMA_SHARE]
+    used += [c.TCP_PAYLOAD, c.TCP_HOST] if fabric.tcp else [c.RDMA_SHARE]
+    if capped:
+        used.append(c.TCP_VARIATION)
     if network.latency is None:
         used.append(c.TCP_HOP if fabric.tcp else c.HOP_FACTOR)
     return fabric, tuple(used)

@@ -23,7 +23,7 @@ from gpuyard.specs import Cluster, Strategy, Workload
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
 _LEAST_GAIN = 0.05
-_Z90 = spread().factor  # makes 90 % of the published rows fall inside
+_REACH = spread().factor  # makes 90 % of the published rows fall inside
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def predict(
     gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
-    spread = _relative_uncertainty(parts, line, platform)
+    sigma = _relative_uncertainty(table, parts, line, platform)
     chokes = _chokes(table, traffic, parts)
     memory = [memory_needed_bytes(profile, workload, batch) for _, batch in rows]
     samples = workload.dataset.samples if workload.dataset else None
@@ -92,8 +92,8 @@ def predict(
             batch_per_gpu=batch,
             strategy=question.strategy,
             samples_per_second=float(throughput[i]),
-            low=float(throughput[i] / (1 + _Z90 * spread[i])),
-            high=float(throughput[i] * (1 + _Z90 * spread[i])),
+            low=float(throughput[i] / (1 + _REACH * sigma[i])),
+            high=float(throughput[i] * (1 + _REACH * sigma[i])),
             scaling_efficiency=float(throughput[i] / (gpus[i] * single[i])),
             step=Step(
                 compute_seconds=float(parts.compute_seconds[i]),
@@ -252,13 +252,17 @@ def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[C
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
 
 
-def _relative_uncertainty(parts: StepParts, line: ComputeLine, platform: Platform) -> Floats:
+def _relative_uncertainty(
+    table: Configurations, parts: StepParts, line: ComputeLine, platform: Platform
+) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
+    several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
     contributions = (
         (parts.compute_seconds, line.relative_uncertainty),
         (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
+        (several, c.UNCERTAINTY["more machines"]),
     )
     variance = sum(
         ((seconds * relative / parts.step_seconds) ** 2 for seconds, relative in contributions),

@@ -12,6 +12,8 @@ Floats = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
 # NCCL plans with 2.7 µs a hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
 RDMA_HOP_SECONDS = 2.7e-6
+# Ethernet frames of 1,500 bytes with TCP/IP headers carry 1,448 of 1,538 bytes
+TCP_PAYLOAD = 0.94
 _TABULATED_WORKERS = 8192
 
 
@@ -34,14 +36,15 @@ def between_rate(
     """What a machine sends in a ring over n machines; infinite where there is only one.
 
     A cap on one flow counts once between two machines and twice from three on, where a machine has
-    two neighbours. TCP flows differ, and the slowest of n sets the pace.
+    two neighbours. Where flows are capped the network is shared with strangers: flows differ, and the
+    slowest of n sets the pace.
     """
     peers = np.clip(nodes - 1, 1, 2)
     carried = np.minimum(wire_bytes_per_second, flow_bytes_per_second * peers)
-    slowest = 1 + tuning.tcp_variation * expected_maximum(nodes)
-    rate = np.where(
-        tcp, tuning.tcp_share * carried / slowest, tuning.rdma_share * wire_bytes_per_second
-    )
+    shared = np.isfinite(flow_bytes_per_second)
+    slowest = 1 + shared * tuning.tcp_variation * expected_maximum(nodes)
+    copied = TCP_PAYLOAD / (1 / carried + 1 / tuning.tcp_host_bytes_per_second)
+    rate = np.where(tcp, copied / slowest, tuning.rdma_share * wire_bytes_per_second)
     return np.where(nodes > 1, rate, np.inf)
 
 

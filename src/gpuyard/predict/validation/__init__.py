@@ -1,5 +1,6 @@
 """Predictions against every published table that ships, from its one-GPU figures alone."""
 
-from gpuyard.predict.validation.score import TableScore, Validation, validate
+from gpuyard.predict.validation.report import Report, report
+from gpuyard.predict.validation.score import PredictedRow, Score, TableScore, Validation, validate
 
-__all__ = ["TableScore", "Validation", "validate"]
+__all__ = ["PredictedRow", "Report", "Score", "TableScore", "Validation", "report", "validate"]

@@ -1,0 +1,28 @@
+"""Bring the page on validation up to date: its tables of errors, and one SVG a table into docs/images.
+
+python scripts/picture_validation.py
+"""
+
+from pathlib import Path
+
+from gpuyard.files import write_text
+from gpuyard.predict.validation import report
+from gpuyard.report.validation_page import scatter
+from gpuyard.report.validation_text import markdown
+
+DOCS = Path(__file__).parent.parent / "docs"
+START, END = "<!-- errors: scripts/picture_validation.py -->\n", "<!-- /errors -->\n"
+
+
+def main() -> None:
+    found = report()
+    for name, scored in found.training.tables.items():
+        write_text(DOCS / "images" / f"validation-{name.replace('_', '-')}.svg", scatter(scored))
+    page = DOCS / "validation.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(START)
+    after = rest.partition(END)[2]
+    write_text(page, f"{before}{START}\n{markdown(found)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

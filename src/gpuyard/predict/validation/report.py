@@ -1,0 +1,79 @@
+"""Everything that `gpuyard validate` knows, as one value and as JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuyard.catalog.published import TRAINING_TABLES, published_sources
+from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
+from gpuyard.predict.validation.score import Score, TableScore, Validation, validate
+from gpuyard.predict.validation.single import score_single_gpu
+
+METHOD = (
+    "Every row is predicted from the one-GPU figure of its own series (the smallest system, where no "
+    "smaller one was published) with constants that were fitted without its table. 'no overlap' is "
+    "p·Tcomp/(Tcomm+Tcomp) with our own Tcomm. One GPU's estimate uses constants fitted without "
+    "that GPU."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Training tables, and the two tables beside them: one GPU, and bare all-reduces."""
+
+    training: Validation
+    single_gpu: dict[str, Score]
+    all_reduces: dict[str, Score]
+    method: str = METHOD
+
+    def as_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "method": self.method,
+            "overall": asdict(self.training.overall),
+            "tables": {name: _table(t) for name, t in self.training.tables.items()},
+            "baselines": {
+                "perfect_scaling": _plain(self.training.perfect_scaling),
+                "no_overlap": _plain(self.training.no_overlap),
+            },
+        }
+        if self.single_gpu:
+            document["single_gpu"] = {n: _plain(s) for n, s in self.single_gpu.items()}
+            document["all_reduce"] = {
+                "source": published_sources()["allreduce"].source,
+                "series": {name: _plain(score) for name, score in self.all_reduces.items()},
+                "skipped": _skipped(skipped_all_reduces()),
+            }
+        return document
+
+
+def report(table: str | None = None) -> Report:
+    """All tables, or one; what stands beside the training tables is left out with one."""
+    if table is not None:
+        return Report(validate((table,)), {}, {})
+    return Report(validate(TRAINING_TABLES), score_single_gpu(), score_all_reduces())
+
+
+def _table(scored: TableScore) -> dict[str, Any]:
+    source = scored.source
+    return {
+        **asdict(scored.score),
+        "constants": f"fitted without {source.table}",
+        "anchors": scored.anchors,
+        "baselines": {
+            "perfect_scaling": _plain(scored.perfect_scaling),
+            "no_overlap": _plain(scored.no_overlap),
+        },
+        "skipped": _skipped(scored.skipped),
+        "title": source.title,
+        "source": source.source,
+        "date": source.date.isoformat(),
+        "added": source.added,
+        "unknown": source.unknown,
+    }
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    return {name: value for name, value in asdict(score).items() if value is not None}
+
+
+def _skipped(reasons: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:
+    return [{"reason": reason, "rows": rows} for reason, rows in reasons]

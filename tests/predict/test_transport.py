@@ -1,0 +1,92 @@
+"""What an exchange gets of a link: flows, copies through host memory, and the slowest of many."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpuyard.predict.exchange import Paths, all_reduce_seconds
+from gpuyard.predict.transport import between_rate, expected_maximum, inside_rate
+from gpuyard.predict.tuning import Tuning
+
+TUNING = Tuning()
+GBIT = 1e9 / 8
+
+
+def tcp_rate(gbit: float, nodes: int, flow_gbit: float = np.inf) -> float:
+    one = np.ones(1)
+    rate = between_rate(
+        gbit * GBIT * one, np.array([True]), flow_gbit * GBIT * one, nodes * one, TUNING
+    )
+    return float(rate[0])
+
+
+def test_tcp_fills_a_slow_wire_and_not_a_fast_one() -> None:
+    assert tcp_rate(1, 2) / GBIT == pytest.approx(0.92, abs=0.01)
+    # the best that was obtained at 32 Gbit/s was 0.6 (NVIDIA/nccl issue 209)
+    assert tcp_rate(32, 2) / (32 * GBIT) == pytest.approx(0.6, abs=0.01)
+    assert tcp_rate(100, 2) > tcp_rate(32, 2)
+
+
+def test_a_capped_flow_counts_once_for_two_machines_and_twice_for_more() -> None:
+    two, three, four = (tcp_rate(50, nodes, 5) for nodes in (2, 3, 4))
+    assert two < 5 * GBIT
+    assert 1.5 < three / two < 2
+    assert four < three  # the slowest of more flows
+    assert tcp_rate(50, 4) > 3 * four
+
+
+def test_one_machine_needs_no_network() -> None:
+    assert tcp_rate(1, 1) == np.inf
+
+
+def test_through_host_memory_the_slot_is_not_what_counts() -> None:
+    slots = np.array([12e9, 24e9, 24e9])
+    staged, across = np.array([True, True, True]), np.array([False, False, True])
+    third, fourth, split = inside_rate(slots, staged, across, TUNING)
+    assert third == fourth == TUNING.staged_bytes_per_second
+    assert split == fourth * TUNING.staged_socket_share
+    assert inside_rate(slots, ~staged, across, TUNING).tolist() == slots.tolist()
+
+
+def test_expected_maximum_grows_and_is_nothing_for_one() -> None:
+    found = expected_maximum(np.array([1.0, 2.0, 8.0, 64.0, 8192.0]))
+    assert found[0] == 0
+    assert np.all(np.diff(found) > 0)
+    assert found[2] == pytest.approx(1.42, abs=0.02)  # 1.4236 exactly
+    beyond = expected_maximum(np.array([100_000.0]))
+    assert beyond[0] > found[-1]
+
+
+def paths(nodes: float, per_node: float) -> Paths:
+    one = np.ones(1)
+    return Paths(
+        nodes=nodes * one,
+        gpus_per_node=per_node * one,
+        inside_bytes_per_second=2e11 * one,
+        inside_latency_seconds=3e-6 * one,
+        between_bytes_per_second=(1e10 if nodes > 1 else np.inf) * one,
+        between_latency_seconds=1e-5 * one,
+        copies_share=0 * one,
+    )
+
+
+def test_the_bandwidth_that_a_message_sees_grows_with_its_size() -> None:
+    sizes = 2.0 ** np.arange(10, 31)
+    seen = [size / all_reduce_seconds(paths(1, 8), np.array(size), 3e-5)[0] for size in sizes]
+    assert np.all(np.diff(seen) > 0)
+    assert seen[-1] == pytest.approx(2e11 * 8 / 14, rel=0.02)
+
+
+def test_many_machines_take_the_tree_for_a_small_message() -> None:
+    small, many = np.array(1024.0), paths(512, 8)
+    tree = all_reduce_seconds(many, small, 0.0)[0]
+    ring_hops = 2 * (511 * 1e-5 + (4096 - 512) * 3e-6)
+    assert tree < ring_hops / 10
+
+
+def test_copies_by_the_cpu_come_after_each_other() -> None:
+    apart = paths(2, 4)
+    size = np.array(1e9)
+    shared = all_reduce_seconds(replace(apart, copies_share=np.ones(1)), size, 0.0)[0]
+    assert shared > all_reduce_seconds(apart, size, 0.0)[0]

@@ -1,0 +1,145 @@
+"""How far predictions lie from what was published: ceilings, so that a change for the worse fails."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.predict.sweep import Sweep, sweep
+from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.validation import Report, report, validate
+from gpuyard.predict.validation.cases import compiled
+from gpuyard.report.validation_page import scatter, write_validation
+from gpuyard.report.validation_text import markdown
+
+# mean and median absolute error as measured, and a little room for rounding
+CEILINGS = {
+    "tf_benchmarks_2017": (0.055, 0.033),
+    "pollux_t4": (0.107, 0.084),
+    "lambda": (0.065, 0.018),
+    "mlperf": (0.133, 0.097),
+    "horovod": (0.074, 0.061),
+}
+
+
+@pytest.fixture(scope="module")
+def everything() -> Report:
+    return report()
+
+
+@pytest.mark.parametrize("table", TRAINING_TABLES)
+def test_no_table_is_predicted_worse_than_recorded(everything: Report, table: str) -> None:
+    score = everything.training.tables[table].score
+    mean, median = CEILINGS[table]
+    assert score.mean_abs_error <= mean
+    assert score.median_abs_error <= median
+
+
+def test_the_average_is_better_than_both_simple_formulas(everything: Report) -> None:
+    found = everything.training
+    assert found.overall.mean_abs_error <= 0.086
+    assert found.overall.median_abs_error <= 0.058
+    assert found.overall.p90_abs_error <= 0.164
+    assert found.overall.mean_abs_error < found.no_overlap.mean_abs_error
+    assert found.overall.mean_abs_error < found.perfect_scaling.mean_abs_error / 4
+
+
+def test_intervals_hold_about_what_they_promise(everything: Report) -> None:
+    inside = everything.training.overall.inside_interval
+    width = everything.training.overall.median_interval_width
+    assert inside is not None
+    assert inside > 0.85
+    assert width is not None
+    assert width < 0.2
+
+
+def test_one_gpu_is_estimated_without_having_been_measured(everything: Report) -> None:
+    assert everything.single_gpu["roofline"].median_abs_error <= 0.12
+    assert everything.single_gpu["scaled"].median_abs_error <= 0.105
+
+
+def test_overall_is_the_average_over_tables_and_counts_all_rows(everything: Report) -> None:
+    tables = everything.training.tables.values()
+    overall = everything.training.overall
+    assert overall.rows == sum(t.score.rows for t in tables) == 8234
+    mean = np.mean([t.score.mean_abs_error for t in tables])
+    assert overall.mean_abs_error == pytest.approx(float(mean))
+
+
+def test_a_table_is_predicted_with_constants_fitted_without_it() -> None:
+    sets = [asdict(fitted(table)) for table in TRAINING_TABLES]
+    assert all(one != other for i, one in enumerate(sets) for other in sets[:i])
+    assert all(one != asdict(fitted()) for one in sets)
+    assert all(spread(table).factor > 1 for table in TRAINING_TABLES)
+
+
+def test_a_row_does_not_see_the_published_figure_that_it_is_compared_with() -> None:
+    cases = compiled(published("mlperf").rows)[0]
+    before = cases.predicted(fitted("mlperf")).step_seconds
+    object.__setattr__(cases, "measured_seconds", cases.measured_seconds * 3)
+    assert np.array_equal(cases.predicted(fitted("mlperf")).step_seconds, before)
+
+
+def test_predicting_an_anchor_gives_the_anchor() -> None:
+    """Where the anchor has several GPUs, compute is what makes the model give its step."""
+    for cases in compiled(published("mlperf").rows):
+        object.__setattr__(cases, "place", cases.anchor_place)
+        object.__setattr__(cases, "batch", cases.anchor_batch)
+        seconds = cases.predicted(fitted("mlperf")).step_seconds
+        assert seconds == pytest.approx(cases.anchor_seconds, rel=0.01)
+
+
+def test_json_has_the_fixed_keys(everything: Report) -> None:
+    document = everything.as_json()
+    assert set(document) >= {"overall", "tables", "baselines", "method"}
+    assert set(document["overall"]) >= {
+        "rows", "mean_abs_error", "median_abs_error", "p90_abs_error", "worst_abs_error", "bias",
+        "inside_interval", "median_interval_width",
+    }  # fmt: skip
+    assert set(document["baselines"]) == {"perfect_scaling", "no_overlap"}
+    assert document["tables"]["lambda"]["constants"] == "fitted without lambda"
+    assert "without its table" in document["method"]
+
+
+def test_the_page_on_validation_shows_what_the_command_says(everything: Report) -> None:
+    page = Path(__file__).parents[2] / "docs" / "validation.md"
+    assert markdown(everything) in page.read_text(encoding="utf-8"), (
+        "run scripts/picture_validation.py"
+    )
+
+
+def test_one_table_alone() -> None:
+    assert list(validate(("horovod",)).tables) == ["horovod"]
+    assert report("horovod").as_json()["overall"]["rows"] == 9
+
+
+def test_the_page_has_a_scatter_of_every_table(everything: Report, tmp_path: Path) -> None:
+    page = tmp_path / "validation.html"
+    write_validation(everything, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == len(TRAINING_TABLES)
+    assert "http-equiv" in text
+    assert "<script" not in text
+    drawn = scatter(everything.training.tables["horovod"])
+    assert drawn.count('r="2.4"') == 9
+
+
+def test_a_sweep_agrees_with_itself_whatever_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Sweep(
+        model="resnet50",
+        gpu="a100-sxm4-80gb",
+        gpus_per_node=8,
+        topology="nvswitch",
+        nodes=(1, 2, 16),
+        batches=(16, 64),
+        link_bytes_per_second=(1e9, 1e10, 5e10),
+        precisions=("fp16",),
+        strategies=("ddp", "parameter-server"),
+    )
+    whole = sweep(asked)
+    assert len(whole.samples_per_second) == 3 * 2 * 3 * 2
+    assert np.all(whole.scaling_efficiency <= 1)
+    monkeypatch.setattr("gpuyard.predict.sweep.CHUNK_ROWS", 5)
+    assert np.array_equal(sweep(asked).samples_per_second, whole.samples_per_second)
