@@ -8,12 +8,12 @@ import pytest
 
 from tests.conftest import Cli
 
-CHOKED = ("predict", "resnet50", "--on", "examples/ethernet.cluster.yaml", "--gpus", "1,8", "--why")
+CHOKED = ("predict", "vgg16", "--on", "examples/ethernet.cluster.yaml", "--gpus", "1,8", "--why")
 
 
 def test_it_says_in_words_what_is_waited_for(cli: Cli) -> None:
     text = " ".join(cli(*CHOKED).stdout.split())
-    assert "is waiting for 102 MB of gradients in 5 buckets over 10 Gbit/s (tcp)" in text
+    assert "is waiting for 553 MB of gradients in 6 buckets over 10 Gbit/s (tcp)" in text
     assert "The choke is the links between the machines" in text
     assert "The knee is at " in text
     assert "With the remedy that gets most out of them" in text
@@ -105,7 +105,7 @@ def test_the_time_line_as_a_picture(cli: Cli, tmp_path: Path) -> None:
     cli(*CHOKED, "--svg", str(picture))
     root = ElementTree.fromstring(picture.read_text())  # noqa: S314 - our own file
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"forward", "backward", "bucket 5", "exposed exchange"} <= texts
+    assert {"forward", "backward", "bucket 6", "exposed exchange"} <= texts
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
     assert "cannot be written" in cli(*CHOKED, "--svg", str(blocked / "x.svg"), status=1).stderr

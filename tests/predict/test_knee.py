@@ -96,7 +96,7 @@ def test_placements_keep_to_the_gpus_asked_for_of_each_machine() -> None:
 
 
 def test_a_choked_network_has_an_early_knee_that_a_remedy_moves() -> None:
-    found = knees("resnet50", "ethernet.cluster.yaml", 8)
+    found = knees("vgg16", "ethernet.cluster.yaml", 8)
     assert found.as_it_is.gpus < 8
     assert found.relieved is not None
     assert found.relieved.gpus == 8

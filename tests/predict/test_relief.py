@@ -130,7 +130,7 @@ def test_storage_that_is_too_slow_is_relieved_by_just_enough() -> None:
 def test_gpus_are_added_up_to_the_knee_only() -> None:
     _, found = reliefs("resnet50", "apollo.cluster.yaml", 8)
     assert named(found, "(the knee)").what == "32 GPUs of the cluster (the knee)"
-    _, found = reliefs("resnet50", "ethernet.cluster.yaml", 8)
+    _, found = reliefs("vgg16", "ethernet.cluster.yaml", 8)
     assert not any("GPUs of the cluster" in r.what or "as many" in r.what for r in found)
 
 
