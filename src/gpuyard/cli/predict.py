@@ -1,10 +1,13 @@
 """`gpuyard predict`: how a workload would scale on hardware that may not be here."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
+from gpuyard.cli.why import print_why, write_svg
+from gpuyard.errors import UserMistake
 
 
 def predict(
@@ -21,6 +24,18 @@ def predict(
     strategy: Annotated[
         str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
     ] = "ddp",
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why", help="Explain the most GPUs at the first batch, and what would help."
+        ),
+    ] = False,
+    knee_threshold: Annotated[
+        str, typer.Option(help="With --why: what an added GPU must bring of what one does alone.")
+    ] = "50 %",
+    svg: Annotated[
+        Path | None, typer.Option(help="With --why: write the time line to this file.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
@@ -30,21 +45,33 @@ def predict(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_cluster, read_workload
     from gpuyard.cli.strategies import parse_strategy
-    from gpuyard.predict import predict_cluster
+    from gpuyard.predict import explain, predict_cluster
     from gpuyard.workloads import profile_of
 
-    spec = read_workload(workload)
+    if svg and not why:
+        raise UserMistake("--svg draws what --why explains: add --why")
+    spec, cluster = read_workload(workload), read_cluster(on)
+    profile = profile_of(spec)
     result = predict_cluster(
         spec,
-        profile_of(spec),
-        read_cluster(on),
+        profile,
+        cluster,
         parse_counts(gpus, "number of GPUs"),
         batches=parse_counts(batch, "batch size") if batch else (),
         strategy=parse_strategy(strategy),
         gpus_per_node=gpus_per_node,
     )
+    # the first batch of the most GPUs: `max` keeps the first of equals
+    largest = max(result.predictions, key=lambda p: p.gpus)
+    explained = (
+        explain(spec, profile, cluster, largest, threshold=units.parse_share(knee_threshold))
+        if why
+        else None
+    )
+    if explained and svg:
+        write_svg(explained, f"{result.workload} on {result.cluster} ({strategy})", svg)
     if json_output:
-        print_json(result.as_json())
+        print_json(result.as_json() | ({"why": explained.as_json()} if explained else {}))
         return
     print_table(
         f"{result.workload} on {result.cluster} ({strategy})",
@@ -68,3 +95,5 @@ def predict(
         {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
     )
     out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
+    if explained:
+        print_why(explained)

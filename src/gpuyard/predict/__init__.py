@@ -9,6 +9,7 @@ from gpuyard.predict.constants import (
     default_overlap,
 )
 from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.knee import Knee, find_knee
 from gpuyard.predict.layouts import LayoutPrediction, compare_layouts
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform import Platform, machine_of, platform_of
@@ -18,18 +19,23 @@ from gpuyard.predict.predictor import (
     predict,
     predict_cluster,
     relieve,
-    relieve_cluster,
 )
 from gpuyard.predict.relief import Relief
+from gpuyard.predict.remedies import Knees, relieve_cluster
+from gpuyard.predict.timeline import Bar, TimeLine
+from gpuyard.predict.why import Why, explain
 
 __all__ = [
     "CPU_VARIATION",
     "GLOO_OVERLAP",
     "GPU_VARIATION",
+    "Bar",
     "Choke",
     "ClusterPrediction",
     "ComputeLine",
     "Constant",
+    "Knee",
+    "Knees",
     "LayoutPrediction",
     "Pipe",
     "Placement",
@@ -38,9 +44,13 @@ __all__ = [
     "Question",
     "Relief",
     "Step",
+    "TimeLine",
+    "Why",
     "compare_layouts",
     "compute_line",
     "default_overlap",
+    "explain",
+    "find_knee",
     "fit_line",
     "machine_of",
     "place",

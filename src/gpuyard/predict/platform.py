@@ -57,7 +57,7 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     return gpus().get(machine.gpu), machine
 
 
-def _network_of(cluster: Cluster) -> Network | None:
+def network_of(cluster: Cluster) -> Network | None:
     """The one that the spec gives, or what the catalog says is built into the named machine."""
     if cluster.network is not None or not isinstance(cluster.machine, str):
         return cluster.network
@@ -108,7 +108,7 @@ def platform_of(cluster: Cluster) -> Platform:
         if whole.staged:
             used += [c.STAGED_RATE, c.STAGED_SOCKET_SHARE]
     fabric: Fabric | None = None
-    network = _network_of(cluster)
+    network = network_of(cluster)
     if network is not None:
         fabric, of_network = between_machines(network)
         used += of_network

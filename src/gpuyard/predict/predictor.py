@@ -82,7 +82,7 @@ def predict(
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
     sigma = _relative_uncertainty(table, parts, line, platform)
     chokes = _chokes(table, traffic, parts)
-    memory = [_memory_bytes(profile, workload, batch) for _, batch in rows]
+    memory = [memory_needed_bytes(profile, workload, batch) for _, batch in rows]
     samples = workload.dataset.samples if workload.dataset else None
     predictions = tuple(
         Prediction(
@@ -116,13 +116,22 @@ def predict(
     )
 
 
-def relieve_cluster(
-    workload: Workload, profile: ModelProfile, cluster: Cluster, prediction: Prediction
-) -> tuple[Relief, ...]:
-    """What would help one predicted configuration of a described cluster."""
-    gpu, _ = machine_of(cluster)
-    line = compute_line(workload, profile, gpu)
-    return relieve(workload, profile, platform_of(cluster), line, prediction)
+def configurations(
+    workload: Workload,
+    profile: ModelProfile,
+    platform: Platform,
+    line: ComputeLine,
+    rows: Sequence[tuple[Placement, int]],
+    *,
+    strategy: Strategy,
+    overlap: Constant | None = None,
+    variation: Constant = c.GPU_VARIATION,
+) -> tuple[Configurations, Traffic]:
+    """The table that the step model reckons with, one row a placement and batch, and its traffic."""
+    between = overlap or c.default_overlap_between(strategy)
+    inside = overlap or c.default_overlap(strategy)
+    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
+    return _table(platform, line, rows, profile, strategy), traffic
 
 
 def relieve(
@@ -138,13 +147,20 @@ def relieve(
     """What would help one predicted configuration."""
     strategy = prediction.strategy
     placement = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
-    table = _table(platform, line, [(placement, prediction.batch_per_gpu)], profile, strategy)
-    between = overlap or c.default_overlap_between(strategy)
-    inside = overlap or c.default_overlap(strategy)
-    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
+    rows = [(placement, prediction.batch_per_gpu)]
+    table, traffic = configurations(
+        workload,
+        profile,
+        platform,
+        line,
+        rows,
+        strategy=strategy,
+        overlap=overlap,
+        variation=variation,
+    )
 
     def fits(batch: int) -> bool:
-        needed = _memory_bytes(profile, workload, batch)
+        needed = memory_needed_bytes(profile, workload, batch)
         return platform.memory_bytes is None or needed <= platform.memory_bytes
 
     return reliefs(table, traffic, prediction.gpus, fits)
@@ -255,7 +271,7 @@ def _relative_uncertainty(
     return np.asarray(np.sqrt(variance))
 
 
-def _memory_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:
+def memory_needed_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:
     """Weights, gradients and one momentum in fp32, and the activations kept for backward."""
     width = 1.0 if workload.precision in ("fp32", "tf32") else 0.5
     return 3.0 * profile.gradient_bytes + batch * width * profile.activation_bytes

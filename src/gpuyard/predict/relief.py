@@ -18,6 +18,8 @@ class Relief:
     what: str
     samples_per_second: float
     gain: float  # times the throughput as it is
+    caveat: str = ""  # what it costs besides money
+    memory_bytes: float | None = None  # of a GPU, where the change needs more of it
 
 
 def reliefs(
@@ -39,10 +41,10 @@ def reliefs(
 
     today = throughput(table)
     found = [("GPUs twice as fast", throughput(doubled(table, "gpu")))]
-    found.append(("twice as many GPUs", 2 * throughput(_twice_as_many(table))))
+    found.append(("twice as many GPUs", 2 * throughput(twice_as_many(table))))
     if gpus > 1:
         found += _cheaper_exchange(table, traffic, gpus, throughput)
-    for factor in (4, 2):
+    for factor in (8, 4, 2):
         if fits_batch(batch * factor):
             larger = replace(table, batch_per_gpu=table.batch_per_gpu * factor)
             found.append((f"{factor} × the batch ({batch * factor} a GPU)", throughput(larger)))
@@ -54,7 +56,7 @@ def reliefs(
     return tuple(sorted(helpful, key=lambda relief: -relief.gain))
 
 
-def _twice_as_many(table: Configurations) -> Configurations:
+def twice_as_many(table: Configurations) -> Configurations:
     """More machines where there are several, more GPUs in the machine where there is one."""
     if table.nodes[0] > 1:
         return replace(table, nodes=table.nodes * 2)

@@ -1,0 +1,136 @@
+"""The time line of one step: what computes, which bucket is in flight, and what is waited for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from gpuyard.predict.buckets import Buckets
+from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
+
+# below this the buckets are as good as undisturbed, and the reader need not be told
+_NOTABLE_STRETCH = 1.02
+Lane = Literal["compute", "exchange", "wait"]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that lasts. A bucket is also ready: full, and waiting for the link."""
+
+    lane: Lane
+    name: str
+    start_seconds: float
+    end_seconds: float
+    ready_seconds: float | None = None
+    size_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class TimeLine:
+    """Bars of one step. Those that compute or wait follow each other and end with the step."""
+
+    step_seconds: float
+    exchange_seconds: float  # of all buckets, if nothing disturbed them
+    stretch: float  # times as long as undisturbed is every bucket in flight
+    note: str  # where the drawing says more than is known
+    bars: tuple[Bar, ...]
+
+    def lane(self, lane: Lane) -> tuple[Bar, ...]:
+        return tuple(bar for bar in self.bars if bar.lane == lane)
+
+    def rows(self, most_bucket_rows: int) -> Iterator[tuple[str, tuple[Bar, ...]]]:
+        """A row for each bar, with its name; where there are many buckets, neighbours share one."""
+        yield from ((bar.name, (bar,)) for bar in self.lane("compute"))
+        buckets = self.lane("exchange")
+        each = -(-len(buckets) // most_bucket_rows) or 1
+        for first in range(0, len(buckets), each):
+            row = buckets[first : first + each]
+            alone = len(row) == 1
+            yield (row[0].name if alone else f"buckets {first + 1}–{first + len(row)}"), row
+        yield from ((bar.name, (bar,)) for bar in self.lane("wait"))
+
+
+def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
+    """The step of a one-row table, on the average worker.
+
+    A bucket starts when it is full on the slowest worker and the one before it has ended. Less hides
+    than could: with the overlap that was fitted the exchange ends later than on an undisturbed link,
+    and where in the step that time is lost nobody has measured. It is spread evenly: every bucket in
+    flight takes longer by the same factor, the one with which the last ends with the exposed tail.
+    """
+    if len(table.nodes) != 1:
+        raise ValueError("a time line is drawn for one configuration at a time")
+    parts = step_parts(table, traffic)
+    compute = float(parts.compute_seconds[0])
+    forward = compute * (1 - traffic.backward_share)
+    host = float(table.host_overhead_seconds[0])
+    tail = float(parts.exposed_communication_seconds[0]) - host
+    straggling = float(parts.straggler_seconds[0])
+    ready = forward + traffic.buckets.ready_share * (compute - forward)
+    lag = 1 + straggling / compute
+    seconds = _bucket_seconds(table, traffic)
+    stretch = _stretch(ready * lag, seconds, compute * lag + tail) if tail > 0 else 1.0
+    bars = [Bar("compute", "forward", 0.0, forward), Bar("compute", "backward", forward, compute)]
+    bars += _in_flight(traffic, ready, lag, stretch * seconds)
+    now = compute
+    for name, waited in (
+        ("slowest worker", straggling),
+        ("exposed exchange", tail),
+        ("host", host),
+        ("input", float(parts.input_seconds[0])),
+    ):
+        if waited > 0:
+            bars.append(Bar("wait", name, now, now + waited))
+            now += waited
+    return TimeLine(now, float(seconds.sum()), stretch, _note(traffic, stretch), tuple(bars))
+
+
+def _note(traffic: Traffic, stretch: float) -> str:
+    if traffic.strategy == "dataparallel" and traffic.buckets.total_bytes:
+        return (
+            "Parameters go out before forward and gradients come back after backward; both are "
+            "drawn after backward, because the model has only their sum."
+        )
+    if stretch < _NOTABLE_STRETCH:
+        return ""
+    return (
+        f"Every bucket in flight is drawn {stretch:.2f} × as long as on an undisturbed link, "
+        "because with the fitted overlap less hides than could. Where in the step that time is "
+        "lost has not been measured."
+    )
+
+
+def _bucket_seconds(table: Configurations, traffic: Traffic) -> Floats:
+    """Of each bucket alone on the link."""
+
+    def alone(size: float) -> float:
+        one = replace(traffic, buckets=Buckets(np.array([size]), np.array([1.0])))
+        return float(step_parts(table, one).communication_seconds[0])
+
+    seen = {size: alone(size) for size in set(traffic.buckets.size_bytes.tolist())}
+    return np.array([seen[size] for size in traffic.buckets.size_bytes.tolist()])
+
+
+def _stretch(ready: Floats, seconds: Floats, end_seconds: float) -> float:
+    """The factor f for which the last bucket ends then: the largest, over i, of ready + f · all from i on."""
+    remaining = np.cumsum(seconds[::-1])[::-1]
+    taken = remaining > 0
+    if not taken.any():
+        return 1.0
+    return float(np.min((end_seconds - ready[taken]) / remaining[taken]))
+
+
+def _in_flight(traffic: Traffic, ready: Floats, lag: float, seconds: Floats) -> list[Bar]:
+    bars: list[Bar] = []
+    free = 0.0
+    for size, full, lasts in zip(
+        traffic.buckets.size_bytes.tolist(), ready.tolist(), seconds.tolist(), strict=True
+    ):
+        if lasts > 0:
+            start = max(full * lag, free)
+            free = start + lasts
+            whole = traffic.strategy == "dataparallel"
+            name = "parameters, gradients" if whole else f"bucket {len(bars) + 1}"
+            bars.append(Bar("exchange", name, start, free, full, size))
+    return bars

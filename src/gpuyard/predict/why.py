@@ -1,0 +1,185 @@
+"""Why one configuration is as fast as it is: in words, as a time line, with remedies and the knee."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.knee import DEFAULT_THRESHOLD
+from gpuyard.predict.placement import Placement
+from gpuyard.predict.prediction import Choke, Prediction
+from gpuyard.predict.relief import Relief
+from gpuyard.predict.remedies import Knees, relieve_with_knees
+from gpuyard.predict.setting import Setting, setting_of
+from gpuyard.predict.step import doubled, step_parts
+from gpuyard.predict.timeline import TimeLine, time_line
+from gpuyard.specs import Cluster, Workload
+from gpuyard.units import (
+    format_bit_rate,
+    format_byte_rate,
+    format_bytes,
+    format_seconds,
+    format_share,
+)
+
+_NAMES: dict[Choke, str] = {
+    "gpu": "the GPUs",
+    "network": "the links between the machines",
+    "pcie": "the links inside the machine",
+    "storage": "the disks that samples are read from",
+    "host": "the CPUs of the host",
+}
+
+
+@dataclass(frozen=True)
+class Why:
+    """One configuration, explained."""
+
+    gpus: int
+    batch_per_gpu: int
+    choke: Choke
+    sentences: tuple[str, ...]
+    timeline: TimeLine
+    remedies: tuple[Relief, ...]
+    knee: Knees
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(
+    workload: Workload,
+    profile: ModelProfile,
+    cluster: Cluster,
+    prediction: Prediction,
+    *,
+    threshold: float = DEFAULT_THRESHOLD,
+) -> Why:
+    """Everything that there is to say about one prediction of a described cluster."""
+    setting = setting_of(workload, profile, cluster, prediction.batch_per_gpu, prediction.strategy)
+    here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
+    drawn = time_line(*setting.configurations([here]))
+    remedies, knees = relieve_with_knees(
+        workload, profile, cluster, prediction, threshold=threshold
+    )
+    return Why(
+        gpus=prediction.gpus,
+        batch_per_gpu=prediction.batch_per_gpu,
+        choke=prediction.choke,
+        sentences=(*_memory(setting), *_words(setting, prediction, drawn), *_knee(knees)),
+        timeline=drawn,
+        remedies=remedies,
+        knee=knees,
+    )
+
+
+def _memory(setting: Setting) -> Iterator[str]:
+    there = setting.platform.memory_bytes
+    if there is None or setting.fits(setting.batch_per_gpu):
+        return
+    fixed = setting.memory_bytes_at(0)
+    most = int((there - fixed) // (setting.memory_bytes_at(1) - fixed)) if fixed < there else 0
+    yield (
+        f"It does not fit: a batch of {setting.batch_per_gpu} needs {setting.memory_bytes:,.0f} "
+        f"bytes ({format_bytes(setting.memory_bytes)}) of a GPU's memory, a {setting.gpu.name} has "
+        f"{there:,.0f} ({format_bytes(there)}); "
+        + (f"up to {most} samples would fit." if most else "not even one sample fits.")
+        + " What follows holds for a GPU with the memory."
+    )
+
+
+def _words(setting: Setting, prediction: Prediction, drawn: TimeLine) -> Iterator[str]:
+    step = prediction.step
+    machines = f" in {prediction.nodes} machines" if prediction.nodes > 1 else ""
+    yield (
+        f"{_gpus(prediction.gpus)}{machines} at a batch of {prediction.batch_per_gpu} each would do "
+        f"{prediction.samples_per_second:,.0f} samples/s, "
+        f"{format_share(prediction.scaling_efficiency)} of perfect scaling: "
+        f"{format_share(step.compute_seconds / step.seconds)} of a step of "
+        f"{format_seconds(step.seconds)} is compute."
+    )
+    if drawn.exchange_seconds > 0:
+        yield _exchange(setting, prediction, drawn)
+    if step.input_seconds > 0:
+        yield (
+            f"{_share(step.input_seconds, step.seconds)} of it "
+            f"({format_seconds(step.input_seconds)}) is waiting for input."
+        )
+    yield _choke(setting, prediction)
+
+
+def _choke(setting: Setting, prediction: Prediction) -> str:
+    if prediction.choke == "none":
+        return "There is no single choke: no part alone, twice as fast, would save 5 % of the step."
+    here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
+    table, traffic = setting.configurations([here])
+    seconds = float(step_parts(doubled(table, prediction.choke), traffic).step_seconds[0])
+    return (
+        f"The choke is {_NAMES[prediction.choke]}: twice as fast, they would shorten the step by "
+        f"{format_share(1 - seconds / prediction.step.seconds)}, more than any other part would."
+    )
+
+
+def _exchange(setting: Setting, prediction: Prediction, drawn: TimeLine) -> str:
+    step, exposed = prediction.step, prediction.step.exposed_communication_seconds
+    buckets = drawn.lane("exchange")
+    size = sum(bar.size_bytes or 0.0 for bar in buckets)
+    packs = f" in {len(buckets)} buckets" if len(buckets) > 1 else ""
+    what = (
+        f"{_share(exposed, step.seconds)} of it ({format_seconds(exposed)}) is waiting for "
+        f"{format_bytes(size)} of gradients{packs} over {_way(setting, prediction)}: "
+    )
+    alone = f"the exchange alone takes {format_seconds(drawn.exchange_seconds)}"
+    if prediction.strategy == "dataparallel":
+        return f"{what}{alone}, and DataParallel hides none of it."
+    hidden = max(0.0, drawn.exchange_seconds - exposed)
+    share = format_share(hidden / drawn.exchange_seconds)
+    return f"{what}{alone}, and {share} of that hides behind backward."
+
+
+def _way(setting: Setting, prediction: Prediction) -> str:
+    between = setting.platform.between
+    if prediction.nodes > 1 and between is not None:
+        pipe = between(prediction.nodes)
+        return f"{pipe.name}, of which an exchange gets {format_bit_rate(pipe.bytes_per_second)}"
+    inside: Pipe = setting.platform.inside(prediction.gpus_per_node)
+    return f"{_lower(inside.name)} at {format_byte_rate(inside.bytes_per_second)}"
+
+
+def _lower(name: str) -> str:
+    """ "4 GPUs over PCIe" → "PCIe": how many there are has been said."""
+    return name.split(" over ", 1)[-1]
+
+
+def _knee(knees: Knees) -> Iterator[str]:
+    knee = knees.as_it_is
+    if knee.most_gpus == 1:
+        return
+    wanted = (
+        f"an added GPU is to bring at least {format_share(knee.threshold)} of what one does alone"
+    )
+    if knee.beyond is None:
+        yield f"The knee is beyond the cluster: {wanted}, and all {knee.gpus} GPUs do."
+    else:
+        brings = format_share(knee.beyond) if knee.beyond > 0 else "nothing"
+        yield (
+            f"The knee is at {_gpus(knee.gpus)} ({knee.samples_per_second:,.0f} samples/s): {wanted}, "
+            f"and the other {knee.most_gpus - knee.gpus} of the cluster's {knee.most_gpus} would "
+            f"bring {brings}."
+        )
+    better = knees.relieved
+    if better is not None and better.gpus != knee.gpus:
+        yield (
+            f"With the remedy that gets most out of them, {knees.remedy}, it is at "
+            f"{_gpus(better.gpus)} ({better.samples_per_second:,.0f} samples/s)."
+        )
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def _share(part: float, whole: float) -> str:
+    share = part / whole
+    return format_share(share) if share >= 0.005 or share == 0 else "less than 1 %"

@@ -1,0 +1,117 @@
+"""How many GPUs are worth it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.predict import Knees, find_knee, predict_cluster
+from gpuyard.predict.knee import placements_to_try
+from gpuyard.predict.remedies import relieve_with_knees
+from gpuyard.workloads import profile_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CURVES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=40).map(np.array)
+
+
+def knees(workload: str, cluster: str, gpus: int, threshold: float = 0.5) -> Knees:
+    spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
+    profile = profile_of(spec)
+    (prediction,) = predict_cluster(spec, profile, place, [gpus]).predictions
+    _, found = relieve_with_knees(spec, profile, place, prediction, threshold=threshold)
+    return found
+
+
+@given(CURVES, st.floats(0, 1))
+def test_from_every_smaller_number_the_added_gpus_bring_the_threshold(
+    curve: "np.ndarray[tuple[int], np.dtype[np.float64]]", threshold: float
+) -> None:
+    """The definition, by trying every pair."""
+    counts = list(range(1, len(curve) + 1))
+    knee = find_knee(counts, curve, threshold)
+    slack = 1e-9 * float(curve.max())
+
+    def worth(k: int) -> bool:
+        return all(
+            curve[k - 1] - curve[j - 1] >= threshold * (k - j) * curve[0] - slack
+            for j in range(1, k)
+        )
+
+    assert worth(knee.gpus)
+    for k in range(knee.gpus + 1, len(curve) + 1):
+        brought = (curve[k - 1] - curve[knee.gpus - 1]) / ((k - knee.gpus) * curve[0])
+        assert brought <= threshold + slack
+
+
+@given(CURVES, st.floats(0, 1), st.floats(0, 1))
+def test_who_asks_for_more_gets_no_more_gpus(
+    curve: "np.ndarray[tuple[int], np.dtype[np.float64]]", a: float, b: float
+) -> None:
+    counts = list(range(1, len(curve) + 1))
+    strict, lenient = (find_knee(counts, curve, t) for t in (max(a, b), min(a, b)))
+    assert strict.gpus <= lenient.gpus
+
+
+def test_a_recovery_after_a_dip_is_no_reason_to_go_through_it() -> None:
+    """8 GPUs of one machine do 8; out of it every GPU is worth 0.55: 16 → 8.8, 32 → 17.6. The last
+    doubling brings 55 %, but all 24 added GPUs together bring 40 %."""
+    counts = [1, 2, 4, 8, 16, 32]
+    curve = np.array([1, 2, 4, 8, 8.8, 17.6])
+    assert find_knee(counts, curve, 0.5).gpus == 8
+    assert find_knee(counts, curve, 0.5).beyond == pytest.approx(0.4)
+    assert find_knee(counts, curve, 0.39).gpus == 32
+
+
+def test_perfect_scaling_has_no_knee() -> None:
+    knee = find_knee([1, 2, 4], np.array([10.0, 20.0, 40.0]), 1.0)
+    assert knee.gpus == 4
+    assert knee.all_of_them
+    assert knee.beyond is None
+
+
+def test_a_curve_without_one_gpu_has_nothing_to_compare_with() -> None:
+    with pytest.raises(ValueError, match="starts at one GPU"):
+        find_knee([2, 4], np.array([1.0, 2.0]))
+
+
+@given(st.integers(1, 100_000), st.integers(1, 16))
+def test_what_is_tried_starts_at_one_gpu_and_ends_with_the_cluster(
+    nodes: int, gpus_in_machine: int
+) -> None:
+    tried = placements_to_try(nodes, gpus_in_machine)
+    counts = [placement.gpus for placement in tried]
+    assert counts[0] == 1
+    assert counts[-1] == nodes * gpus_in_machine
+    assert counts == sorted(set(counts))
+    assert len(counts) <= 272
+
+
+def test_placements_keep_to_the_gpus_asked_for_of_each_machine() -> None:
+    assert [(p.gpus, p.nodes, p.gpus_per_node) for p in placements_to_try(3, 8, 2)] == [
+        (1, 1, 1), (2, 1, 2), (4, 2, 2), (6, 3, 2),
+    ]  # fmt: skip
+
+
+def test_a_choked_network_has_an_early_knee_that_a_remedy_moves() -> None:
+    found = knees("vgg16", "ethernet.cluster.yaml", 8)
+    assert found.as_it_is.gpus < 8
+    assert found.relieved is not None
+    assert found.relieved.gpus == 8
+    assert found.remedy
+
+
+def test_the_knee_does_not_depend_on_how_many_gpus_were_asked_about() -> None:
+    assert knees("vgg16", "apollo.cluster.yaml", 8).as_it_is == (
+        knees("vgg16", "apollo.cluster.yaml", 32).as_it_is
+    )
+
+
+def test_dataparallel_has_its_knee_inside_one_machine() -> None:
+    spec, place = read_workload("vgg16"), read_cluster("apollo.cluster.yaml", EXAMPLES)
+    profile = profile_of(spec)
+    predicted = predict_cluster(spec, profile, place, [8], strategy="dataparallel")
+    _, found = relieve_with_knees(spec, profile, place, predicted.predictions[0])
+    assert found.as_it_is.most_gpus == 8
