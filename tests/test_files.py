@@ -1,5 +1,7 @@
 """A file is whole or not there."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,21 @@ def test_a_device_without_space_is_a_sentence_and_keeps_the_old_file(
         write_text(path, "two")
     assert path.read_text() == "one"
     assert list(tmp_path.glob(".file*")) == []
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=pipe.read_text)
+    reader.start()
+    write_text(pipe, "text")
+    reader.join(10)
+    assert pipe.is_fifo()
 
 
 def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:

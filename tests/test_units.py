@@ -1,7 +1,7 @@
 """Quantities as people write them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard import units
@@ -57,6 +57,10 @@ def test_hourly_prices(text: str) -> None:
         (units.parse_rate, "10 GBit/s", "did you mean 'Gbit/s'?"),
         (units.parse_rate, "10 MB", "is not a unit of a rate"),
         (units.parse_bytes, "-3 MB", "must be zero or more"),
+        (units.parse_rate, "0 Gbit/s", "must be above zero"),
+        (units.parse_rate, "10,5 Gbit/s", "is not a rate"),
+        (units.parse_usd_per_hour, "$1,50/h", "write it like '$1.50/h'"),
+        (units.parse_bytes, "1e999 MB", "and finite"),
         (units.parse_bytes, "lots", "is not a size"),
         (units.parse_seconds, "inf s", "is not a duration"),
         (units.parse_usd_per_hour, "$1.50", "write it like '$1.50/h'"),
@@ -79,6 +83,8 @@ def test_what_is_shown_reads_back(size_bytes: float) -> None:
     )
 
 
+@example(",")
+@example("$,/h")
 @given(st.text(max_size=30))
 def test_any_text_parses_or_is_a_mistake(text: str) -> None:
     for parse in (units.parse_bytes, units.parse_rate, units.parse_seconds, units.parse_usd):

@@ -28,6 +28,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
+    path = path.resolve()  # a link stays a link, and what it names is replaced
+    if path.exists() and not path.is_file():  # a pipe or a device is written into, not replaced
+        path.write_text(text, encoding="utf-8")
+        return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

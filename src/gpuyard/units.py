@@ -4,7 +4,6 @@ Inside the code everything is in base units: bytes, bytes per second, seconds, d
 Decimal prefixes are powers of 1000, as on network and storage labels; binary ones are written KiB, MiB.
 """
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -41,10 +40,15 @@ _RATES = (
     | {f"{p}bps": f / 8 for p, f in _DECIMAL.items()}
     | {f"{p}B/s": f for p, f in (_DECIMAL | _BINARY).items()}
 )
-_NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+# commas only between thousands: "10,5" is a mistake, not 105
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
+_NUMBER = re.compile(rf"^\s*([+-]?(?:{_DIGITS})(?:[eE][+-]?\d+)?)(?![\d,.])\s*(.*?)\s*$")
 _MONEY = re.compile(
-    r"^\s*(?:(?:\$|USD)\s*)?([\d,]+(?:\.\d+)?|\.\d+)\s*([kM]?)\s*(?:USD)?\s*(.*?)\s*$"
+    rf"^\s*(?:(?:\$|USD)\s*)?({_DIGITS})(?![\d,.])\s*([kM]?)\s*(?:USD)?\s*(.*?)\s*$"
 )
+
+
+_MOST = 1e30  # beyond this a number is a slip, not a quantity
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ def parse(quantity: str | float, dimension: Dimension) -> float:
             raise BadQuantity(
                 f"{text!r} is not {dimension.name}; write it like {dimension.example!r}"
             )
-        number, unit = float(match[1].replace(",", "").replace("_", "")), match[2]
-    if not math.isfinite(number) or number < 0:
-        raise BadQuantity(f"{text!r} is not {dimension.name}: it must be zero or more")
+        number, unit = float(match[1].replace(",", "")), match[2]
+    if not number < _MOST or number < 0:
+        raise BadQuantity(f"{text!r} is not {dimension.name}: it must be zero or more, and finite")
     if unit == "" and dimension.bare_factor is not None:
         return number * dimension.bare_factor
     if unit == "":
@@ -91,6 +95,16 @@ def parse(quantity: str | float, dimension: Dimension) -> float:
     return number * dimension.factors[unit]
 
 
+def parse_positive(quantity: str | float, dimension: Dimension) -> float:
+    """The same, for what can't be zero: a link, a price of time."""
+    value = parse(quantity, dimension)
+    if value == 0:
+        raise BadQuantity(
+            f"{str(quantity)!r} is not {dimension.name} to work with: it must be above zero"
+        )
+    return value
+
+
 def parse_bytes(quantity: str | float) -> float:
     """ "46 MB" → 46e6."""
     return parse(quantity, SIZE)
@@ -98,7 +112,7 @@ def parse_bytes(quantity: str | float) -> float:
 
 def parse_rate(quantity: str | float) -> float:
     """ "10 Gbit/s" → 1.25e9 bytes per second."""
-    return parse(quantity, RATE)
+    return parse_positive(quantity, RATE)
 
 
 def parse_seconds(quantity: str | float) -> float:

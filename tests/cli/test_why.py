@@ -108,14 +108,14 @@ def test_the_time_line_as_a_picture(cli: Cli, tmp_path: Path) -> None:
     assert {"forward", "backward", "bucket 6", "exposed exchange"} <= texts
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    assert "cannot be written" in cli(*CHOKED, "--svg", str(blocked / "x.svg"), status=1).stderr
+    assert "can't be written" in cli(*CHOKED, "--svg", str(blocked / "x.svg"), status=1).stderr
     assert "add --why" in cli(*CHOKED[:-1], "--svg", str(picture), status=2).stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["resnet50", "--on", "dgx-a100", "--batch", "0"], "0 in '0' is not a batch size: it must be 1 or more"),
+        (["resnet50", "--on", "dgx-a100", "--batch", "0"], "0 is not a batch size: it must be 1 or more"),
         (["resnet50", "--on", "TWO", "--gpus", "3"], "3 GPUs at 2 a node need 2 nodes; the cluster has 1 × 2 GPUs"),
         (["resnet-49", "--on", "dgx-a100"], "did you mean 'resnet50'"),
         (["EMPTY", "--on", "dgx-a100"], "batch_per_gpu"),

@@ -1,11 +1,15 @@
 """`gpuyard bench train` and `gpuyard results` as a user or a script calls them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -85,3 +89,22 @@ def test_no_measurements_yet_says_how_to_make_some() -> None:
     assert listed.exit_code == 0
     assert "gpuyard bench train" in listed.stderr
     assert json.loads(CliRunner().invoke(results.app, ["list", "--json"]).stdout) == []
+
+
+def test_ctrl_c_says_that_what_was_finished_is_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpuyard", "bench", "train", "spoken-digits-linear"]
+    with subprocess.Popen(
+        [*command, "--workers", "1", "--batch", "10", "--seconds", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GPUYARD_HOME": str(tmp_path)},
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not psutil.Process(process.pid).children():  # until its rank runs
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what was finished is kept" in stderr

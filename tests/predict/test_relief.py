@@ -53,7 +53,7 @@ def test_a_choked_network_is_helped_by_a_faster_one_and_by_less_to_send() -> Non
 def test_a_choked_gpu_is_helped_by_more_and_faster_gpus() -> None:
     _, found = reliefs("spoken-digits-conv.workload.yaml", "apollo.cluster.yaml", 32)
     gains = {relief.what: relief.gain for relief in found}
-    assert gains["twice as many GPUs"] > 1.8
+    assert gains["twice as many machines"] > 1.8
     assert gains["GPUs twice as fast"] > 1.8
     assert not any("network" in what for what in gains)
 
@@ -170,3 +170,18 @@ def test_the_best_bucket_size_is_no_worse_than_the_usual() -> None:
     """One of the sizes tried is DDP's own, so a bucket size is listed only where it gains."""
     _, found = reliefs("vgg16", "ethernet.cluster.yaml", 8)
     assert all(relief.gain >= 1.03 for relief in found)
+
+
+def test_accumulation_does_not_help_what_waits_for_storage() -> None:
+    cluster = Cluster(
+        name="slow disk",
+        machine=MachineSpec(gpu="v100-sxm2-16gb", gpus=8, topology="nvlink-hybrid-cube-mesh"),
+        storage=Storage.model_validate({"read": "100 MB/s"}),
+    )
+    spec = read_workload("resnet50")
+    profile = profile_of(spec)
+    (prediction,) = predict_cluster(spec, profile, cluster, [8]).predictions
+    gains = {r.what: r.gain for r in relieve_cluster(spec, profile, cluster, prediction)}
+    assert prediction.choke == "storage"
+    assert not any("accumulation" in what for what in gains)
+    assert any("storage" in what for what in gains)

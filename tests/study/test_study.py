@@ -98,6 +98,29 @@ def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     assert not (project / "study").exists()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("[wide.workload.yaml]", "[resnet5]", "wide.study.yaml:2: workloads[0]: no model is called 'resnet5'"),
+        ("time_per_point: 300 ms", "strategy: parameter-server", "wide.study.yaml:3: measure.strategy: no value here"),
+        ("[wide.workload.yaml]", "[wide.workload.yaml, wide.workload.yaml]", "two workloads of the study are called 'wide'"),
+    ],
+)  # fmt: skip
+def test_wrong_names_in_a_study_are_sentences(
+    cli: Cli, project: Path, before: str, after: str, sentence: str
+) -> None:
+    (project / "wide.study.yaml").write_text(STUDY.replace(before, after))
+    assert sentence in cli("study", "wide.study.yaml", cwd=project, status=2).stderr
+
+
+def test_a_machine_with_fewer_cores_measures_what_it_can_and_says_so(
+    cli: Cli, project: Path
+) -> None:
+    (project / "wide.study.yaml").write_text(STUDY.replace("workers: [1, 2]", "workers: [1, 4096]"))
+    done = cli("study", "wide.study.yaml", cwd=project)
+    assert "Not measured with 4096 workers" in done.stdout
+
+
 def test_an_output_that_cannot_be_written_is_said_before_measuring(
     cli: Cli, project: Path, home: Path
 ) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from gpuyard.measure import StepParts
-from gpuyard.predict import Choke
+from gpuyard.predict import Choke, Prediction, Relief, Step
 from gpuyard.study.result import Finding
-from gpuyard.study.verdict import Alone, judge, measured_finding
+from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
 from tests.conftest import MakeMeasurement
 
 
@@ -64,3 +64,38 @@ def test_a_measured_run_waits_for_what_weighs_most(
     assert found.choke == choke
     assert found.scaling_efficiency == pytest.approx(rate / 200)
     assert "48 MB of gradients" in found.sentence
+
+
+def test_remedies_that_add_gpus_are_not_offered_where_the_verdict_says_not_to() -> None:
+    more = Relief("16 GPUs of the cluster (the knee)", 900.0, 1.5, adds_gpus=True)
+    less = Relief("gradients sent as 16-bit numbers", 800.0, 1.3)
+    choked = predicted_finding("a", prediction("network", 0.4), [more, less], 48e6)
+    assert [remedy.what for remedy in choked.remedies] == [less.what]
+    busy = predicted_finding("a", prediction("gpu", 0.9), [more, less], 48e6)
+    assert [remedy.what for remedy in busy.remedies] == [more.what, less.what]
+
+
+def test_gpus_that_do_less_than_half_of_their_work_are_not_to_be_added() -> None:
+    assert predicted_finding("a", prediction("gpu", 0.43), [], 48e6).choke == "network"
+    assert predicted_finding("a", prediction("gpu", 0.43, nodes=1), [], 48e6).choke == "pcie"
+    assert predicted_finding("a", prediction("gpu", 0.51), [], 48e6).choke == "gpu"
+
+
+def prediction(choke: Choke, efficiency: float, nodes: int = 2) -> Prediction:
+    return Prediction(
+        gpus=8,
+        nodes=nodes,
+        gpus_per_node=8 // nodes,
+        batch_per_gpu=32,
+        strategy="ddp",
+        samples_per_second=600.0,
+        low=500.0,
+        high=700.0,
+        scaling_efficiency=efficiency,
+        step=Step(0.1, 0.05, 0.0, 0.01),
+        choke=choke,
+        epoch_seconds=None,
+        training_seconds=None,
+        memory_bytes=1e9,
+        fits=True,
+    )

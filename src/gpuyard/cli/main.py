@@ -19,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_STOPPED = 130
 _GROUPS = ("bench", "catalog", "data", "results", "topo")
 _VERBS = ("cost", "doctor", "predict", "schema", "study", "validate")
 
@@ -63,9 +64,10 @@ def main() -> None:
             raise
         sys.stderr.write(f"gpuyard: {error}\n")
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        sys.stderr.write("gpuyard: stopped; what was finished is kept\n")
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == _STOPPED:  # typer's own answer to Ctrl-C is silence
+            sys.stderr.write("gpuyard: stopped; what was finished is kept\n")
+        raise
     except BrokenPipeError:
         # the reader (head, less) has gone; Python would complain again while flushing at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 1000
+_MOST = 1_000_000_000
 _NUMBER = re.compile(r"^[±$−-]?[\d,.]+( \S+)?$")
 
 JsonOption = Annotated[
@@ -31,8 +32,10 @@ def parse_counts(text: str, what: str = "count") -> list[int]:
             raise UserMistake(
                 f"{part.strip()!r} in {text!r} is not a {what}; write whole numbers like 1,2,4"
             ) from None
-        if number < 1:
-            raise UserMistake(f"{number} in {text!r} is not a {what}: it must be 1 or more")
+        if not 1 <= number <= _MOST:
+            raise UserMistake(
+                f"{part.strip()} is not a {what}: it must be 1 or more, up to {_MOST:,}"
+            )
         if number not in counts:
             counts.append(number)
     return counts

@@ -77,7 +77,8 @@ def _print_verdicts(result: "StudyResult") -> None:
         colour = {"gpu": "green", "network": "red"}.get(verdict.choke, "yellow")
         out.print(f"[bold]{escape(workload.name)}[/]: [bold {colour}]{escape(verdict.headline)}[/]")
         out.print(f"  {escape(verdict.sentence)}", highlight=False)
-        remedies = max((f.remedies for f in verdict.findings), key=len, default=())
+        leading = (f.remedies for f in verdict.findings if f.sentence in verdict.sentence)
+        remedies = next(leading, ())
         if verdict.choke != "gpu" and remedies:
             helps = ", ".join(f"{r.what} (× {r.gain:.2f})" for r in remedies[:3])
             out.print(f"  What would help: {escape(helps)}.", highlight=False)

@@ -51,15 +51,11 @@ def print_why(why: "Why") -> None:
 
 def write_svg(why: "Why", title: str, path: Path) -> None:
     """The time line as a picture."""
-    from gpuyard.errors import GpuyardError
     from gpuyard.files import write_text
     from gpuyard.report.timeline import timeline_svg
 
     many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
-    try:
-        write_text(path, timeline_svg(why.timeline, f"One step of {title}, {many}"))
-    except OSError as error:
-        raise GpuyardError(f"{path} cannot be written: {error.strerror}") from error
+    write_text(path, timeline_svg(why.timeline, f"One step of {title}, {many}"))
 
 
 def _wrapped(sentence: str) -> str:

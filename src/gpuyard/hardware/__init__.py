@@ -4,10 +4,18 @@ from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.host import Host, discover_host
 from gpuyard.hardware.machine import host_to_gpu_bytes_per_second, machine_graph
 from gpuyard.hardware.presets import PRESETS, build_preset
-from gpuyard.hardware.rings import STAGED_SHARE, AllReduce, all_reduce, best_gpus, worst_gpus
+from gpuyard.hardware.rings import (
+    MOST_EXACT_GPUS,
+    STAGED_SHARE,
+    AllReduce,
+    all_reduce,
+    best_gpus,
+    worst_gpus,
+)
 from gpuyard.hardware.summary import TopologySummary, summarise
 
 __all__ = [
+    "MOST_EXACT_GPUS",
     "PRESETS",
     "STAGED_SHARE",
     "AllReduce",

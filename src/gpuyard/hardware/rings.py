@@ -16,7 +16,7 @@ from gpuyard.hardware.graph import Hop, MachineGraph
 # perfectly pipelined; nobody has published a clean figure for it, so this is an assumption.
 STAGED_SHARE = 0.6
 _EXHAUSTIVE_ORDERS = 6  # up to 120 orders of a ring are all tried
-_MOST_EXACT_GPUS = 16
+MOST_EXACT_GPUS = 16
 
 Ring = tuple[str, ...]
 
@@ -100,9 +100,9 @@ def _extreme(
         raise UserMistake(
             f"{count} GPUs were asked for; {len(candidates)} are free on {graph.name}"
         )
-    if len(candidates) > _MOST_EXACT_GPUS:
+    if len(candidates) > MOST_EXACT_GPUS:
         raise UserMistake(
-            f"the best GPUs are found among up to {_MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
+            f"the best GPUs are found among up to {MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
         )
     found = (all_reduce(graph, chosen) for chosen in _unlike(graph, candidates, count))
     return max(found, key=lambda a: a.bytes_per_second if fastest else -a.bytes_per_second)

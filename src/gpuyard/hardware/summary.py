@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.hardware.rings import AllReduce, all_reduce, best_gpus, worst_gpus
+from gpuyard.hardware.rings import MOST_EXACT_GPUS, AllReduce, all_reduce, best_gpus, worst_gpus
 from gpuyard.units import format_byte_rate
 
 _WORTH_SAYING = 1.10  # best against worst choice
@@ -40,13 +40,17 @@ def summarise(graph: MachineGraph) -> TopologySummary:
     sizes = sorted(
         {size for size in (2, 4, 8, 16) if size < total} | ({total} if total > 1 else set())
     )
+    searched = total <= MOST_EXACT_GPUS  # in larger machines the first ones stand for all
     reduces = tuple(
-        all_reduce(graph, graph.gpus) if size == total else best_gpus(graph, size) for size in sizes
+        best_gpus(graph, size)
+        if searched and size < total
+        else all_reduce(graph, graph.gpus[:size])
+        for size in sizes
     )
     choices = tuple(
         Choice(count, best_gpus(graph, count), worst_gpus(graph, count))
         for count in _CHOICES
-        if count < total
+        if searched and count < total
     )
     return TopologySummary(reduces, choices, _verdict(graph, reduces, choices))
 

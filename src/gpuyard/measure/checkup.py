@@ -32,6 +32,7 @@ def check_up(host: Host | None = None) -> list[Check]:
         _training(),
         _scaling(host),
         _nccl(host),
+        Check("topo and bench links", True, _links_of(host)),
         _store(),
         _spoken_digits(),
     ]
@@ -66,6 +67,12 @@ def _scaling(host: Host) -> Check:
     if not hasattr(os, "sched_setaffinity"):
         return Check(part, True, "workers run, but only Linux pins them to cores")
     return Check(part, True, f"up to {host.usable_cores} workers")
+
+
+def _links_of(host: Host) -> str:
+    if host.gpus:
+        return f"this machine's {len(host.gpus)} GPUs, presets, and what others send you"
+    return "presets and what others send you; here only memory and loopback can be measured"
 
 
 def _nccl(host: Host) -> Check:

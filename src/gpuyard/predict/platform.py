@@ -9,6 +9,7 @@ import numpy as np
 from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import (
+    MOST_EXACT_GPUS,
     STAGED_SHARE,
     AllReduce,
     MachineGraph,
@@ -65,11 +66,8 @@ def network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-_MOST_CHOSEN_GPUS = 16  # in larger machines the first ones are taken instead of the best
-
-
 def _ring(graph: MachineGraph, gpus_used: int) -> AllReduce:
-    if len(graph.gpus) > _MOST_CHOSEN_GPUS:
+    if len(graph.gpus) > MOST_EXACT_GPUS:  # too many to try every choice: take the first
         return all_reduce(graph, graph.gpus[:gpus_used])
     return best_gpus(graph, gpus_used)
 

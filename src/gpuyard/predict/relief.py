@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuyard.predict.buckets import Buckets
-from gpuyard.predict.step import Configurations, Traffic, doubled, step_parts
+from gpuyard.predict.step import Configurations, Floats, Traffic, doubled, step_parts
 
 ACCUMULATED_STEPS = 4
 
@@ -20,6 +20,7 @@ class Relief:
     gain: float  # times the throughput as it is
     caveat: str = ""  # what it costs besides money
     memory_bytes: float | None = None  # of a GPU, where the change needs more of it
+    adds_gpus: bool = False
 
 
 def reliefs(
@@ -41,9 +42,8 @@ def reliefs(
 
     today = throughput(table)
     found = [("GPUs twice as fast", throughput(doubled(table, "gpu")))]
-    found.append(("twice as many GPUs", 2 * throughput(twice_as_many(table))))
     if gpus > 1:
-        found += _cheaper_exchange(table, traffic, gpus, throughput)
+        found += _cheaper_exchange(table, traffic, throughput)
     for factor in (8, 4, 2):
         if fits_batch(batch * factor):
             larger = replace(table, batch_per_gpu=table.batch_per_gpu * factor)
@@ -56,24 +56,17 @@ def reliefs(
     return tuple(sorted(helpful, key=lambda relief: -relief.gain))
 
 
-def twice_as_many(table: Configurations) -> Configurations:
-    """More machines where there are several, more GPUs in the machine where there is one."""
-    if table.nodes[0] > 1:
-        return replace(table, nodes=table.nodes * 2)
-    return replace(table, gpus_per_node=table.gpus_per_node * 2)
-
-
 def _cheaper_exchange(
-    table: Configurations, traffic: Traffic, gpus: int, throughput: Callable[..., float]
+    table: Configurations, traffic: Traffic, throughput: Callable[..., float]
 ) -> list[tuple[str, float]]:
     halved = Buckets(traffic.buckets.size_bytes / 2, traffic.buckets.ready_share)
     found = [
-        ("gradients sent as 16-bit numbers", throughput(table, replace(traffic, buckets=halved))),
-        (
-            f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)",
-            _accumulated(table, traffic, gpus),
-        ),
+        ("gradients sent as 16-bit numbers", throughput(table, replace(traffic, buckets=halved)))
     ]
+    if traffic.strategy != "dataparallel":  # which copies everything at every pass
+        accumulated = float(accumulated_throughput(table, traffic)[0])
+        what = f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)"
+        found.append((what, accumulated))
     if table.nodes[0] > 1:
         found.append(("a network twice as fast", throughput(doubled(table, "network"))))
     if table.gpus_per_node[0] > 1:
@@ -82,9 +75,9 @@ def _cheaper_exchange(
     return found
 
 
-def _accumulated(table: Configurations, traffic: Traffic, gpus: int) -> float:
-    """Only the last of the accumulated passes waits for the exchange."""
-    parts = step_parts(table, traffic)
-    alone = float(parts.compute_seconds[0] + parts.straggler_seconds[0])
-    seconds = (ACCUMULATED_STEPS - 1) * alone + float(parts.step_seconds[0])
-    return ACCUMULATED_STEPS * gpus * float(table.batch_per_gpu[0]) / seconds
+def accumulated_throughput(table: Configurations, traffic: Traffic) -> Floats:
+    """Only the last of the accumulated passes waits for the exchange; each waits for its input."""
+    quiet = replace(traffic, buckets=Buckets(np.array([]), np.array([])))
+    passes = (ACCUMULATED_STEPS - 1) * step_parts(table, quiet).step_seconds
+    seconds = passes + step_parts(table, traffic).step_seconds
+    return ACCUMULATED_STEPS * table.gpus * table.batch_per_gpu / seconds

@@ -19,9 +19,9 @@ from gpuyard.predict.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import machine_of, network_of
 from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.relief import ACCUMULATED_STEPS, Relief, twice_as_many
+from gpuyard.predict.relief import ACCUMULATED_STEPS, Relief, accumulated_throughput
 from gpuyard.predict.setting import Setting, setting_of, throughput
-from gpuyard.predict.step import Configurations, Floats, Traffic, doubled, step_parts
+from gpuyard.predict.step import Configurations, Floats, Traffic, doubled
 from gpuyard.specs import Cluster, Network, Topology, Workload
 
 Curve = Callable[[Sequence[Placement]], Floats]
@@ -88,7 +88,7 @@ def relieve_with_knees(
     knee = find_knee(counts, setting.samples_per_second(offered), threshold)
     found = [
         *map(weigh, tried),
-        *(Relief(what, rate, rate / today) for what, rate in _more(setting, here[0], knee)),
+        *(replace(r, gain=r.samples_per_second / today) for r in _more(setting, here[0], knee)),
     ]
     helpful = [relief for relief in found if relief.gain >= least_gain]
     helpful.sort(key=lambda relief: -relief.gain)
@@ -152,7 +152,7 @@ def _other_exchange(setting: Setting, here: Placement) -> Iterator[Change]:
     )
     yield Change(
         f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)",
-        _changed_accumulation(setting),
+        lambda placements: accumulated_throughput(*setting.configurations(placements)),
         f"an update sees {ACCUMULATED_STEPS} × the samples: learning rate and accuracy may need care",
     )
     if strategy == "parameter-server":
@@ -162,19 +162,6 @@ def _other_exchange(setting: Setting, here: Placement) -> Iterator[Change]:
         _bucket_sizes(setting),
         key=lambda change: float(change.samples_per_second([here])[0]),
     )
-
-
-def _changed_accumulation(setting: Setting) -> Curve:
-    """Only the last of the accumulated passes waits for the exchange."""
-    nothing = Buckets(np.array([]), np.array([]))
-
-    def curve(placements: Sequence[Placement]) -> Floats:
-        table, traffic = setting.configurations(placements)
-        quiet = step_parts(table, replace(traffic, buckets=nothing)).step_seconds
-        seconds = (ACCUMULATED_STEPS - 1) * quiet + step_parts(table, traffic).step_seconds
-        return ACCUMULATED_STEPS * table.gpus * table.batch_per_gpu / seconds
-
-    return curve
 
 
 def _power_sgd(setting: Setting, profile: ModelProfile) -> Change:
@@ -291,10 +278,15 @@ def _offered(setting: Setting, prediction: Prediction) -> tuple[Placement, ...]:
     return placements_to_try(nodes, platform.gpus_per_node, per_node)
 
 
-def _more(setting: Setting, here: Placement, knee: Knee) -> Iterator[tuple[str, float]]:
+def _more(setting: Setting, here: Placement, knee: Knee) -> Iterator[Relief]:
     table, traffic = setting.configurations([here])
-    yield "GPUs twice as fast", float(throughput(doubled(table, "gpu"), traffic)[0])
+    faster = float(throughput(doubled(table, "gpu"), traffic)[0])
+    yield Relief("GPUs twice as fast", faster, 0.0)
     if knee.gpus > here.gpus:
-        yield f"{knee.gpus} GPUs of the cluster (the knee)", knee.samples_per_second
-    elif here.gpus == knee.gpus == knee.most_gpus:  # all that are there are worth it
-        yield "twice as many GPUs", float(throughput(twice_as_many(table), traffic)[0])
+        what = f"{knee.gpus} GPUs of the cluster (the knee)"
+        yield Relief(what, knee.samples_per_second, 0.0, adds_gpus=True)
+    elif here.gpus == knee.gpus == knee.most_gpus and here.nodes > 1:
+        # all that are there are worth it: as many machines again, on the same network
+        more = replace(table, nodes=table.nodes * 2)
+        rate = float(throughput(more, traffic)[0])
+        yield Relief("twice as many machines", rate, 0.0, adds_gpus=True)

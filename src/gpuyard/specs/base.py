@@ -6,4 +6,6 @@ from pydantic import BaseModel, ConfigDict
 class Spec(BaseModel):
     """Immutable, and strict about its keys: a misspelt key is a mistake, not a comment."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False
+    )

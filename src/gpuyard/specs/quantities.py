@@ -79,4 +79,15 @@ def _known_model(name: str, info: ValidationInfo) -> str:
     return name if ":" in name else _known("model")(name, info)
 
 
+def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
+    """A name of the catalog, or a file beside the spec, which is read later."""
+
+    def validate(name: str, info: ValidationInfo) -> str:
+        return name if name.endswith((".yaml", ".yml")) else _known(kind)(name, info)
+
+    return validate
+
+
+WorkloadReference = Annotated[str, AfterValidator(_known_or_file("model"))]
+ClusterReference = Annotated[str, AfterValidator(_known_or_file("machine"))]
 ModelName = Annotated[str, AfterValidator(_known_model)]

@@ -1,14 +1,23 @@
 """A study: workloads, what to measure here, the clusters to predict for, and the prices."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, named_or_described
-from gpuyard.specs.quantities import Seconds, Share, Usd, UsdPerHour
+from gpuyard.specs.quantities import (
+    ClusterReference,
+    Seconds,
+    Share,
+    Usd,
+    UsdPerHour,
+    WorkloadReference,
+)
 from gpuyard.specs.workload import Strategy
 
+MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
+"""A parameter server is predicted, not measured."""
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -17,7 +26,7 @@ class MeasureHere(Spec):
 
     workers: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2)
     batch: Annotated[tuple[Count, ...], Field(min_length=1)] = (10, 50, 200)
-    strategy: Strategy = "ddp"
+    strategy: MeasuredStrategy = "ddp"
     time_per_point: Annotated[
         Seconds, Field(gt=0, description="how long one combination is timed, after warm-up")
     ] = 3.0
@@ -27,7 +36,7 @@ class StudyWorkload(Spec):
     """One workload of the study, and its own batch sizes where they differ from the study's."""
 
     workload: Annotated[
-        str, Field(description="a workload file beside the study, or a catalog model")
+        WorkloadReference, Field(description="a workload file beside the study, or a catalog model")
     ]
     batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
 
@@ -36,7 +45,7 @@ class StudyCluster(Spec):
     """A cluster that you don't own (yet), and how many of its GPUs to try."""
 
     cluster: Annotated[
-        Annotated[Cluster, Tag("described")] | Annotated[str, Tag("named")],
+        Annotated[Cluster, Tag("described")] | Annotated[ClusterReference, Tag("named")],
         Discriminator(named_or_described),
         Field(
             description="a cluster file beside the study, a catalog machine, or the cluster itself"
@@ -64,7 +73,8 @@ class Study(Spec):
     workloads: Annotated[
         tuple[
             Annotated[
-                Annotated[StudyWorkload, Tag("described")] | Annotated[str, Tag("named")],
+                Annotated[StudyWorkload, Tag("described")]
+                | Annotated[WorkloadReference, Tag("named")],
                 Discriminator(named_or_described),
             ],
             ...,

@@ -8,8 +8,9 @@ from pathlib import Path
 from gpuyard import __version__
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.economics import break_even
-from gpuyard.errors import MissingRequirement
+from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
+from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
 from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
@@ -42,7 +43,8 @@ def run_study(
     tell = on_progress or (lambda _: None)
     tell(StudyProgress("reading the specs", 0, 1, None))
     cases = [_read(entry, study, beside) for entry in study.workloads]
-    clusters = [(_cluster(entry, beside), entry) for entry in study.clusters]
+    _refuse_doubles([case.workload.name for case in cases])
+    clusters = _clusters(study, beside)
     elsewhere = [
         [look_elsewhere(case, cluster, entry.gpus, entry.strategy) for cluster, entry in clusters]
         for case in cases
@@ -70,6 +72,29 @@ def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:
     return Case(workload, profile_of(workload), batches, study.epoch_batches, strategy)
 
 
+def _refuse_doubles(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UserMistake(
+                f"two workloads of the study are called {name!r}; give one another name"
+            )
+
+
+def _clusters(study: Study, beside: Path) -> list[tuple[Cluster, StudyCluster]]:
+    """Each with a name of its own: a cluster that is tried in two ways says in which."""
+    read = [(_cluster(entry, beside), entry) for entry in study.clusters]
+    names = [cluster.name for cluster, _ in read]
+    return [
+        (
+            cluster.model_copy(update={"name": f"{cluster.name} ({entry.strategy})"})
+            if names.count(cluster.name) > 1
+            else cluster,
+            entry,
+        )
+        for cluster, entry in read
+    ]
+
+
 def _cluster(entry: StudyCluster, beside: Path) -> Cluster:
     if isinstance(entry.cluster, Cluster):
         return entry.cluster
@@ -88,6 +113,15 @@ def _measure(
     nothing: list[list[Measurement]] = [[] for _ in cases]
     if here is None:
         return nothing, ["The study asks for no measurement here: everything below is predicted."]
+    cores = len(usable_cores())
+    workers = tuple(count for count in here.workers if count <= cores) or (1,)
+    notes = []
+    if workers != here.workers:
+        left_out = ", ".join(str(count) for count in here.workers if count not in workers)
+        notes.append(
+            f"Not measured with {left_out} workers: this machine has {cores} usable cores."
+        )
+    here = here.model_copy(update={"workers": workers})
     try:
         sweeps = [_plan(case, here) for case in cases]
     except MissingRequirement as missing:
@@ -100,7 +134,7 @@ def _measure(
         measured.append(run_sweep(sweep, store, on_event=listener, fresh=fresh))
         before += len(sweep.points)
     on_progress(StudyProgress("predicting and pricing", total, total, 0))
-    return measured, []
+    return measured, notes
 
 
 def _plan(case: Case, here: MeasureHere) -> Sweep:

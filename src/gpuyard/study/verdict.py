@@ -58,18 +58,29 @@ def predicted_finding(
     platform: str, largest: Prediction, remedies: Sequence[Relief], gradient_bytes: float
 ) -> Finding:
     """What the largest predicted configuration waits for."""
+    choke = _predicted_choke(largest)
     evidence = _Evidence(
         members=f"{largest.gpus} GPUs",
         count=largest.gpus,
         efficiency=largest.scaling_efficiency,
-        choke=largest.choke,
-        waits_for=_WAITS_FOR[largest.choke],
+        choke=choke,
+        waits_for=_WAITS_FOR[choke],
         step_seconds=largest.step.seconds,
         compute_seconds=largest.step.compute_seconds,
         exposed_seconds=largest.step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
     )
     return _finding(platform, "predicted", f"On {platform}", evidence, remedies)
+
+
+def _predicted_choke(largest: Prediction) -> Choke:
+    """As predicted; but where the added GPUs did less than half of their work, not the GPUs."""
+    if largest.choke != "gpu" or largest.scaling_efficiency >= _WORTH_ADDING:
+        return largest.choke
+    step = largest.step
+    if step.input_seconds > step.exposed_communication_seconds:
+        return "storage"
+    return "network" if largest.nodes > 1 else "pcie"
 
 
 def measured_finding(
@@ -115,8 +126,10 @@ def _finding(
         scaling_efficiency=evidence.efficiency,
         sentence=_sentence(place, evidence),
         remedies=tuple(
-            Remedy(r.what, r.samples_per_second, r.gain) for r in reliefs[:_MOST_REMEDIES]
-        ),
+            Remedy(r.what, r.samples_per_second, r.gain)
+            for r in reliefs
+            if evidence.choke in ("gpu", "none") or not r.adds_gpus
+        )[:_MOST_REMEDIES],
     )
 
 
