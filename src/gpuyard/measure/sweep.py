@@ -17,6 +17,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.host import Host, this_host, torch_version
 from gpuyard.measure.job import PointResult, Progress, RankJob
+from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.measurement import Device, Measurement, Provenance
 from gpuyard.measure.ranks import private_directory, run_ranks
 from gpuyard.measure.store import ResultsStore
@@ -156,20 +157,23 @@ def run_sweep(
             known[point] = stored
             tell(SweepEvent(point, "stored", 1.0, 0.0, stored))
     missing = [point for point in sweep.points if point not in known]
+    if not missing:
+        return [known[point] for point in sweep.points]
     clock = _Clock(sweep.seconds_per_point, missing)
-    for workers in sorted({point.workers for point in missing}):
-        todo = [point for point in missing if point.workers == workers]
-        with contextlib.closing(_run_points(sweep, todo, silence_seconds)) as events:
-            for point, event in events:
-                if isinstance(event, PointResult):
-                    measurement = _measurement(sweep, point, event)
-                    store.add(measurement)
-                    known[point] = measurement
-                    clock.finished(point)
-                    tell(SweepEvent(point, "finished", 1.0, clock.left(0.0), measurement))
-                else:
-                    state = "running" if event.fraction else "started"
-                    tell(SweepEvent(point, state, event.fraction, clock.left(event.fraction)))
+    with only_one_measures():
+        for workers in sorted({point.workers for point in missing}):
+            todo = [point for point in missing if point.workers == workers]
+            with contextlib.closing(_run_points(sweep, todo, silence_seconds)) as events:
+                for point, event in events:
+                    if isinstance(event, PointResult):
+                        measurement = _measurement(sweep, point, event)
+                        store.add(measurement)
+                        known[point] = measurement
+                        clock.finished(point)
+                        tell(SweepEvent(point, "finished", 1.0, clock.left(0.0), measurement))
+                    else:
+                        state = "running" if event.fraction else "started"
+                        tell(SweepEvent(point, state, event.fraction, clock.left(event.fraction)))
     return [known[point] for point in sweep.points]
 
 

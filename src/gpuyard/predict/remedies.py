@@ -175,7 +175,7 @@ def _power_sgd(setting: Setting, profile: ModelProfile) -> Change:
         return replace(table, fixed_seconds=slower), replace(traffic, buckets=buckets)
 
     return Change(
-        f"PowerSGD of rank {powersgd.RANK} (about {ratio:.0f} × fewer bytes)",
+        f"PowerSGD of rank {powersgd.RANK} (lossy, about {ratio:.0f} × fewer bytes)",
         _changed(setting, change),
         "lossy: accuracy may fall, compare it first; shapes of layers are assumed",
         setting.memory_bytes + profile.gradient_bytes,  # the error that is fed back

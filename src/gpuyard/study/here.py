@@ -43,9 +43,12 @@ def look_at(measurements: Sequence[Measurement], strategy: Strategy) -> Here:
         (float(m.batch_per_worker), m.step.compute_seconds + m.step.input_seconds) for m in alone
     ]
     fixed, per_sample = fit_line(points)
-    source = f"{len(points)} runs with {fewest} worker{'s' if fewest > 1 else ''}"
-    line = ComputeLine(fixed, per_sample, "measured here", source)
     most = max(m.workers for m in measurements)
+    source = (
+        f"{len(points)} runs with {fewest} worker{'s' if fewest > 1 else ''}; "
+        f"beyond {most} as if the machine had more of the same"
+    )
+    line = ComputeLine(fixed, per_sample, "measured here", source)
     link = _link(measurements)
     on_cpu = measurements[0].device == "cpu"
     workers = sorted({m.workers for m in measurements} | {1, 2, 4, 8})

@@ -26,6 +26,7 @@ from gpuyard.measure.links.records import (
     LinkMeasurement,
     PlannedLink,
 )
+from gpuyard.measure.lock import only_one_measures
 from gpuyard.units import format_bytes
 
 _LOOK_SECONDS = 0.2
@@ -45,11 +46,12 @@ def run_links(
     look = partial(read_host_facts, addresses=plan.addresses, busy_share=busy_share)
     facts: HostFacts | None = None
     measured: list[LinkMeasurement] = []
-    for link in plan.links:
-        if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
-            facts = look()  # the GPUs' links are still awake
-        tell(link, len(measured))
-        measured.append(measure_link(plan, link))
+    with only_one_measures():
+        for link in plan.links:
+            if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
+                facts = look()  # the GPUs' links are still awake
+            tell(link, len(measured))
+            measured.append(measure_link(plan, link))
     facts = facts or look()
     graph, notes = _model(plan, facts, discover or _discover)
     links = compare(graph, measured)
