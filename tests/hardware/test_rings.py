@@ -100,7 +100,7 @@ def test_no_random_choice_beats_the_best(name: str, gpu: str, count: int) -> Non
         assert worst[n] * (1 - 1e-9) <= rate <= best[n] * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(graph=machines, data=st.data())
 def test_a_ring_is_never_faster_than_its_slowest_link(
     graph: MachineGraph, data: st.DataObject
@@ -113,7 +113,7 @@ def test_a_ring_is_never_faster_than_its_slowest_link(
             assert rate <= hop.wire.bytes_per_second * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(graph=machines, data=st.data())
 def test_the_chosen_order_is_no_worse_than_any_other(
     graph: MachineGraph, data: st.DataObject

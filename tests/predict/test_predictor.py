@@ -188,7 +188,7 @@ def test_every_constant_has_a_basis_and_a_source() -> None:
     assert "assumed" in {constant.basis for constant in used}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(models().ids()),
     gpu=st.sampled_from(gpus().ids()),
