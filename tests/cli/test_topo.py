@@ -29,6 +29,13 @@ def test_preset_json(cli: Cli) -> None:
     assert "different sockets" in document["verdict"]
 
 
+def test_best_and_worst_choice_are_shown_even_where_they_are_alike(cli: Cli) -> None:
+    shown = cli("topo", "--preset", "nvlink-hybrid-cube-mesh").stdout
+    assert "GPUs 0 and 3" in shown
+    assert "6.67" in shown  # two NVLinks against the link between the sockets
+    assert "1.00" in cli("topo", "--preset", "nvswitch").stdout
+
+
 def test_the_founding_machine(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "topo.txt").write_text(FOUNDING)
     done = cli("topo", "--from", "topo.txt", "--gpu", "rtx-2080-ti", "--svg", "m.svg", cwd=tmp_path)

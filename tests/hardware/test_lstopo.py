@@ -99,7 +99,7 @@ def test_numa_nodes_of_one_package_are_near() -> None:
         ("<!DOCTYPE topology [\n<!ENTITY a 'b'>]><topology/>", r"x\.xml:2:\d+: the document declares the entity 'a'"),
         ("<topology><object type='Machine'><object type='NUMANode' cpuset='0x1'/>\n"
          "<object type='Bridge' bridge_type='0-1'><object type='PCIDev' pci_busid='7'/></object></object></topology>",
-         r"x\.xml:2: a PCIDev has pci_busid '7', not one like"),
+         r"x\.xml:2:\d+: a PCIDev has pci_busid '7', not one like"),
         ("<a>" * 500, r"x\.xml:1:\d+: more than 200 elements inside each other"),
     ],
 )  # fmt: skip

@@ -47,11 +47,11 @@ def test_what_powershell_redirects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<?xml version='1.0'?>\n\n<svg/>", ":3: the root element is <svg>, not <topology> or <nvidia_smi_log>"),
+        (b"<?xml version='1.0'?>\n\n<svg/>", ":3:1: the root element is <svg>, not <topology> or <nvidia_smi_log>"),
         (b"<topology", ":1:1: this is not whole XML: unclosed token"),
         (b"hello\n", ":1:1: there is no machine in this file"),
         (b"", ":1:1: there is no machine in this file"),
-        (b"GPU0\n\xff\xff\x00", ":2: this is not text"),
+        (b"GPU0\n\xff\xff\x00", ":2:1: this is not text"),
         (b"\tGPU0\tGPU1\nGPU0\t X \tPXX\n", ":2:10: 'PXX' is not a link class; did you mean 'PIX'?"),
     ],
 )  # fmt: skip

@@ -167,6 +167,22 @@ def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
                 for r in summary.all_reduces
             ],
         )
+    if summary.choices:
+        print_table(
+            "The choice of GPUs",
+            ["GPUs", "best", "rate", "worst", "rate", "best over worst"],
+            [
+                [
+                    str(choice.count),
+                    name_gpus(choice.best.gpus),
+                    format_byte_rate(choice.best.bytes_per_second),
+                    name_gpus(choice.worst.gpus),
+                    format_byte_rate(choice.worst.bytes_per_second),
+                    f"{choice.ratio:.2f}",
+                ]
+                for choice in summary.choices
+            ],
+        )
     out.print(summary.verdict, highlight=False)
     for note in graph.notes:
         out.print(f"Note: {note}", highlight=False, markup=False)

@@ -28,12 +28,12 @@ def graph_from_topology(root: Element, source: str, gpu: str | None = None) -> M
     """The machine under a <topology> element."""
     machine = next(iter(root.all("object")), None)
     if machine is None:
-        raise UserMistake(f"{source}:{root.line}:1: <topology> holds no <object>, so no machine")
+        raise UserMistake(f"{root.place}: <topology> holds no <object>, so no machine")
     known = gpus().get(gpu) if gpu else None
     notes: list[str] = []
     nodes = _numa_nodes(machine)
     if not nodes:
-        raise UserMistake(f"{source}:{machine.line}:1: no NUMA node and no package with CPUs in it")
+        raise UserMistake(f"{machine.place}: no NUMA node and no package with CPUs in it")
     for nodeset, bridge in _host_bridges(machine, frozenset(nodes), source):
         owner = min(nodeset & set(nodes), default=min(nodes))
         if len(nodes) > 1 and len(nodeset & set(nodes)) != 1:
@@ -92,7 +92,7 @@ def _pci_node(element: Element, source: str) -> PciNode:
     address = attributes.get("pci_busid", "")
     if attributes.get("type") == "PCIDev" and not _BUS_ID.fullmatch(address):
         raise UserMistake(
-            f"{source}:{element.line}: a PCIDev has pci_busid {address!r}, not one like 0000:06:00.0"
+            f"{element.place}: a PCIDev has pci_busid {address!r}, not one like 0000:06:00.0"
         )
     kind = _PCI_TYPE.fullmatch(attributes.get("pci_type", ""))
     inner = element.all("object")

@@ -59,8 +59,9 @@ def _read(path: Path) -> str:
     try:
         return content.decode("utf-16" if utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserMistake(f"{path}:{line}: this is not text; {_READABLE}") from None
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        raise UserMistake(f"{path}:{line}:{column}: this is not text; {_READABLE}") from None
 
 
 def _from_xml(text: str, source: str, gpu: str | None) -> MachineGraph:
@@ -70,7 +71,7 @@ def _from_xml(text: str, source: str, gpu: str | None) -> MachineGraph:
     if root.tag == "nvidia_smi_log":
         return graph_from_smi_log(root, source, gpu)
     raise UserMistake(
-        f"{source}:{root.line}: the root element is <{root.tag}>, not <topology> or <nvidia_smi_log>; "
+        f"{root.place}: the root element is <{root.tag}>, not <topology> or <nvidia_smi_log>; "
         f"{_READABLE}"
     )
 

@@ -31,7 +31,7 @@ def graph_from_smi_log(root: Element, source: str, gpu: str | None = None) -> Ma
     """The machine under an <nvidia_smi_log> element."""
     listed = root.all("gpu")
     if not listed:
-        raise UserMistake(f"{source}:{root.line}:1: <nvidia_smi_log> lists no <gpu>")
+        raise UserMistake(f"{root.place}: <nvidia_smi_log> lists no <gpu>")
     named = gpus().get(gpu) if gpu else None
     notes = [_BLIND]
     attached = root.find("attached_gpus")

@@ -1,4 +1,4 @@
-"""XML of unknown origin as elements that know their line. Nothing outside the text is ever fetched, and a
+"""XML of unknown origin as elements that know their place. Nothing outside the text is ever fetched, and a
 document that declares entities of its own is refused: neither hwloc nor nvidia-smi writes one."""
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Element:
 
     tag: str
     attributes: dict[str, str]
-    line: int
+    place: str  # source:line:column
     children: list["Element"] = field(default_factory=list)
     text: str = ""
 
@@ -39,7 +39,7 @@ def parse_xml(text: str, source: str) -> Element:
     """The root element; a `UserMistake` with line and column where the text is not XML."""
     parser = expat.ParserCreate("utf-8")
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-    top = Element("", {}, 0)
+    top = Element("", {}, source)
     stack = [top]
 
     def place() -> str:
@@ -48,7 +48,7 @@ def parse_xml(text: str, source: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) > _DEEPEST:
             raise UserMistake(f"{place()}: more than {_DEEPEST} elements inside each other")
-        element = Element(tag, attributes, parser.CurrentLineNumber)
+        element = Element(tag, attributes, place())
         stack[-1].children.append(element)
         stack.append(element)
 
