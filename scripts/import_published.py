@@ -1,7 +1,7 @@
 """Turn the published tables into the package's data: one schema, compact, and a reason for every row
 that can't be reconstructed.
 
-    python scripts/import_published.py ../shared/published
+    python scripts/import_published.py DIRECTORY
 
 What a table does not say of itself is added here, and `sources.toml` beside the data says from where.
 """
