@@ -35,8 +35,8 @@ class Window(_Record):
     input_seconds: float
 
 
-class Provenance(_Record):
-    """On what, with what, and from what data."""
+class BenchHost(_Record):
+    """On what and with what it was measured."""
 
     gpuyard: str
     torch: str
@@ -48,6 +48,11 @@ class Provenance(_Record):
     cores: int
     memory_bytes: int
     gpus: tuple[str, ...]
+
+
+class Provenance(BenchHost):
+    """The same for training, and from what data."""
+
     backend: str
     threads_per_worker: int
     cores_by_worker: tuple[tuple[int, ...], ...]

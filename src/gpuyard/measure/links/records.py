@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpuyard.measure.measurement import BenchHost
+
 LinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
 Direction = Literal["one-way", "both-ways"]
 Verdict = Literal["as expected", "slow", "no model"]
@@ -139,21 +141,6 @@ class HostFacts(_Record):
     busy_share: Annotated[
         float | None, Field(description="of all cores, by others, before anything was measured")
     ] = None
-
-
-class BenchHost(_Record):
-    """On what and with what it was measured."""
-
-    gpuyard: str
-    torch: str
-    python: str
-    os: str
-    kernel: str
-    host: str
-    cpu_model: str
-    cores: int
-    memory_bytes: int
-    gpus: tuple[str, ...]
 
 
 class LinkBench(_Record):

@@ -20,13 +20,13 @@ from gpuyard.measure.links.loopback import loopback_seconds
 from gpuyard.measure.links.memory import copy_seconds
 from gpuyard.measure.links.plan import LinkPlan
 from gpuyard.measure.links.records import (
-    BenchHost,
     HostFacts,
     LinkBench,
     LinkMeasurement,
     PlannedLink,
 )
 from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.measurement import BenchHost
 from gpuyard.units import format_bytes
 
 _LOOK_SECONDS = 0.2
