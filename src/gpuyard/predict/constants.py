@@ -91,6 +91,7 @@ GLOO_OVERLAP = Constant(
     "overlap", 0.0, "of what could hide", "assumed",
     "gloo's threads share the cores that compute, so little hides",
 )  # fmt: skip
+SLOWDOWN = Constant("slowdown", _FIT.slowdown, "of compute beside others", "fitted", _FITTED)
 GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
 CPU_VARIATION = Constant(
     "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"

@@ -41,7 +41,6 @@ class Platform:
     memory_bytes: float | None  # of one GPU
     constants: tuple[Constant, ...] = ()
     link_basis: str = "assumed link"
-    tcp: bool = False  # between the machines
 
     @property
     def gpus(self) -> int:
@@ -125,5 +124,4 @@ def platform_of(cluster: Cluster) -> Platform:
         storage_bytes_per_second=cluster.storage.read if cluster.storage else None,
         memory_bytes=gpu.memory_bytes,
         constants=tuple(dict.fromkeys(used)),
-        tcp=fabric is not None and fabric.tcp,
     )

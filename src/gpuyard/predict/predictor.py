@@ -71,7 +71,9 @@ def predict(
     rows = [(placement, batch) for placement in question.placements for batch in question.batches]
     _check(platform, question)
     between = c.default_overlap_between(question.strategy) if default else overlap
-    traffic = _traffic(workload, profile, question.strategy, (overlap, between), variation)
+    traffic = _traffic(
+        workload, profile, question.strategy, (overlap, between), variation, default
+    )
     table = _table(platform, line, rows, profile, question.strategy)
     alone = _table(
         platform, line, [(Placement(1, 1, 1), b) for _, b in rows], profile, question.strategy
@@ -110,7 +112,10 @@ def predict(
         for i, (placement, batch) in enumerate(rows)
     )
     exchange = c.exchange_constants(question.strategy)
-    used = (*line.constants, *platform.constants, *exchange, overlap, between, variation)
+    disturbance = (c.SLOWDOWN,) if default else ()
+    used = (
+        *line.constants, *platform.constants, *exchange, overlap, between, variation, *disturbance
+    )  # fmt: skip
     return ClusterPrediction(
         workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
     )
@@ -130,7 +135,7 @@ def configurations(
     """The table that the step model reckons with, one row a placement and batch, and its traffic."""
     between = overlap or c.default_overlap_between(strategy)
     inside = overlap or c.default_overlap(strategy)
-    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
+    traffic = _traffic(workload, profile, strategy, (inside, between), variation, overlap is None)
     return _table(platform, line, rows, profile, strategy), traffic
 
 
@@ -180,6 +185,7 @@ def _traffic(
     strategy: Strategy,
     overlaps: tuple[Constant, Constant],
     variation: Constant,
+    on_gpus: bool,
 ) -> Traffic:
     stored = workload.dataset.bytes_per_sample if workload.dataset else None
     return Traffic(
@@ -191,6 +197,7 @@ def _traffic(
         overlap_between=overlaps[1].value,
         backward_share=c.BACKWARD_SHARE.value,
         variation=variation.value,
+        slowdown=c.SLOWDOWN.value if on_gpus else 0.0,
         launch_seconds=c.LAUNCH.value,
     )
 
@@ -210,7 +217,6 @@ def _table(
     host_to_gpu = platform.host_to_gpu_bytes_per_second or (lambda _: np.inf)
     inside = [platform.inside(placement.gpus_per_node) for placement, _ in rows]
     between = [_between(platform, placement.nodes) for placement, _ in rows]
-    several = np.array([placement.nodes > 1 for placement, _ in rows])
     per_gpu_overhead = (
         len(profile.layers) * c.DATA_PARALLEL_HOST.value if strategy == "dataparallel" else 0.0
     )
@@ -225,7 +231,6 @@ def _table(
         inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside]),
         between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between]),
         between_latency_seconds=np.array([pipe.latency_seconds for pipe in between]),
-        copies_share=np.where(several & platform.tcp, 1.0, 0.0),
         host_to_gpu_bytes_per_second=np.array([host_to_gpu(p.gpus_per_node) for p, _ in rows]),
         storage_bytes_per_second=column(platform.storage_bytes_per_second),
         host_overhead_seconds=np.where(gpus_per_node > 1, per_gpu_overhead * gpus_per_node, 0.0),

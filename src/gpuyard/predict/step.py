@@ -37,7 +37,8 @@ class Configurations(Paths):
 @dataclass(frozen=True)
 class Traffic:
     """What the workload moves: its buckets, and the bytes of one input sample; and how much of the
-    exchange hides, inside a machine and between machines."""
+    exchange hides, inside a machine and between machines, and by how much a worker among others is
+    slower than alone."""
 
     strategy: Exchange
     buckets: Buckets
@@ -47,6 +48,7 @@ class Traffic:
     overlap_between: float
     backward_share: float
     variation: float
+    slowdown: float
     launch_seconds: float
 
 
@@ -76,7 +78,8 @@ def step_parts(table: Configurations, traffic: Traffic) -> StepParts:
     total, ideal = _exchange_seconds(table, traffic, compute)
     overlap = np.where(table.nodes > 1, traffic.overlap_between, traffic.overlap)
     exposed = total - overlap * (total - ideal) + table.host_overhead_seconds
-    straggling = traffic.variation * compute * expected_maximum(table.gpus)
+    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0)
+    straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
     busy = compute + exposed + straggling
     input_exposed = np.maximum(0.0, _input_seconds(table, traffic) - busy)
     return StepParts(compute, exposed, input_exposed, straggling, total)
