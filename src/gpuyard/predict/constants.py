@@ -140,7 +140,6 @@ UNCERTAINTY: dict[str, float] = {
     "scaled": 0.12,
     "roofline": 0.125,
     "more machines": spread().between,
-    "assumed link": spread().exchange,
     "measured link": 0.07,
     "straggling": 0.35,
     "input": 0.1,

@@ -262,9 +262,15 @@ def _relative_uncertainty(
 ) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
     several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
-    contributions = (
+    exposed = parts.exposed_communication_seconds
+    if platform.link_basis == "assumed link":
+        of_exchange = spread().of_exchange(exposed / parts.step_seconds, table.nodes > 1)
+        link = (parts.step_seconds, of_exchange)
+    else:
+        link = (exposed, np.full_like(exposed, c.UNCERTAINTY[platform.link_basis]))
+    contributions: tuple[tuple[Floats, float | Floats], ...] = (
         (parts.compute_seconds, line.relative_uncertainty),
-        (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
+        link,
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
         (several, c.UNCERTAINTY["more machines"]),

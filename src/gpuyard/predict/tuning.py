@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Truths = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -49,13 +55,22 @@ class Tuning:
 @dataclass(frozen=True)
 class Spread:
     """How far predictions lie off: one σ, relative, for each reason, and how many of them make an
-    interval that holds 90 % of the published rows."""
+    interval that holds 90 % of the rows of a table that the fit has not seen."""
 
     compute: float = 0.015  # a step on more GPUs of the same machine
-    between: float = 0.03  # more machines than the figure that it stands on
-    exchange: float = 0.2  # of what exchange and straggling add
-    batch: float = 0.05  # a batch e times that of the figure that it stands on
+    between: float = 0.05  # more machines than the figure that it stands on
+    # what exchange and straggling add in one machine, whose wiring often isn't known; a share of them
+    exchange_inside: float = 0.3
+    # and between machines: of a step that is all exchange; errors of many links average out, so that
+    # it is the variance that grows with their share
+    exchange_between: float = 0.1
+    batch: float = 0.08  # a batch e times that of the figure that it stands on
     factor: float = 1.645
+
+    def of_exchange(self, share: Floats, several_machines: Truths) -> Floats:
+        """σ of a step of which exchange and straggling are a share."""
+        between = self.exchange_between * np.sqrt(share)
+        return np.where(several_machines, between, self.exchange_inside * share)
 
 
 @dataclass(frozen=True)
