@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from gpuyard.catalog import LayerProfile, ModelProfile, models
-from gpuyard.predict.buckets import pack
+from gpuyard.predict.buckets import bucket_caps, fill, pack
 
 MIB = 1024 * 1024
 
@@ -39,8 +39,14 @@ def test_a_layer_larger_than_the_cap_is_a_bucket_of_its_own() -> None:
     assert list(pack(model(40, 40), "ddp").size_bytes / MIB) == [40, 40]
 
 
-def test_horovod_fuses_64_mib() -> None:
-    assert list(pack(model(30, 30, 30, 30), "horovod").size_bytes / MIB) == [90, 30]
+def test_horovod_sends_what_a_cycle_brings_up_to_its_fusion_buffer() -> None:
+    # 128 layers of 1 MiB over 32 cycles are 4 MiB each; layers of 3 MiB make packs of 12 of 384 / 32
+    assert list(pack(model(*[1] * 128), "horovod").size_bytes / MIB) == [4] * 32
+    assert list(pack(model(*[3] * 128), "horovod").size_bytes / MIB) == [12] * 32
+    # of 4 GiB a cycle brings 128 MiB, and the buffer holds 64
+    assert list(pack(model(*[32] * 128), "horovod").size_bytes / MIB) == [64] * 64
+    caps = bucket_caps(model(*[32] * 128), "horovod", 32 * MIB)
+    assert list(fill(model(*[32] * 128), caps).size_bytes / MIB) == [32] * 128
 
 
 def test_dataparallel_sends_everything_after_backward() -> None:

@@ -35,20 +35,25 @@ class AllReduce:
 
 
 def simultaneous_bandwidth(graph: MachineGraph, rings: Sequence[Ring]) -> float:
-    """All rings at once: every directed wire is shared evenly by the ring hops that cross it."""
+    """All rings at once."""
+    return sum(ring_rates(graph, rings))
+
+
+def ring_rates(graph: MachineGraph, rings: Sequence[Ring]) -> list[float]:
+    """Of each, all at once: every directed wire is shared evenly by the ring hops that cross it."""
     loads: Counter[tuple[int, str]] = Counter()
     crossed: list[list[tuple[Hop, float]]] = []
     for ring in rings:
         hops = [(hop, share) for a, b in _pairs(ring) for hop, share in _hops(graph, a, b)]
         crossed.append(hops)
         loads.update((id(hop.wire), hop.source) for hop, _ in hops)
-    return sum(
+    return [
         min(
             share * hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
             for hop, share in hops
         )
         for hops in crossed
-    )
+    ]
 
 
 def all_reduce(graph: MachineGraph, gpus: Sequence[str]) -> AllReduce:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
+from gpuyard.predict import horovod
 from gpuyard.specs import Strategy
 
 
@@ -25,17 +26,19 @@ class Buckets:
 
 def pack(profile: ModelProfile, strategy: Strategy) -> Buckets:
     """The buckets that a strategy makes where nobody has set their size."""
-    return fill(profile, bucket_caps(strategy))
+    return fill(profile, bucket_caps(profile, strategy))
 
 
-def bucket_caps(strategy: Strategy, cap_bytes: float | None = None) -> tuple[float, ...]:
+def bucket_caps(
+    profile: ModelProfile, strategy: Strategy, cap_bytes: float | None = None
+) -> tuple[float, ...]:
     """What closes the first bucket, the second and so on; the last cap holds for all that follow."""
     match strategy:
         case "ddp":
             cap = cap_bytes or c.DDP_BUCKET.value
             return (min(c.DDP_FIRST_BUCKET.value, cap), cap)
         case "horovod":
-            return (cap_bytes or c.HOROVOD_FUSION.value,)
+            return (horovod.pack_bytes(profile.gradient_bytes, cap_bytes),)
         case "parameter-server":
             return (0.0,)  # every layer on its own
         case "dataparallel":

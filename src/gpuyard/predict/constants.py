@@ -39,6 +39,13 @@ HOROVOD_FUSION = Constant(
     "published",
     "Horovod: fusion threshold 64 MiB",
 )
+HOROVOD_CYCLE = Constant(
+    "horovod_cycle", 1e-3, "seconds", "published", "Horovod: 1 ms since 0.21, 5 ms before"
+)
+HOROVOD_CYCLES = Constant(
+    "horovod_cycles", 32.0, "a backward at most", "assumed",
+    "each sends what is ready; more and smaller packs change little",
+)  # fmt: skip
 DATA_PARALLEL_BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
     "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
@@ -91,6 +98,9 @@ GLOO_OVERLAP = Constant(
     "overlap", 0.0, "of what could hide", "assumed",
     "gloo's threads share the cores that compute, so little hides",
 )  # fmt: skip
+INPUT_WORKERS = Constant(
+    "input_workers", 4.0, "a GPU", "assumed", "the workload does not say how many"
+)
 GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
 CPU_VARIATION = Constant(
     "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"
@@ -152,7 +162,7 @@ def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
         case "ddp":
             return (DDP_FIRST_BUCKET, DDP_BUCKET, LAUNCH, BACKWARD_SHARE)
         case "horovod":
-            return (HOROVOD_FUSION, LAUNCH, BACKWARD_SHARE)
+            return (HOROVOD_FUSION, HOROVOD_CYCLE, HOROVOD_CYCLES, LAUNCH, BACKWARD_SHARE)
         case "dataparallel":
             return (DATA_PARALLEL_BUFFER, DATA_PARALLEL_HOST)
         case "parameter-server":
