@@ -5,6 +5,14 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.exchange_options import (
+    AccumulateOption,
+    BucketOption,
+    CompressOption,
+    HierarchicalOption,
+    LocalSgdOption,
+    exchange_of,
+)
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 from gpuyard.cli.why import print_why, write_svg
 from gpuyard.errors import UserMistake
@@ -24,6 +32,14 @@ def predict(
     strategy: Annotated[
         str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
     ] = "ddp",
+    accumulate: AccumulateOption = 1,
+    local_sgd: LocalSgdOption = 1,
+    compress: CompressOption = None,
+    bucket_mb: BucketOption = None,
+    hierarchical: HierarchicalOption = False,
+    beside: Annotated[
+        int, typer.Option(min=0, help="So many equal jobs run on the same machines.")
+    ] = 0,
     why: Annotated[
         bool,
         typer.Option(
@@ -60,6 +76,8 @@ def predict(
         batches=parse_counts(batch, "batch size") if batch else (),
         strategy=parse_strategy(strategy),
         gpus_per_node=gpus_per_node,
+        exchange=exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical),
+        beside=beside,
     )
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)

@@ -2,6 +2,7 @@
 
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.loading import read_spec
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
@@ -17,9 +18,11 @@ from gpuyard.specs.workload import (
 )
 
 __all__ = [
+    "DEFAULT_EXCHANGE",
     "SPECS",
     "Cluster",
     "Dataset",
+    "GradientExchange",
     "KnownNames",
     "KnownThroughput",
     "MachineSpec",

@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.quantities import (
     ClusterReference,
     Seconds,
@@ -53,6 +54,7 @@ class StudyCluster(Spec):
     ]
     gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     strategy: Strategy = "ddp"
+    exchange: GradientExchange = DEFAULT_EXCHANGE
 
 
 class RentOrBuy(Spec):

@@ -46,8 +46,7 @@ def run_study(
     _refuse_doubles([case.workload.name for case in cases])
     clusters = _clusters(study, beside)
     elsewhere = [
-        [look_elsewhere(case, cluster, entry.gpus, entry.strategy) for cluster, entry in clusters]
-        for case in cases
+        [look_elsewhere(case, cluster, entry) for cluster, entry in clusters] for case in cases
     ]
     cost = _price(study.cost) if study.cost else None
     measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)

@@ -15,7 +15,7 @@ from gpuyard.predict import (
     relieve,
     relieve_cluster,
 )
-from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.specs import Cluster, Strategy, StudyCluster, Workload
 from gpuyard.study.here import NAME, Here, look_at
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
@@ -55,12 +55,16 @@ class Elsewhere:
         return max(self.predicted.predictions, key=lambda p: p.gpus)
 
 
-def look_elsewhere(
-    case: Case, cluster: Cluster, gpus: Sequence[int], strategy: Strategy
-) -> Elsewhere:
+def look_elsewhere(case: Case, cluster: Cluster, asked: StudyCluster) -> Elsewhere:
     """Predict the scaling on a cluster that is not here."""
     predicted = predict_cluster(
-        case.workload, case.profile, cluster, gpus, batches=(case.batch,), strategy=strategy
+        case.workload,
+        case.profile,
+        cluster,
+        asked.gpus,
+        batches=(case.batch,),
+        strategy=asked.strategy,
+        exchange=asked.exchange,
     )
     return Elsewhere(cluster, predicted)
 
@@ -206,6 +210,7 @@ def _epochs_elsewhere(case: Case, place: Elsewhere) -> list[EpochTime]:
         [largest.gpus],
         batches=case.epoch_batches,
         strategy=largest.strategy,
+        exchange=largest.exchange,
     )
     return [
         EpochTime(
