@@ -130,6 +130,20 @@ def test_an_output_that_cannot_be_written_is_said_before_measuring(
     assert not (home / "results.sqlite").exists()
 
 
+def test_one_cluster_in_two_ways_has_two_names(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.study.yaml").write_text(
+        "name: plan\nworkloads: [resnet50]\nmeasure: null\nclusters:\n"
+        "  - {cluster: dgx-a100, gpus: [1, 8]}\n"
+        "  - {cluster: dgx-a100, gpus: [1, 8], exchange: {compress: fp16, bucket: 50 MiB}}\n"
+    )
+    cli("study", "p.study.yaml", cwd=tmp_path)
+    study = json.loads((tmp_path / "study" / "study.json").read_text())
+    plain, less = study["workloads"][0]["curves"]
+    assert plain["platform"].endswith("(ddp)")
+    assert less["platform"].endswith("(ddp, fp16, buckets of 50 MiB)")
+    assert less["predictions"][1]["compress"] == "fp16"
+
+
 def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p.study.yaml").write_text(
         "name: plan\nworkloads: [bert-large]\nmeasure: null\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"

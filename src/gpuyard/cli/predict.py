@@ -68,6 +68,7 @@ def predict(
         raise UserMistake("--svg draws what --why explains: add --why")
     spec, cluster = read_workload(workload), read_cluster(on)
     profile = profile_of(spec)
+    exchange = exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical)
     result = predict_cluster(
         spec,
         profile,
@@ -76,8 +77,12 @@ def predict(
         batches=parse_counts(batch, "batch size") if batch else (),
         strategy=parse_strategy(strategy),
         gpus_per_node=gpus_per_node,
-        exchange=exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical),
+        exchange=exchange,
         beside=beside,
+    )
+    others = [f"{beside} beside it"] if beside else []
+    title = (
+        f"{result.workload} on {result.cluster} ({', '.join((strategy, *exchange.words, *others))})"
     )
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)
@@ -87,12 +92,12 @@ def predict(
         else None
     )
     if explained and svg:
-        write_svg(explained, f"{result.workload} on {result.cluster} ({strategy})", svg)
+        write_svg(explained, title, svg)
     if json_output:
         print_json(result.as_json() | ({"why": explained.as_json()} if explained else {}))
         return
     print_table(
-        f"{result.workload} on {result.cluster} ({strategy})",
+        title,
         ["GPUs", "nodes", "batch/GPU", "samples/s", "90 % interval", "efficiency",
          "compute", "exposed comm.", "input", "straggling", "choke"],
         [

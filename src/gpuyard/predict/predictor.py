@@ -190,11 +190,12 @@ def relieve(
 
 def _check(platform: Platform, question: Question) -> None:
     jobs = platform.beside + 1
-    for placement in question.placements:
-        if jobs * placement.gpus_per_node > platform.gpus_per_node:
+    for each in (placement.gpus_per_node for placement in question.placements):
+        if jobs * each > platform.gpus_per_node:
+            many = "1 GPU" if each == 1 else f"{each} GPUs"
             raise UserMistake(
-                f"{jobs} jobs of {placement.gpus_per_node} GPUs a machine need "
-                f"{jobs * placement.gpus_per_node}; each machine has {platform.gpus_per_node}"
+                f"{jobs} jobs of {many} a machine need {jobs * each}; "
+                f"each machine has {platform.gpus_per_node}"
             )
     if question.strategy == "dataparallel" and any(p.nodes > 1 for p in question.placements):
         raise UserMistake(

@@ -33,6 +33,18 @@ class GradientExchange(Spec):
     ] = False
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """What is not as usual, for titles."""
+        said = (
+            (self.accumulate > 1, f"exchange every {self.accumulate} passes"),
+            (self.local_sgd > 1, f"local SGD of {self.local_sgd}"),
+            (self.compress is not None, str(self.compress)),
+            (self.bucket is not None, f"buckets of {(self.bucket or 0) / 2**20:g} MiB"),
+            (self.hierarchical, "hierarchical"),
+        )
+        return tuple(words for chosen, words in said if chosen)
+
+    @property
     def powersgd_rank(self) -> int | None:
         kind, _, rank = (self.compress or "").partition(":")
         return int(rank) if kind == "powersgd" else None

@@ -85,13 +85,17 @@ def _clusters(study: Study, beside: Path) -> list[tuple[Cluster, StudyCluster]]:
     names = [cluster.name for cluster, _ in read]
     return [
         (
-            cluster.model_copy(update={"name": f"{cluster.name} ({entry.strategy})"})
+            cluster.model_copy(update={"name": f"{cluster.name} ({_way(entry)})"})
             if names.count(cluster.name) > 1
             else cluster,
             entry,
         )
         for cluster, entry in read
     ]
+
+
+def _way(entry: StudyCluster) -> str:
+    return ", ".join((entry.strategy, *entry.exchange.words))
 
 
 def _cluster(entry: StudyCluster, beside: Path) -> Cluster:
