@@ -4,6 +4,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster, relieve_cluster
+from gpuyard.predict.constants import SLOWDOWN
 from gpuyard.specs import Cluster, Dataset, KnownThroughput, MachineSpec, Storage, Workload
 from gpuyard.workloads import profile_of
 
@@ -95,8 +96,10 @@ def test_more_workers_or_more_cores_are_a_remedy() -> None:
 
 def test_samples_of_different_size_make_workers_wait() -> None:
     even, varied = (one(fed(variation=v), machine(), 8) for v in ("0 %", "20 %"))
-    assert even.step.straggler_seconds == 0
+    assert even.step.straggler_seconds == pytest.approx(
+        SLOWDOWN.value * even.step.compute_seconds, rel=1e-6
+    )
     # the slowest of eight lies 1.42 σ above the mean (Blom)
-    expected = 0.2 * varied.step.compute_seconds * 1.4343
+    expected = (SLOWDOWN.value + 0.2 * 1.4343) * varied.step.compute_seconds
     assert varied.step.straggler_seconds == pytest.approx(expected, rel=0.01)
     assert one(fed(), machine(), 8).step.straggler_seconds > 0

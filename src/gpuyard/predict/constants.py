@@ -143,8 +143,8 @@ KERNELS_PER_LAYER = Constant(
 UNCERTAINTY: dict[str, float] = {
     "measured here": 0.02,
     "measured": spread().compute,
-    "scaled": 0.103,
-    "roofline": 0.103,
+    "scaled": 0.1,
+    "roofline": 0.105,
     "more machines": spread().between,
     "measured link": 0.07,
     "straggling": 0.35,
