@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration, measured_here
+from gpuyard.cli.calibrations import CalibrationOption, applies, chosen_calibration, sentence
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 from gpuyard.cli.why import print_why, write_svg
 from gpuyard.errors import UserMistake
@@ -82,7 +82,10 @@ def predict(
     if explained and svg:
         write_svg(explained, f"{result.workload} on {result.cluster} ({strategy})", svg)
     if json_output:
-        print_json(result.as_json() | ({"why": explained.as_json()} if explained else {}))
+        used = constants is not None and applies(result)
+        created = {"created_at": constants.created_at} if used and constants else None
+        explanation = {"why": explained.as_json()} if explained else {}
+        print_json(result.as_json() | {"calibration": created} | explanation)
         return
     print_table(
         f"{result.workload} on {result.cluster} ({strategy})",
@@ -102,8 +105,8 @@ def predict(
     )  # fmt: skip
     out = console()
     out.print(f"Compute is {result.compute_basis}.", highlight=False)
-    if measured := measured_here(result.constants):
-        out.print(measured, highlight=False)
+    if measured := sentence(result, constants):
+        out.print(measured, highlight=False, markup=False)
     assumed = sorted(
         {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
     )

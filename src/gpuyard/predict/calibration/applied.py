@@ -58,7 +58,7 @@ def calibrated_line(
     found = None if gpu.id in given else _line(calibration, gpu.id, key)
     if found is not None:
         entry, line = found
-        source = f"{line.runs} of the runs that were {source_of(entry)}"
+        source = source_of(entry)
         return ComputeLine(line.fixed_seconds, line.seconds_per_sample, "measured", source)
     elsewhere = None if given else _line(calibration, None, key)
     if elsewhere is None:
@@ -67,8 +67,7 @@ def calibrated_line(
     scaled = compute_line(
         workload.model_copy(update={"measured": _figures(entry.processor, line)}), profile, gpu
     )
-    source = f"runs on {entry.hardware.label}, scaled by the two GPUs' rooflines"
-    return replace(scaled, source=source)
+    return replace(scaled, source=f"{source_of(entry)}, scaled by the two GPUs' rooflines")
 
 
 def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:

@@ -80,10 +80,10 @@ def _calibrated(
     constants = tuple(
         CalibratedConstant(
             name=constant.free.name,
-            value=constant.value,
-            default=constant.free.default,
+            value=_rounded(constant.value),
+            default=_rounded(constant.free.default),
             unit=constant.free.unit,
-            doubt=constant.doubt,
+            doubt=_rounded(constant.doubt),
         )
         for constant in found.constants
     )
@@ -97,8 +97,8 @@ def _calibrated(
                 model=line.key.model,
                 precision=line.key.precision,
                 gradient_bytes=line.key.gradient_bytes,
-                fixed_seconds=line.fixed_seconds,
-                seconds_per_sample=line.seconds_per_sample,
+                fixed_seconds=_rounded(line.fixed_seconds),
+                seconds_per_sample=_rounded(line.seconds_per_sample),
                 fixed_basis="measured" if line.fixed_measured else "assumed",
                 runs=len(members),
                 smallest_batch=min(batches),
@@ -114,6 +114,10 @@ def _calibrated(
         mean_fitted=fmean(abs(error) for error in errors(hardware, found, rows)),
     )
     return Calibrated(hardware, constants, tuple(lines), off, checked)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def _too_few(rows: Sequence[TrainingRow]) -> str | None:

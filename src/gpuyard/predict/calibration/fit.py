@@ -16,6 +16,8 @@ MODEL_ERROR = 0.05
 _ALL_REDUCE_ERROR = 0.1  # a median of few
 # a constant is measured where the runs leave less than this of the doubt about its default
 MOST_DOUBT = 0.5
+_PRECISE = 1e-4  # of a prior σ: far below what runs differ by
+_MOST_STEPS = 40
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,15 @@ def _solve(problem: _Problem, start: Floats) -> tuple[Floats, Floats]:
     from scipy.optimize import least_squares
 
     low, high = np.transpose([free.bounds for free in problem.sought])
-    # defaults may lie on a bound (nothing hides with gloo), where interior methods get stuck
+    # a default may lie on a bound (nothing hides with gloo), where an interior method gets stuck
+    margin = 0.05 * (high - low)
     found = least_squares(
-        problem.residuals, np.clip(start, low, high), bounds=(low, high), method="dogbox"
+        problem.residuals,
+        np.clip(start, low + margin, high - margin),
+        bounds=(low, high),
+        ftol=_PRECISE,
+        xtol=_PRECISE,
+        max_nfev=_MOST_STEPS,
     )
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     return found.x, np.sqrt(np.diag(covariance))
