@@ -110,6 +110,7 @@ def predict(
     assumed = sorted(
         {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
     )
-    out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
+    if assumed:
+        out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
     if explained:
         print_why(explained)
