@@ -19,6 +19,11 @@ def results_file() -> Path:
     return home() / "results.sqlite"
 
 
+def calibration_file() -> Path:
+    """The constants that were fitted to this user's measurements."""
+    return home() / "calibration.json"
+
+
 def dataset_directory(name: str) -> Path:
     """Where a fetched dataset lies."""
     return home() / "datasets" / name

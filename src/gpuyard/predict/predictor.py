@@ -8,12 +8,14 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.inputs import input_constants, variation_of
 from gpuyard.predict.method import method_of
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.relief import Relief, reliefs
 from gpuyard.predict.sharing import shared
@@ -49,10 +51,11 @@ def predict_cluster(
     gpus_per_node: int | None = None,
     exchange: GradientExchange = DEFAULT_EXCHANGE,
     beside: int = 0,
+    calibration: Calibration | None = None,
 ) -> ClusterPrediction:
     """Predict a workload on a described cluster, with as many equal jobs beside it on its machines."""
     gpu, _ = machine_of(cluster)
-    platform = shared(platform_of(cluster), cluster, beside)
+    platform = shared(calibrated_platform(cluster, calibration), cluster, beside)
     placements = tuple(
         place(count, platform.nodes, platform.gpus_per_node, gpus_per_node) for count in gpus
     )
@@ -62,7 +65,8 @@ def predict_cluster(
         strategy,
         exchange,
     )
-    return predict(workload, profile, platform, compute_line(workload, profile, gpu), question)
+    line = calibrated_line(workload, profile, gpu, calibration)
+    return predict(workload, profile, platform, line, question)
 
 
 def predict(
@@ -77,10 +81,10 @@ def predict(
 ) -> ClusterPrediction:
     """Predict every placement × batch."""
     default = overlap is None
-    variation = variation_of(workload, variation)
+    variation = variation_of(workload, platform.constant(variation))
     how = question.exchange
     method = method_of(profile, question.strategy, how, platform.gpu_memory_bytes_per_second)
-    overlap = overlap or c.default_overlap(question.strategy)
+    overlap = overlap or platform.overlap(question.strategy)
     rows = [(placement, batch) for placement in question.placements for batch in question.batches]
     _check(platform, question)
     between = c.default_overlap_between(question.strategy) if default else overlap
@@ -92,6 +96,7 @@ def predict(
         overlaps=(overlap, between),
         variation=variation,
         slowdown=c.SLOWDOWN.value if default else 0.0,
+        platform=platform,
     )
     table = table_of(
         workload, platform, line, rows, profile=profile, strategy=question.strategy, method=method
@@ -146,7 +151,7 @@ def predict(
         )
         for i, (placement, batch) in enumerate(rows)
     )
-    exchange = c.exchange_constants(question.strategy)
+    exchange = map(platform.constant, c.exchange_constants(question.strategy))
     disturbance = (c.SLOWDOWN,) if default else ()
     used = (*line.constants, *platform.constants, *exchange, overlap, between, variation,
             *disturbance, *input_constants(workload, platform))  # fmt: skip

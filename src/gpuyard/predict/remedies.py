@@ -11,6 +11,7 @@ from typing import get_args
 from gpuyard import units
 from gpuyard.catalog import Link, ModelProfile, links
 from gpuyard.errors import UserMistake
+from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.change import Change
 from gpuyard.predict.exchange_changes import other_exchanges
 from gpuyard.predict.input_changes import faster_inputs
@@ -45,9 +46,12 @@ def relieve_cluster(
     prediction: Prediction,
     *,
     least_gain: float = 1.03,
+    calibration: Calibration | None = None,
 ) -> tuple[Relief, ...]:
     """What would help one predicted configuration of a described cluster, the most helpful first."""
-    found, _ = relieve_with_knees(workload, profile, cluster, prediction, least_gain=least_gain)
+    found, _ = relieve_with_knees(
+        workload, profile, cluster, prediction, least_gain=least_gain, calibration=calibration
+    )
     return found
 
 
@@ -59,9 +63,10 @@ def relieve_with_knees(
     *,
     least_gain: float = 1.03,
     threshold: float = DEFAULT_THRESHOLD,
+    calibration: Calibration | None = None,
 ) -> tuple[tuple[Relief, ...], Knees]:
     """Remedies that gain enough, and how many GPUs are worth it with and without one of them."""
-    setting = setting_of(workload, profile, cluster, prediction)
+    setting = setting_of(workload, profile, cluster, prediction, calibration)
     here = [Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)]
     today = float(setting.samples_per_second(here)[0])
 

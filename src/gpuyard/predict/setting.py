@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpuyard.catalog import Gpu, ModelProfile
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.method import Method, method_of
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
@@ -29,6 +31,7 @@ class Setting:
     batch_per_gpu: int
     strategy: Strategy
     exchange: GradientExchange = DEFAULT_EXCHANGE
+    calibration: Calibration | None = None
 
     @cached_property
     def method(self) -> Method:
@@ -64,7 +67,9 @@ class Setting:
 
     def on(self, cluster: Cluster) -> "Setting":
         """The same on another cluster of the same GPUs."""
-        platform = shared(platform_of(cluster), cluster, self.platform.beside)
+        same_links = machine_of(cluster) == machine_of(self.cluster)
+        own = calibrated_platform(cluster, self.calibration, same_links=same_links)
+        platform = shared(own, cluster, self.platform.beside)
         return replace(self, cluster=cluster, platform=platform)
 
     def with_strategy(self, strategy: Strategy) -> "Setting":
@@ -77,7 +82,11 @@ class Setting:
 
 
 def setting_of(
-    workload: Workload, profile: ModelProfile, cluster: Cluster, prediction: Prediction
+    workload: Workload,
+    profile: ModelProfile,
+    cluster: Cluster,
+    prediction: Prediction,
+    calibration: Calibration | None = None,
 ) -> Setting:
     """What a prediction was made for."""
     gpu, _ = machine_of(cluster)
@@ -86,11 +95,12 @@ def setting_of(
         profile=profile,
         cluster=cluster,
         gpu=gpu,
-        platform=shared(platform_of(cluster), cluster, prediction.beside),
-        line=compute_line(workload, profile, gpu),
+        platform=shared(calibrated_platform(cluster, calibration), cluster, prediction.beside),
+        line=calibrated_line(workload, profile, gpu, calibration),
         batch_per_gpu=prediction.batch_per_gpu,
         strategy=prediction.strategy,
         exchange=prediction.exchange,
+        calibration=calibration,
     )
 
 

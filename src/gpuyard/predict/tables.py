@@ -15,7 +15,7 @@ from gpuyard.predict.method import Method, method_of
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import Platform
 from gpuyard.predict.step import Configurations, Floats, Traffic
-from gpuyard.specs import GradientExchange, Strategy, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, GradientExchange, Strategy, Workload
 
 
 def configurations(
@@ -26,15 +26,15 @@ def configurations(
     rows: Sequence[tuple[Placement, int]],
     *,
     strategy: Strategy,
-    exchange: GradientExchange,
+    exchange: GradientExchange = DEFAULT_EXCHANGE,
     overlap: Constant | None = None,
     variation: Constant = c.GPU_VARIATION,
 ) -> tuple[Configurations, Traffic]:
     """The table that the step model reckons with, one row a placement and batch, and its traffic."""
     between = overlap or c.default_overlap_between(strategy)
-    inside = overlap or c.default_overlap(strategy)
+    inside = overlap or platform.overlap(strategy)
     method = method_of(profile, strategy, exchange, platform.gpu_memory_bytes_per_second)
-    varied = variation_of(workload, variation)
+    varied = variation_of(workload, platform.constant(variation))
     traffic = traffic_of(
         workload,
         profile,
@@ -43,6 +43,7 @@ def configurations(
         overlaps=(inside, between),
         variation=varied,
         slowdown=c.SLOWDOWN.value if overlap is None else 0.0,
+        platform=platform,
     )
     return table_of(
         workload, platform, line, rows, profile=profile, strategy=strategy, method=method
@@ -58,6 +59,7 @@ def traffic_of(
     overlaps: tuple[Constant, Constant],
     variation: Constant,
     slowdown: float,
+    platform: Platform,
 ) -> Traffic:
     """What the workload moves."""
     stored = workload.dataset.bytes_per_sample if workload.dataset else None
@@ -69,10 +71,10 @@ def traffic_of(
         storage_bytes_per_sample=profile.input_bytes if stored is None else stored,
         overlap=overlaps[0].value,
         overlap_between=overlaps[1].value,
-        backward_share=c.BACKWARD_SHARE.value,
+        backward_share=platform.constant(c.BACKWARD_SHARE).value,
         variation=variation.value,
         slowdown=slowdown,
-        launch_seconds=c.LAUNCH.value,
+        launch_seconds=platform.constant(c.LAUNCH).value,
         preprocess_seconds=preprocess or 0.0,
         hierarchical=method.hierarchical,
     )
