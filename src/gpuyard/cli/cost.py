@@ -53,7 +53,7 @@ def cost(
     *,
     rent: Annotated[
         str | None,
-        typer.Option(help="Renting: '$1.50/h', '$160308/year', or an instance: aws/p3.16xlarge."),
+        typer.Option(help="Renting: '$1.50/h', '$160308/year', or an instance: aws/p4d.24xlarge."),
     ] = None,
     buy: Annotated[str | None, typer.Option(help="Price of buying, e.g. '$8000'.")] = None,
     hours_per_year: Annotated[

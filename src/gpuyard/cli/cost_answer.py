@@ -44,7 +44,7 @@ def answer(asked: Asked, html: Path | None, *, json_output: bool) -> None:
     if json_output:
         print_json(_document(asked, simple, even, bars, spread))
         return
-    _show_break_even(simple)
+    _show_break_even(asked, simple)
     if asked.detailed:
         _show_horizon(asked, even)
     if asked.tornado:
@@ -52,17 +52,27 @@ def answer(asked: Asked, html: Path | None, *, json_output: bool) -> None:
         print_table(table.caption, table.columns, table.rows)
     if spread is not None:
         console().print(_spread_sentence(spread), highlight=False, soft_wrap=True)
-    console().print(f"{asked.prices[0].upper()}{asked.prices[1:]}.", highlight=False, markup=False)
+    console().print(f"{asked.prices}.", highlight=False, markup=False)
     if html is not None:
         console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _show_break_even(simple: BreakEven) -> None:
+def _show_break_even(asked: Asked, simple: BreakEven) -> None:
     prices = [("as bought", simple.buy_usd)]
     if simple.comparable_buy_usd != simple.buy_usd:
         prices.append(("discounted by its speed lead", simple.comparable_buy_usd))
+    title = f"Renting at {asked.rent.words} against buying"
+    if asked.rent.usd_per_year:
+        rows = [
+            [words, units.format_usd(usd), f"{12 * usd / asked.rent.usd_per_year:.1f} months"]
+            for words, usd in prices
+        ]
+        print_table(title, ["", "buy", "break-even"], rows)
+        return
+    if asked.rent.date is not None:
+        title = f"Renting at {units.format_usd(simple.rent_usd_per_hour)}/h ({asked.rent.words}) against buying"
     print_table(
-        f"Renting at {units.format_usd(simple.rent_usd_per_hour)}/h against buying",
+        title,
         ["", "buy", "break-even", f"at {simple.hours_per_year:,.0f} h a year"],
         [
             [

@@ -65,8 +65,9 @@ class Asked:
     @property
     def prices(self) -> str:
         """Of which day the prices are."""
-        typed = f"prices as given on {self.given_on}"
-        return f"{self.rent.words} of {self.rent.date}; {typed}" if self.rent.date else typed
+        if self.rent.date is None:
+            return f"Prices as given on {self.given_on}"
+        return f"Rent of {self.rent.words} on {self.rent.date}, other prices as given on {self.given_on}"
 
     def ranges(self) -> dict[str, tuple[float, float]]:
         found = ranges_around(self.case, self.swing)

@@ -183,20 +183,8 @@ def _show(
     columns, rows = _mix_rows(found)
     title = f"{demand.source}: {demand.gpus.size:,} periods, peak {demand.gpus.max():g} GPUs"
     print_table(title, columns, rows)
-    wrong = [
-        [
-            f"{100 * (one.demand_factor - 1):+.0f} %",
-            units.format_usd(one.usd_per_year),
-            f"{one.best_own_gpus:g}",
-            units.format_usd(one.regret_usd_per_year),
-        ]
-        for one in found.if_wrong
-    ]
-    print_table(
-        f"If the demand is other than thought, with {found.best.own_gpus:g} GPUs owned",
-        ["demand", "a year", "better to own", "lost a year"],
-        wrong,
-    )
+    title, columns, rows = _wrong_rows(found)
+    print_table(title, columns, rows)
     if mix is not None:
         print_table(
             "With reserved GPUs too" + ("" if mix.exact else " (levels of demand merged)"),
@@ -242,6 +230,22 @@ def _mix_rows(found: "Hybrid") -> tuple[list[str], list[list[str]]]:
     return ["", "own GPUs", "a year", "work on owned", "owned in use"], rows
 
 
+def _wrong_rows(found: "Hybrid") -> tuple[str, list[str], list[list[str]]]:
+    from gpuyard import units
+
+    rows = [
+        [
+            f"{100 * (one.demand_factor - 1):+.0f} %",
+            units.format_usd(one.usd_per_year),
+            f"{one.best_own_gpus:g}",
+            units.format_usd(one.regret_usd_per_year),
+        ]
+        for one in found.if_wrong
+    ]
+    title = f"If the demand is other than thought, with {found.best.own_gpus:g} GPUs owned"
+    return title, ["demand", "a year", "better to own", "lost a year"], rows
+
+
 def _document(
     demand: "Demand",
     prices: "HybridPrices",
@@ -274,8 +278,12 @@ def _write_page(demand: "Demand", found: "Hybrid", day: str, path: Path) -> None
     from gpuyard.report.cost_page import CostPage, NumberTable, hybrid_charts, write_cost_page
 
     columns, rows = _mix_rows(found)
+    own = found.best.own_gpus
+    title = f"Own {own:g} GPUs, rent the rest" if own else "Rent all"
+    if own >= demand.gpus.max():
+        title = f"Own {own:g} GPUs, rent none"
     page = CostPage(
-        title=f"Own {found.best.own_gpus:g} GPUs, rent the rest",
+        title=title,
         prices=f"prices of {day}",
         sentences=[
             f"That costs {units.format_usd(found.best.usd_per_year)} a year; renting all "
@@ -283,6 +291,6 @@ def _write_page(demand: "Demand", found: "Hybrid", day: str, path: Path) -> None
             f"{units.format_usd(found.own_all.usd_per_year)}."
         ],
         charts=hybrid_charts(demand, found),
-        tables=[NumberTable("What a year costs", columns, rows)],
+        tables=[NumberTable("What a year costs", columns, rows), NumberTable(*_wrong_rows(found))],
     )
     write_cost_page(page, path)

@@ -117,15 +117,17 @@ def read_rent(text: str) -> Rent:
         price = prices().get(text)
         return Rent(price.usd_per_hour, 0.0, price.id, price.date)
     try:
-        return Rent(units.parse_usd_per_hour(text), 0.0, text, None)
+        hourly = units.parse_usd_per_hour(text)
+        return Rent(hourly, 0.0, f"{units.format_usd(hourly)}/h", None)
     except BadQuantity:
         pass
     try:
-        return Rent(0.0, units.parse_usd_per_year(text), text, None)
+        yearly = units.parse_usd_per_year(text)
+        return Rent(0.0, yearly, f"{units.format_usd(yearly)} a year", None)
     except BadQuantity:
         raise UserMistake(
             f"{text!r} is not a price of renting; write it like '$1.50/h', '$160308/year' or "
-            "'aws/p3.16xlarge'"
+            "'aws/p4d.24xlarge'"
         ) from None
 
 

@@ -15,6 +15,7 @@ from gpuyard.economics.capacity_mix import CapacityMix, Tier, TierShare, best_mi
 from gpuyard.economics.demand import Demand, Pattern, demand_from_csv, demand_of, described_demand
 from gpuyard.economics.growth import Growth, GrowthPlan, NextMachine, Purchase, plan_growth
 from gpuyard.economics.hybrid import Hybrid, HybridPrices, Mix, best_hybrid, mix_of
+from gpuyard.economics.invoice import fitting_increments
 from gpuyard.economics.offers import PricedOffer, price_offers
 from gpuyard.economics.ownership import (
     LLAMA3_GPU_HOURS_PER_FAILURE,
@@ -85,6 +86,7 @@ __all__ = [
     "demand_of",
     "described_demand",
     "egress_usd",
+    "fitting_increments",
     "loan_balance_usd",
     "loan_payment_usd",
     "mix_of",

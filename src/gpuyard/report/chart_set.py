@@ -106,7 +106,7 @@ def cash_charts(result: StudyResult) -> list[Chart]:
     if result.cost is None or result.cost.horizon is None:
         return []
     horizon = result.cost.horizon
-    cash = {"renting": horizon.rented_cash_by_month, "owning": horizon.owned_cash_by_month}
+    cash = {"owning": horizon.owned_cash_by_month, "renting": horizon.rented_cash_by_month}
     curve = cash_curve_option(cash, f"month by month, prices as given on {horizon.price_date}")
     return [
         Chart(

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from gpuyard import __version__
 from gpuyard.economics import (
     Bar,
@@ -66,8 +68,8 @@ def rent_or_own_charts(
 ) -> list[Chart]:
     """Payments by month, break-even against use, what decides, and how sure it is."""
     cash = {
-        "renting": rented_cash_by_month(case).tolist(),
         "owning": comparable_cash_by_month(case).tolist(),
+        "renting": rented_cash_by_month(case).tolist(),
     }
     charts = [
         _chart(
@@ -76,16 +78,20 @@ def rent_or_own_charts(
             cash_curve_option(cash, f"month by month over {case.months} months"),
         ),
         _chart(
-            "hours",
-            "Right of where a line starts, owning pays within ten years. Left of it, rent.",
-            hours_break_even_option(case),
-        ),
-        _chart(
             "tornado",
             "Each input alone at both ends of its range, everything else as stated.",
             tornado_option(bars, float(saving_usd(case)), case.months),
         ),
     ]
+    if np.any(np.asarray(case.rent_usd_per_hour) > 0):  # a price by the year does not ask for use
+        charts.insert(
+            1,
+            _chart(
+                "hours",
+                "Right of where a line starts, owning pays within ten years. Left of it, rent.",
+                hours_break_even_option(case),
+            ),
+        )
     if spread is not None:
         charts.append(
             _chart(
