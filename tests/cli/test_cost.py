@@ -129,6 +129,7 @@ def test_invoice(cli: Cli) -> None:
         (["hybrid", "--rent", "$1/h", "--buy", "$1"], "one of --demand, --sacct and --pattern"),
         (["hybrid", "--rent", "$1/h", "--buy", "$1", "--demand", "no.csv"], "no such file"),
         (["invoice", "0.5,x", "--rent", "$1/h"], "'x' is not a number"),
+        (["invoice", "1e300", "--rent", "$1/h"], "'1e300' is not a number"),
         (["invoice", "-1", "--rent", "$1/h"], "No such option"),
         (["invoice", "1", "--rent", "$1/h", "--increment", "minutes"], "did you mean 'minute'"),
     ],
