@@ -112,9 +112,9 @@ def read_rent(text: str) -> Rent:
     from gpuyard import units
 
     if "/" in text and "$" not in text and not text[:1].isdigit():
-        from gpuyard.catalog import prices
+        from gpuyard.catalog import price_named
 
-        price = prices().get(text)
+        price = price_named(text)
         return Rent(price.usd_per_hour, 0.0, price.id, price.date)
     try:
         hourly = units.parse_usd_per_hour(text)
