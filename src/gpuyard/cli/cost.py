@@ -12,6 +12,7 @@ from gpuyard.cli.cost_invoice import invoice
 from gpuyard.cli.options import JsonOption
 from gpuyard.cli.owning import (
     ColocationOption,
+    DepreciationOption,
     FailureOption,
     FinancedOption,
     GpusOption,
@@ -93,6 +94,7 @@ def cost(
     interest: InterestOption = "0 %",
     loan: LoanOption = "3 years",
     value_kept: ValueKeptOption = "0 %",
+    depreciation: DepreciationOption = "0 s",
     tornado: Annotated[
         bool, typer.Option("--tornado", help="Say which input decides, one at a time.")
     ] = False,
@@ -133,6 +135,7 @@ def cost(
         idle_power=idle_power, tariff=tariff, pue=pue, colocation=colocation, support=support,
         staff_hours=staff_hours, staff=staff, gpus=gpus, failure=failure, financed=financed,
         interest=interest, loan=loan, value_kept=value_kept,
+        depreciation=depreciation,
     )  # fmt: skip
     hours = hours_per_year if hours_per_year is not None else 2000.0
     if utilisation is not None:

@@ -75,6 +75,7 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
         interest_per_year=offer.interest,
         loan_years=offer.loan / (HOURS_PER_YEAR * 3600),
         value_kept_per_year=offer.value_kept_per_year,
+        straight_line_years=offer.depreciation / (HOURS_PER_YEAR * 3600),
     )
 
 
