@@ -119,6 +119,7 @@ def test_invoice(cli: Cli) -> None:
         (["--rent", "$1/h", "--buy", "$1", "--hours-per-year", "-5"], "-5 hours a year"),
         (["--rent", "$1/h", "--buy", "$1", "--utilisation", "130 %"], "between 0 % and 100 %"),
         (["--rent", "$9/year", "--buy", "$1", "--horizon", "6 months"], "say what then"),
+        (["--rent", "$9/year", "--buy", "$1", "--term", "5 years"], "say what then"),
         (["--rent", "$9/year", "--buy", "$1", "--rest", "sell"], "did you mean 'resell'"),
         (["--rent", "$1/h", "--buy", "$1", "--vary", "rent=1..2"], "no input is called 'rent'"),
         (["--rent", "$1/h", "--buy", "$1", "--json", "--vary", "pue=2"], "pue=1.0..1.8"),

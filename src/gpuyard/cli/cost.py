@@ -153,10 +153,8 @@ def cost(
             resale=units.parse_share(resale),
             discount_per_year=units.parse_share(discount_rate),
             detailed=owning != OwningTexts()
-            or horizon is not None
-            or tornado
-            or bool(vary)
-            or monte_carlo is not None,
+            or any((horizon, rest, tornado, vary, monte_carlo is not None))
+            or (term, discount_rate) != ("1 year", "0 %"),
             tornado=tornado or bool(vary),
             draws=monte_carlo,
             seed=seed,
