@@ -24,6 +24,11 @@ def calibration_file() -> Path:
     return home() / "calibration.json"
 
 
+def prices_file() -> Path:
+    """Prices that are newer than the shipped ones, where the user took some in."""
+    return home() / "prices.csv"
+
+
 def dataset_directory(name: str) -> Path:
     """Where a fetched dataset lies."""
     return home() / "datasets" / name

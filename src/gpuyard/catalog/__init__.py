@@ -4,7 +4,7 @@ from gpuyard.catalog.gpus import Gpu, gpus
 from gpuyard.catalog.links import Link, links
 from gpuyard.catalog.machines import Machine, machines
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
-from gpuyard.catalog.prices import Price, prices
+from gpuyard.catalog.prices import Price, past_prices, price_named, prices
 from gpuyard.catalog.tables import Table
 
 __all__ = [
@@ -19,5 +19,7 @@ __all__ = [
     "links",
     "machines",
     "models",
+    "past_prices",
+    "price_named",
     "prices",
 ]

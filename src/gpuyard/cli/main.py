@@ -20,8 +20,8 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "data", "results", "topo")
-_VERBS = ("calibrate", "cost", "doctor", "predict", "schema", "study", "validate")
+_GROUPS = ("bench", "catalog", "cost", "data", "prices", "results", "topo")
+_VERBS = ("calibrate", "doctor", "predict", "schema", "study", "validate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,6 +4,14 @@ from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.loading import read_spec
+from gpuyard.specs.offers import (
+    Offers,
+    OfferSpec,
+    OnDemandOffer,
+    OwnedOffer,
+    ReservedOffer,
+    SpotOffer,
+)
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
@@ -28,10 +36,16 @@ __all__ = [
     "MachineSpec",
     "MeasureHere",
     "Network",
+    "OfferSpec",
+    "Offers",
+    "OnDemandOffer",
+    "OwnedOffer",
     "Precision",
     "Protocol",
     "RentOrBuy",
+    "ReservedOffer",
     "Spec",
+    "SpotOffer",
     "Storage",
     "Strategy",
     "Study",
