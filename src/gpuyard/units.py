@@ -64,6 +64,7 @@ class Dimension:
 SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
 RATE = Dimension("a rate", "10 Gbit/s", _RATES)
 DURATION = Dimension("a duration", "30 us", _DURATION)
+POWER = Dimension("a power", "20 kW", {f"{p}W": f for p, f in _DECIMAL.items()})
 
 
 def parse(quantity: str | float, dimension: Dimension) -> float:
@@ -120,6 +121,11 @@ def parse_seconds(quantity: str | float) -> float:
     return parse(quantity, DURATION)
 
 
+def parse_watts(quantity: str | float) -> float:
+    """ "20 kW" → 20000."""
+    return parse(quantity, POWER)
+
+
 def _parse_money(quantity: str | float, per: frozenset[str], example: str) -> float:
     match = _MONEY.match(str(quantity))
     if match is None or match[3] not in per:
@@ -135,6 +141,17 @@ def parse_usd(quantity: str | float) -> float:
 def parse_usd_per_hour(quantity: str | float) -> float:
     """ "$1.50/h" → 1.5. The "/h" must be there: a bare price does not say what it buys."""
     return _parse_money(quantity, frozenset({"/h", "/hour", "per hour", "an hour"}), "$1.50/h")
+
+
+def parse_usd_per_kwh(quantity: str | float) -> float:
+    """ "$0.12/kWh" → 0.12."""
+    return _parse_money(quantity, frozenset({"/kWh", "per kWh", "a kWh"}), "$0.12/kWh")
+
+
+def parse_usd_per_kw_month(quantity: str | float) -> float:
+    """ "$184/kW/month" → 184."""
+    per = frozenset({"/kW/month", "/kW a month", "per kW and month"})
+    return _parse_money(quantity, per, "$184/kW/month")
 
 
 def parse_share(quantity: str | float) -> float:

@@ -80,7 +80,7 @@ def predict(
     gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
-    sigma = _relative_uncertainty(table, parts, line, platform)
+    sigma = relative_uncertainty(table, parts, line.relative_uncertainty, platform.link_basis)
     chokes = _chokes(table, traffic, parts)
     memory = [memory_needed_bytes(profile, workload, batch) for _, batch in rows]
     samples = workload.dataset.samples if workload.dataset else None
@@ -252,14 +252,14 @@ def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[C
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
 
 
-def _relative_uncertainty(
-    table: Configurations, parts: StepParts, line: ComputeLine, platform: Platform
+def relative_uncertainty(
+    table: Configurations, parts: StepParts, compute: float | Floats, link_basis: str
 ) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
     several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
     contributions = (
-        (parts.compute_seconds, line.relative_uncertainty),
-        (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
+        (parts.compute_seconds, compute),
+        (parts.exposed_communication_seconds, c.UNCERTAINTY[link_basis]),
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
         (several, c.UNCERTAINTY["more machines"]),

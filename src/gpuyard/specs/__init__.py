@@ -3,6 +3,7 @@
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
 from gpuyard.specs.loading import read_spec
+from gpuyard.specs.plan import Load, OwnOffer, Plan, Remedy, Way
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
@@ -22,11 +23,15 @@ __all__ = [
     "Dataset",
     "KnownNames",
     "KnownThroughput",
+    "Load",
     "MachineSpec",
     "MeasureHere",
     "Network",
+    "OwnOffer",
+    "Plan",
     "Precision",
     "Protocol",
+    "Remedy",
     "RentOrBuy",
     "Spec",
     "Storage",
@@ -37,6 +42,7 @@ __all__ = [
     "Target",
     "Tensor",
     "Topology",
+    "Way",
     "Workload",
     "json_schema",
     "read_spec",

@@ -1,0 +1,47 @@
+"""What parts of a machine cost: GPUs, the machine around them, and a port of a network. For servers
+without a price of their own, their sum is an estimate."""
+
+import functools
+
+from pydantic import Field
+
+from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.specs import Topology
+
+
+class GpuPrice(Fact):
+    """A launch or street price. `scripts/import_gpu_prices.py` writes the data file."""
+
+    usd: float = Field(gt=0)
+
+
+class Chassis(Fact):
+    """A machine without its GPUs; `form` is how the GPUs go in, PCIe or SXM."""
+
+    name: str
+    gpus: tuple[int, ...] = Field(min_length=1)
+    form: str
+    topology: Topology
+    usd: float = Field(gt=0)
+    watts: float = Field(gt=0)
+
+
+class Port(Fact):
+    """Joining one machine to a network once; the id is that of the link."""
+
+    usd: float = Field(ge=0)
+
+
+@functools.cache
+def gpu_prices() -> Table[GpuPrice]:
+    return read_csv("GPU with a price", GpuPrice, "gpu_prices.csv")
+
+
+@functools.cache
+def chassis() -> Table[Chassis]:
+    return read_toml("chassis", Chassis, "chassis.toml")
+
+
+@functools.cache
+def ports() -> Table[Port]:
+    return read_toml("link with a price", Port, "ports.toml")
