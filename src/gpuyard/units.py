@@ -196,6 +196,11 @@ def format_byte_rate(bytes_per_second: float) -> str:
     return _scaled(bytes_per_second, [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")])
 
 
+def format_watts(watts: float) -> str:
+    """10200 → "10.2 kW"."""
+    return _scaled(watts, [(1e6, "MW"), (1e3, "kW"), (1, "W")])
+
+
 def format_seconds(seconds: float) -> str:
     """0.0032 → "3.2 ms"."""
     return _scaled(

@@ -21,7 +21,7 @@ app = typer.Typer(
 
 _STOPPED = 130
 _GROUPS = ("bench", "catalog", "data", "results", "topo")
-_VERBS = ("cost", "doctor", "predict", "schema", "study", "validate")
+_VERBS = ("cost", "doctor", "plan", "playbook", "predict", "schema", "study", "validate")
 
 
 def _print_version(wanted: bool) -> None:

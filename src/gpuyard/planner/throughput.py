@@ -12,10 +12,8 @@ import numpy.typing as npt
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.shapes import Shape, fabric_of, inside_of
-from gpuyard.predict import ComputeLine, compute_line
-
+from gpuyard.predict import ComputeLine, compute_line, powersgd
 from gpuyard.predict import constants as c
-from gpuyard.predict import powersgd
 from gpuyard.predict.buckets import Buckets, pack
 from gpuyard.predict.predictor import memory_needed_bytes, relative_uncertainty
 from gpuyard.predict.relief import ACCUMULATED_STEPS
@@ -88,9 +86,9 @@ def predict_shapes(
     per_node = np.array([shape.gpus for shape in shapes], dtype=float)[index]
     table = _table(shapes, lines, index, nodes, batch)
     compute_sigma = np.array([lines[s.gpu.id].relative_uncertainty for s in shapes])[index]
-    compression = np.array(
-        [powersgd.seconds(profile, shape.gpu.memory_bytes_per_second) for shape in shapes]
-    )[index]
+    rates = {shape.gpu.id: shape.gpu.memory_bytes_per_second for shape in shapes}
+    compressing = {gpu: powersgd.seconds(profile, rate) for gpu, rate in rates.items()}
+    compression = np.array([compressing[shape.gpu.id] for shape in shapes], dtype=float)[index]
     parts_of = _Exchange(profile, compression)
     seconds, sigma = np.empty(len(index)), np.empty(len(index))
     for code, name in enumerate(grid.remedies):

@@ -6,6 +6,7 @@ from gpuyard.report.figures.efficiency import efficiency_option
 from gpuyard.report.figures.epoch_time import epoch_time_option
 from gpuyard.report.figures.frame import Option
 from gpuyard.report.figures.looks import Look, Looks, here_platform, looks_of
+from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.figures.step_split import step_split_option
 from gpuyard.report.figures.throughput import throughput_option
 
@@ -19,6 +20,7 @@ __all__ = [
     "epoch_time_option",
     "here_platform",
     "looks_of",
+    "pareto_option",
     "reference_batch",
     "step_split_option",
     "throughput_option",
