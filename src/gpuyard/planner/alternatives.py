@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.choice import choices
+from gpuyard.planner.offers import Offer
 from gpuyard.planner.ranking import Ranking, Truths
 from gpuyard.planner.result import Alternative, Choice
+from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs import Way
 
@@ -55,41 +57,49 @@ def alternatives(
     )
 
 
-def _matches(candidates: Candidates, asked: WellKnown) -> Truths:
-    def fits(offer: Any) -> bool:
-        link = offer.network.link if offer.network else None
-        return (
-            (asked.offers is None or offer.host.id in asked.offers)
-            and (asked.ways is None or offer.way in asked.ways)
-            and (asked.gpus is None or offer.host.gpu.id in asked.gpus)
-            and (asked.networks is None or link in asked.networks)
-        )
-
-    right = np.array([fits(offer) for offer in candidates.offers], dtype=bool)
-    nodes = candidates.throughputs.nodes[candidates.row]
-    return right[candidates.offer] & (nodes >= asked.nodes[0]) & (nodes <= asked.nodes[1])
+def _matches(candidates: Candidates, asked: WellKnown) -> Integers:
+    """Rows of the candidates; those of one offer stand together."""
+    found = [
+        np.arange(*np.searchsorted(candidates.offer, [number, number + 1]))
+        for number, offer in enumerate(candidates.offers)
+        if _fits(offer, asked)
+    ]
+    rows: Integers = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+    nodes = candidates.throughputs.nodes[candidates.row[rows]]
+    within: Integers = rows[(nodes >= asked.nodes[0]) & (nodes <= asked.nodes[1])]
+    return within
 
 
-def _best(candidates: Candidates, ranking: Ranking, among: Truths) -> int | None:
+def _fits(offer: Offer, asked: WellKnown) -> bool:
+    link = offer.network.link if offer.network else None
+    return (
+        (asked.offers is None or offer.host.id in asked.offers)
+        and (asked.ways is None or offer.way in asked.ways)
+        and (asked.gpus is None or offer.host.gpu.id in asked.gpus)
+        and (asked.networks is None or link in asked.networks)
+    )
+
+
+def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | None:
     """The one that comes nearest to the goal: cheapest of those that meet it, else what misses least."""
-    usd, seconds = candidates.costs.usd_per_run, candidates.costs.run_seconds
-    possible = np.ones_like(ranking.allowed)  # whatever policy and site say
+    if not len(among):
+        return None
+    usd, seconds = candidates.costs.usd_per_run[among], candidates.costs.run_seconds[among]
+    allowed, in_time = ranking.allowed[among], ranking.in_time[among]
+    possible = np.ones_like(allowed)  # whatever policy and site say
     for rule in ranking.rules:
         if rule.of_setting:
-            possible &= ~rule.breaks
+            possible &= ~rule.breaks[among]
     tiers: tuple[tuple[Truths, Floats], ...] = (
-        (ranking.allowed & ranking.in_time & ranking.in_budget, usd),
-        (ranking.allowed & ranking.in_time, usd),
-        (ranking.allowed, seconds),
-        (possible & ranking.in_time, usd),
+        (allowed & in_time & ranking.in_budget[among], usd),
+        (allowed & in_time, usd),
+        (allowed, seconds),
+        (possible & in_time, usd),
         (possible, seconds),
-        (np.ones_like(ranking.allowed), seconds),
+        (np.ones_like(allowed), seconds),
     )
-    for tier, measure in tiers:
-        chosen = np.flatnonzero(among & tier)
-        if len(chosen):
-            return int(chosen[np.argmin(measure[chosen])])
-    return None
+    tier, measure = next((tier, measure) for tier, measure in tiers if tier.any())
+    return int(among[np.argmin(np.where(tier, measure, np.inf))])
 
 
 def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:

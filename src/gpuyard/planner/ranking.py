@@ -63,9 +63,12 @@ def rank(candidates: Candidates) -> Ranking:
 
 def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
     """Those that nobody beats in one measure without being worse in the other, by the first measure."""
-    order = chosen[np.lexsort((second[chosen], first[chosen]))]
-    if not len(order):
-        return order
+    if not len(chosen):
+        return chosen
+    # one sort leaves out nearly all; only what is left is sorted by both
+    rough = chosen[np.argsort(first[chosen])]
+    near = rough[second[rough] <= np.minimum.accumulate(second[rough])]
+    order = near[np.lexsort((second[near], first[near]))]
     best_before = np.concatenate([[np.inf], np.minimum.accumulate(second[order])[:-1]])
     return order[second[order] < best_before]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import Gpu
+from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
 from gpuyard.predict import platform_of
 from gpuyard.predict.fabric import Fabric, between_machines
@@ -34,12 +35,35 @@ class Inside:
     host_to_gpu_bytes_per_second: float
 
 
+def inside_of(gpu: Gpu, gpus: int, topology: Topology) -> Inside:
+    """Through the machine graph; GPUs that are wired alike share one."""
+    return _inside_like(_wired_alike()[_wiring(gpu)], gpus, topology)
+
+
+def _wiring(gpu: Gpu) -> tuple[object, ...]:
+    """All that a machine graph knows of a GPU."""
+    return (
+        gpu.pcie_generation,
+        gpu.pcie_lanes,
+        gpu.released if gpu.pcie_generation == 3 else None,  # decides the link between sockets
+        gpu.pcie_peer_to_peer,
+        gpu.nvlink_id,
+        gpu.nvlink_links,
+        gpu.nvlink_bridge,
+    )
+
+
 @functools.cache
-def inside_of(gpu: str, gpus: int, topology: Topology) -> Inside:
-    """Through the machine graph; a GPU that can't be laid out so stands on two sockets."""
+def _wired_alike() -> dict[tuple[object, ...], str]:
+    """One GPU for each wiring."""
+    return {_wiring(gpu): gpu.id for gpu in gpus_table()}
+
+
+@functools.cache
+def _inside_like(gpu: str, gpus: int, topology: Topology) -> Inside:
     try:
         return _inside(gpu, gpus, topology)
-    except UserMistake:
+    except UserMistake:  # a GPU that can't be laid out so stands on two sockets
         return _inside(gpu, gpus, "dual-socket")
 
 

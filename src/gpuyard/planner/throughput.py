@@ -158,7 +158,7 @@ def _table(
     nodes: Floats,
     batch: Floats,
 ) -> Configurations:
-    inside = [inside_of(shape.gpu.id, shape.gpus, shape.topology) for shape in shapes]
+    inside = [inside_of(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
     fabrics = [fabric_of(shape.network) if shape.network else None for shape in shapes]
 
     def column(values: list[float]) -> Floats:
