@@ -138,6 +138,11 @@ def parse_usd(quantity: str | float) -> float:
     return _parse_money(quantity, frozenset({""}), "$8000")
 
 
+def parse_usd_per_year(quantity: str | float) -> float:
+    """ "$15000/year" → 15000."""
+    return _parse_money(quantity, frozenset({"/year", "per year", "a year"}), "$15000/year")
+
+
 def parse_usd_per_hour(quantity: str | float) -> float:
     """ "$1.50/h" → 1.5. The "/h" must be there: a bare price does not say what it buys."""
     return _parse_money(quantity, frozenset({"/h", "/hour", "per hour", "an hour"}), "$1.50/h")

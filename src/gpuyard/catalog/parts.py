@@ -5,6 +5,7 @@ import functools
 
 from pydantic import Field
 
+from gpuyard.catalog.gpus import Gpu, gpus
 from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
 from gpuyard.specs import Topology
 
@@ -30,6 +31,29 @@ class Port(Fact):
     """Joining one machine to a network once; the id is that of the link."""
 
     usd: float = Field(ge=0)
+
+
+def fits(gpu: Gpu, box: Chassis) -> bool:
+    """Whether the GPU goes into the chassis."""
+    form = "PCIe" if gpu.form_factor == "PCIe" else "SXM"
+    return form == box.form and not gpu.form_factor.startswith(("superchip", "SH5"))
+
+
+def build_id(gpu: Gpu, count: int, box: Chassis) -> str:
+    """What a machine from parts is called: "server-sxm/8x-h100-sxm5-80gb"."""
+    return f"{box.id}/{count}x-{gpu.id}"
+
+
+@functools.cache
+def build_ids() -> frozenset[str]:
+    """Every machine that could be put together."""
+    return frozenset(
+        build_id(gpu, count, box)
+        for gpu in gpus()
+        for box in chassis()
+        if fits(gpu, box)
+        for count in box.gpus
+    )
 
 
 @functools.cache

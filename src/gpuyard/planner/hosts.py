@@ -17,6 +17,7 @@ from gpuyard.catalog import (
     ports,
     prices,
 )
+from gpuyard.catalog.parts import build_id, fits
 from gpuyard.specs import Network, OwnOffer, Plan, Topology
 
 # nobody says how rented machines without a row in the catalog are joined
@@ -176,7 +177,7 @@ def _builds(plan: Plan) -> Iterator[Host]:
         if known is None and gpu.id not in own:
             continue
         for box in chassis():
-            if _goes_into(gpu, box):
+            if fits(gpu, box):
                 usd = own.get(gpu.id, known.usd if known else 0.0)
                 yield from _filled(gpu, box, usd, known.date if known else None)
 
@@ -185,7 +186,7 @@ def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) 
     for count in box.gpus:
         topology = _usual_topology(gpu, count) if box.form == "SXM" else box.topology
         yield Host(
-            id=f"{box.id}/{count}x-{gpu.id}",
+            id=build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",
             gpu=gpu,
             gpus=count,
@@ -197,8 +198,3 @@ def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) 
             buy_usd=count * gpu_usd + box.usd,
             estimate=True,
         )
-
-
-def _goes_into(gpu: Gpu, box: Chassis) -> bool:
-    form = "PCIe" if gpu.form_factor == "PCIe" else "SXM"
-    return form == box.form and not gpu.form_factor.startswith(("superchip", "SH5"))

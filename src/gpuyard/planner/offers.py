@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.errors import UnknownName
 from gpuyard.planner.hosts import Host
 from gpuyard.planner.shapes import Shape, network_name
 from gpuyard.predict.step import Floats
@@ -68,7 +67,6 @@ class OfferColumns:
 
 def offers_of(hosts: Sequence[Host], plan: Plan) -> list[Offer]:
     """Every way that the plan asks for, of every host that it allows."""
-    _check_names(hosts, plan)
     search = plan.search
     return [
         offer
@@ -78,17 +76,6 @@ def offers_of(hosts: Sequence[Host], plan: Plan) -> list[Offer]:
         for way in search.ways
         for offer in _joined(host, way, plan)
     ]
-
-
-def _check_names(hosts: Sequence[Host], plan: Plan) -> None:
-    known = {host.id for host in hosts}
-    for name in plan.search.offers or ():
-        if name not in known:
-            raise UnknownName("offer (search.offers)", name, known)
-    clouds = {host.cloud for host in hosts if host.cloud is not None}
-    for cloud in plan.policy.clouds or ():
-        if cloud not in clouds:
-            raise UnknownName("cloud (policy.clouds)", cloud, clouds)
 
 
 def _joined(host: Host, way: Way, plan: Plan) -> Iterator[Offer]:

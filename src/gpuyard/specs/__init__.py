@@ -3,6 +3,14 @@
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
 from gpuyard.specs.loading import read_spec
+from gpuyard.specs.offers import (
+    Offers,
+    OfferSpec,
+    OnDemandOffer,
+    OwnedOffer,
+    ReservedOffer,
+    SpotOffer,
+)
 from gpuyard.specs.plan import Load, OwnOffer, Plan, Remedy, Way
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
@@ -27,13 +35,19 @@ __all__ = [
     "MachineSpec",
     "MeasureHere",
     "Network",
+    "OfferSpec",
+    "Offers",
+    "OnDemandOffer",
     "OwnOffer",
+    "OwnedOffer",
     "Plan",
     "Precision",
     "Protocol",
     "Remedy",
     "RentOrBuy",
+    "ReservedOffer",
     "Spec",
+    "SpotOffer",
     "Storage",
     "Strategy",
     "Study",

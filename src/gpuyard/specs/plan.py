@@ -2,12 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 
+from gpuyard.errors import describe_unknown
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Network, Topology, named_or_described
 from gpuyard.specs.quantities import (
     Bytes,
+    CloudName,
     GpuName,
     LinkName,
     MachineName,
@@ -40,7 +42,7 @@ class Policy(Spec):
         bool, Field(description="data may not leave the building: nothing rented or colocated")
     ] = False
     clouds: Annotated[
-        tuple[str, ...] | None,
+        tuple[CloudName, ...] | None,
         Field(min_length=1, description="rent only from these, as `gpuyard catalog prices` names them"),
     ] = None  # fmt: skip
 
@@ -203,4 +205,13 @@ class Plan(Spec):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two offers are called {name!r}; give one another name")
+        return self
+
+    @model_validator(mode="after")
+    def _offers_are_known(self, info: ValidationInfo) -> "Plan":
+        known = (info.context or {}).get("offer")
+        own = {offer.name for offer in self.offers}
+        for name in self.search.offers or ():
+            if known is not None and name not in known | own:
+                raise ValueError(f"search.offers: {describe_unknown('offer', name, known | own)}")
         return self

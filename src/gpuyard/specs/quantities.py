@@ -82,8 +82,10 @@ def _known(kind: str) -> Callable[[str, ValidationInfo], str]:
     return validate
 
 
+InstanceName = Annotated[str, AfterValidator(_known("price"))]
 GpuName = Annotated[str, AfterValidator(_known("GPU"))]
 LinkName = Annotated[str, AfterValidator(_known("link"))]
+CloudName = Annotated[str, AfterValidator(_known("cloud"))]
 MachineName = Annotated[str, AfterValidator(_known("machine"))]
 
 

@@ -5,6 +5,7 @@ import json
 from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.offers import Offers
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.study import Study
 from gpuyard.specs.workload import Workload
@@ -14,6 +15,7 @@ SPECS: dict[str, type[Spec]] = {
     "cluster": Cluster,
     "study": Study,
     "plan": Plan,
+    "offers": Offers,
 }
 
 
