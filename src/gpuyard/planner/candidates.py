@@ -76,7 +76,7 @@ def candidates_of(
         plan.search.batch or _batches(workload.batch_per_gpu),
         tuple(dict.fromkeys(plan.search.remedies)),
     )
-    positions: dict[tuple[str, int, str, str], int] = {}
+    positions: dict[object, int] = {}
     shapes: list[Shape] = []
     shape_of = np.empty(len(usable), dtype=np.int64)
     for number, one in enumerate(usable):

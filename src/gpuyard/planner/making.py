@@ -35,7 +35,7 @@ def make_plan(plan: Plan, beside: Path = Path()) -> PlanResult:
     workload = plan_workload(plan, beside)
     if workload.dataset is None:
         raise UserMistake(
-            f"{workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
+            f"workload: {workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
             "describe the workload with dataset.samples and epochs"
         )
     return answer(search(plan, workload, profile_of(workload)), workload)

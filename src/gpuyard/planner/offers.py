@@ -8,7 +8,7 @@ import numpy as np
 from gpuyard.planner.hosts import Host
 from gpuyard.planner.shapes import Shape, network_name
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Network, Plan, Way
+from gpuyard.specs import Network, Plan, Topology, Way
 from gpuyard.specs.plan import RESERVED_YEARS
 
 # Off the price on demand, for every hour of the term. One year: p3dn.24xlarge at $160,308 a year against
@@ -32,9 +32,8 @@ class Offer:
         return Shape(self.host.gpu, self.host.gpus, self.host.topology, self.network)
 
     @property
-    def shape_key(self) -> tuple[str, int, str, str]:
-        network = "" if self.network is None else self.network.model_dump_json()
-        return (self.host.gpu.id, self.host.gpus, self.host.topology, network)
+    def shape_key(self) -> tuple[str, int, Topology, Network | None]:
+        return (self.host.gpu.id, self.host.gpus, self.host.topology, self.network)
 
     @property
     def network_words(self) -> str:

@@ -78,12 +78,8 @@ def _inside(gpu: str, gpus: int, topology: Topology) -> Inside:
 
 
 @functools.cache
-def _fabric(network_json: str) -> Fabric:
-    return between_machines(Network.model_validate_json(network_json))[0]
-
-
 def fabric_of(network: Network) -> Fabric:
-    return _fabric(network.model_dump_json())
+    return between_machines(network)[0]
 
 
 def network_name(network: Network) -> str:

@@ -71,7 +71,12 @@ def _plain(node: Any) -> Any:
 def _sentences(
     path: Path, document: Any, kind: type[BaseModel], invalid: ValidationError
 ) -> Iterator[str]:
-    mistakes = invalid.errors(include_url=False)
+    mistakes = [
+        mistake
+        for mistake in invalid.errors(include_url=False)
+        # a list that is too short only because its items are wrong has been complained about
+        if mistake["type"] != "too_short" or not mistake["input"]
+    ]
     for mistake in mistakes[:_MOST_MISTAKES_SHOWN]:
         line, keys = _locate(document, mistake["loc"])
         where = f"{path}:{line}: " + (f"{keys}: " if keys else "")
