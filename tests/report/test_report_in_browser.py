@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from gpuyard.planner.making import answer
 from gpuyard.report import write_report
+from gpuyard.report.plan_page import write_plan
+from tests.planner.builder import candidates, offer, plan
+from tests.planner.builder import workload as known_workload
 from tests.report.builder import cost, full_study, study, workload
 
 CHROMIUM = next(
@@ -237,3 +241,22 @@ def test_paper_shows_what_is_folded_on_the_screen(browser: Browser, report: Path
         assert visit.page.locator("details[open]").count() == 0
         assert visit.page.pdf().startswith(b"%PDF")
         assert visit.complaints == []
+
+
+def test_the_page_of_a_plan_draws_its_chart(desk: Visit, tmp_path: Path) -> None:
+    asked = plan(
+        offer(EVIL, rent="$3/h"),
+        offer("four", rent="$14/h", gpus=4),
+        time_per_run="8 h",
+        search={"ways": ["on-demand"], "nodes": [1]},
+    )
+    write_plan(answer(candidates(asked), known_workload()), tmp_path / "plan.html")
+    desk.open(tmp_path / "plan.html")
+    chart = desk.page.locator("#chart-plan")
+    assert chart.locator("svg path").count() > 5
+    for point in chart.locator("svg path").all():
+        point.hover(force=True, no_wait_after=True)
+    assert desk.page.title() == "small – gpuyard plan"
+    assert desk.complaints == []
+    assert desk.requests == []
+    assert not desk.scrolls_sideways()
