@@ -2,13 +2,15 @@
 
 import pytest
 
+from gpuyard.planner import Choice
 from gpuyard.planner.making import answer
+from gpuyard.specs import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 HOURS_PER_YEAR = 8766.0
 
 
-def winner(asked):  # type: ignore[no-untyped-def]
+def winner(asked: Plan) -> Choice:
     found = answer(candidates(asked), workload())
     assert found.winner is not None
     return found.winner
@@ -20,6 +22,14 @@ def test_on_demand_pays_for_the_hours_of_the_run() -> None:
     assert chosen.usd_per_run == pytest.approx(30.0)
     assert chosen.total_usd == pytest.approx(30.0 * 360)
     assert chosen.usd_per_run_low < 30.0 < chosen.usd_per_run_high
+
+
+def test_rented_machines_are_paid_while_they_start() -> None:
+    asked = plan(
+        offer("a", rent="$3/h"), renting={"start": "30 min"}, search={"ways": ["on-demand"]}
+    )
+    assert winner(asked).usd_per_run == pytest.approx(31.5)
+    assert winner(asked).run_seconds == pytest.approx(36_000 + 1800)
 
 
 def test_reserved_pays_for_every_hour() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpuyard.planner.making import answer
 from gpuyard.planner.ranking import HARDLY_WORSE, pareto_front, plainest, rank
+from gpuyard.specs import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=40)
@@ -31,7 +32,7 @@ def test_the_front_is_exactly_what_nobody_beats(
     assert all(first[a] < first[b] for a, b in itertools.pairwise(front))
 
 
-def asked(prices: list[float], limit_hours: float = 20.0):  # type: ignore[no-untyped-def]
+def asked(prices: list[float], limit_hours: float = 20.0) -> Plan:
     offers = [
         offer(f"o{i}", rent=f"${p:.4f}/h", gpus=2 ** (i % 4), network={"link": "ethernet-100g"})
         for i, p in enumerate(prices)

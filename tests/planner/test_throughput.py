@@ -5,7 +5,7 @@ import pytest
 
 from gpuyard.catalog import gpus, models
 from gpuyard.planner.shapes import Shape, _inside, inside_of
-from gpuyard.planner.throughput import Grid, predict_shapes, usable_lines
+from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
 from gpuyard.predict import predict_cluster
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.remedies import changes
@@ -24,7 +24,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def found(remedies: tuple[Remedy, ...] = ("none",)):  # type: ignore[no-untyped-def]
+def found(remedies: tuple[Remedy, ...] = ("none",)) -> Throughputs:
     lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
     return predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, Grid((1, 2, 5), (32, 64), remedies))
 

@@ -122,5 +122,5 @@ def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
     if ratio < _SAME:
         return f"As cheap, but not faster: {at}."
-    times = f"{ratio:.2g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
+    times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
     return f"Meets the goal, but a finished run costs {times} ({at})."

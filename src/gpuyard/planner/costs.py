@@ -78,8 +78,9 @@ def cost_of(
 def _price(plan: Plan, demand: Demand, way: Way, rows: _Rows) -> Costs:
     match way:
         case "on-demand":
-            usd = on_demand_usd(rows.run_hours, rows.nodes * rows.usd_per_hour)
-            return _by_the_run(demand, rows.run_hours, usd)
+            hours = rows.run_hours + plan.renting.start / 3600
+            usd = on_demand_usd(hours, rows.nodes * rows.usd_per_hour)
+            return _by_the_run(demand, hours, usd)
         case "spot":
             return _spot(plan, demand, rows)
         case "buy" | "colocate":
@@ -97,15 +98,16 @@ def _spot(plan: Plan, demand: Demand, rows: _Rows) -> Costs:
     spot = plan.spot
     rate = rows.nodes * spot.interruptions_per_hour
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
+    hours = rows.run_hours + plan.renting.start / 3600
     usd = spot_usd(
-        rows.run_hours,
+        hours,
         rows.nodes * rows.usd_per_hour,
         interruptions_per_hour=rate,
         checkpoint_hours=checkpoint,
         restart_hours=restart,
     )
     stretch = spot_hours_per_useful_hour(rate, checkpoint, restart)
-    return _by_the_run(demand, rows.run_hours * stretch, usd)
+    return _by_the_run(demand, hours * stretch, usd)
 
 
 def _clusters(plan: Plan, demand: Demand, run_hours: Floats) -> tuple[Floats, Floats]:

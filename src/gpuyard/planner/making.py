@@ -12,11 +12,11 @@ from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.choice import choices
 from gpuyard.planner.demand import demand_of
 from gpuyard.planner.hosts import hosts_of, unusable_prices
-from gpuyard.planner.offers import discount, offers_of
+from gpuyard.planner.offers import RESERVING_CLOUDS, discount, given_discount, offers_of
 from gpuyard.planner.ranking import Ranking, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
 from gpuyard.planner.result import Goal, LeftOut, PlanResult
-from gpuyard.specs import Plan, Workload
+from gpuyard.specs import Plan, Way, Workload
 from gpuyard.specs.plan import RESERVED_YEARS
 from gpuyard.workloads import profile_of
 
@@ -117,12 +117,7 @@ def _assumptions(candidates: Candidates) -> tuple[str, ...]:
     found = []
     bases = sorted({line.basis for line in candidates.lines.values()})
     found.append(f"The speed of one GPU is {' or '.join(bases)}; more GPUs are predicted.")
-    for way in plan.search.ways:
-        if way in RESERVED_YEARS:
-            off = 100 * discount(plan, way)
-            found.append(
-                f"{way} is taken as {off:.0f} % off the price on demand (prices.{_key(way)})."
-            )
+    found += [_reserved_words(plan, way) for way in plan.search.ways if way in RESERVED_YEARS]
     if "buy" in plan.search.ways or "colocate" in plan.search.ways:
         site, owning = plan.site, plan.owning
         found.append(
@@ -131,6 +126,9 @@ def _assumptions(candidates: Candidates) -> tuple[str, ...]:
             f"machine at ${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of the value "
             "kept each year; servers without a list price are estimated from parts."
         )
+    if "spot" in plan.search.ways or "on-demand" in plan.search.ways:
+        start = plan.renting.start / 60
+        found.append(f"Every rented run starts {start:g} minutes before its first step.")
     if "spot" in plan.search.ways:
         found.append(
             f"Spot instances are taken away {plan.spot.interruptions_per_hour:g} times an hour, each."
@@ -146,5 +144,10 @@ def _assumptions(candidates: Candidates) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _key(way: str) -> str:
-    return way.replace("-", "_")
+def _reserved_words(plan: Plan, way: Way) -> str:
+    off = f"{100 * discount(plan, way):.0f} % off the price on demand"
+    if given_discount(plan, way) is not None:
+        return f"{way} is {off}, as the plan says."
+    clouds = ", ".join(sorted(RESERVING_CLOUDS))
+    key = way.replace("-", "_")
+    return f"{way} is taken as {off}, at {clouds} only (prices.{key})."

@@ -13,6 +13,8 @@ from gpuyard.specs.plan import RESERVED_YEARS
 
 # Off the price on demand, for every hour of the term. One year: p3dn.24xlarge at $160,308 a year against
 # $31.212/h is 41 %, p3.8xlarge and p3.16xlarge are 35 %; three years: assumed.
+# Others get a reserved price only where the plan brings the discount.
+RESERVING_CLOUDS = frozenset({"aws", "azure", "gcp", "ibm", "oci"})
 DEFAULT_DISCOUNTS: dict[Way, float] = {"reserved-1-year": 0.35, "reserved-3-years": 0.55}
 
 
@@ -100,15 +102,26 @@ def _price(host: Host, way: Way, plan: Plan) -> tuple[float, float] | None:
         case "on-demand":
             return None if host.rent_usd_per_hour is None else (host.rent_usd_per_hour, 0.0)
         case _:
-            if host.rent_usd_per_hour is None or RESERVED_YEARS[way] > plan.horizon / 31557600:
-                return None
-            return host.rent_usd_per_hour * (1 - discount(plan, way)), 0.0
+            return _reserved(host, way, plan)
+
+
+def _reserved(host: Host, way: Way, plan: Plan) -> tuple[float, float] | None:
+    known = given_discount(plan, way) is not None or host.cloud in RESERVING_CLOUDS
+    if host.rent_usd_per_hour is None or not known or RESERVED_YEARS[way] > years_of(plan):
+        return None
+    return host.rent_usd_per_hour * (1 - discount(plan, way)), 0.0
+
+
+def years_of(plan: Plan) -> float:
+    return plan.horizon / (365.25 * 86400)
+
+
+def given_discount(plan: Plan, way: Way) -> float | None:
+    one, three = plan.prices.reserved_1_year, plan.prices.reserved_3_years
+    return one if way == "reserved-1-year" else three
 
 
 def discount(plan: Plan, way: Way) -> float:
     """What a term takes off the price on demand."""
-    given = {
-        "reserved-1-year": plan.prices.reserved_1_year,
-        "reserved-3-years": plan.prices.reserved_3_years,
-    }[way]
+    given = given_discount(plan, way)
     return DEFAULT_DISCOUNTS[way] if given is None else given

@@ -6,6 +6,7 @@ from gpuyard import units
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.choice import choices
+from gpuyard.planner.offers import years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
 from gpuyard.planner.result import Binding, Choice
 from gpuyard.specs import Plan, Way
@@ -16,8 +17,8 @@ def goal_words(plan: Plan) -> str:
     if plan.time_per_run is not None:
         parts.append(f"finishes a run in {words.hours(plan.time_per_run)}")
     if plan.budget is not None:
-        years = plan.horizon / (365.25 * 86400)
-        parts.append(f"costs at most {words.usd(plan.budget)} over {years:.3g} years")
+        over = f"over {years_of(plan):.3g} years"
+        parts.append(f"costs at most {words.usd(plan.budget)} {over}")
     return " and ".join(parts) or "is allowed"
 
 
@@ -36,9 +37,7 @@ def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[s
         f"Of {len(candidates):,} candidates {feasible:,} would do ({goal_words(plan)}); "
         "these machines cost least for a finished run, in the plainest setting that gives away "
         f"no more than {units.format_share(HARDLY_WORSE)}.",
-        f"{winner.gpus} GPU{'s' if winner.gpus > 1 else ''} at "
-        f"{units.format_share(winner.scaling_efficiency)} efficiency do the work of "
-        f"{winner.effective_gpus:.3g}: {words.setting(winner)}.",
+        _efficiency(winner),
     ]
     if winner.way in ("buy", "colocate") or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
@@ -50,6 +49,15 @@ def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[s
             f"past the {words.hours(plan.time_per_run)}. A measurement of one GPU would narrow it."
         )
     return tuple(found)
+
+
+def _efficiency(winner: Choice) -> str:
+    if winner.gpus == 1:
+        return f"One GPU does it: {words.setting(winner)}."
+    return (
+        f"{winner.gpus} GPUs at {units.format_share(winner.scaling_efficiency)} efficiency do the "
+        f"work of {winner.effective_gpus:.3g}: {words.setting(winner)}."
+    )
 
 
 def _filled(candidates: Candidates, winner: Choice) -> str:

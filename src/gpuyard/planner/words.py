@@ -21,7 +21,8 @@ REMEDIES: dict[Remedy, str] = {
 
 
 def usd(amount: float) -> str:
-    return units.format_usd(amount)
+    """Runs may cost less than a cent."""
+    return f"${amount:.2g}" if 0 < amount < 0.1 else units.format_usd(amount)
 
 
 def hours(seconds: float) -> str:

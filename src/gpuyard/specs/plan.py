@@ -80,6 +80,14 @@ class Owning(Spec):
     staff: UsdPerHour = 75.0
 
 
+class Renting(Spec):
+    """What every rented run needs besides its steps."""
+
+    start: Annotated[
+        Seconds, Field(description="from asking for machines to the first step; it is billed")
+    ] = 300.0
+
+
 class Spot(Spec):
     """How often spot instances are taken away, and what that costs a run."""
 
@@ -185,6 +193,7 @@ class Plan(Spec):
     people: People = People()
     site: Site = Site()
     owning: Owning = Owning()
+    renting: Renting = Renting()
     spot: Spot = Spot()
     search: Search = Search()
     prices: OwnPrices = OwnPrices()

@@ -1,10 +1,10 @@
 """Cost of a finished run against its time: the front, the choice, and the well-known alternatives."""
 
 from gpuyard.planner import Choice, PlanResult
-from gpuyard.planner.words import duration, price, what
+from gpuyard.planner.words import duration, price, usd, what
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, log_axis, value_axis
 from gpuyard.report.figures.looks import COLOURS, NEUTRAL
-from gpuyard.units import format_seconds, format_usd
+from gpuyard.units import format_seconds
 
 _FRONT, _CHOICE, _MEETS, _MISSES = COLOURS[0], COLOURS[1], COLOURS[2], NEUTRAL
 
@@ -36,8 +36,7 @@ def pareto_option(plan: PlanResult) -> Option:
         "nameGap": 30,
         **_axis(hours),
     }
-    usd = [c.usd_per_run for c in points]
-    axis = _axis(usd)
+    axis = _axis([c.usd_per_run for c in points])
     axis["axisLabel"] = {**axis["axisLabel"], "formatter": "${value}"}
     option["yAxis"] = value_axis("cost of a finished run") | axis
     option["series"] = series
@@ -110,7 +109,7 @@ def _winner(winner: Choice) -> list[Option]:
                 "symbolSize": 14,
                 "itemStyle": {"color": _CHOICE},
                 "label": {
-                    "formatter": f"{format_usd(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}",
+                    "formatter": f"{usd(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}",
                     "position": "bottom",
                     "fontWeight": 600,
                 },
@@ -132,7 +131,7 @@ def _limit(seconds: float) -> Option:
 
 def _subtitle(plan: PlanResult) -> str:
     budget = plan.goal.budget_usd
-    within = f", {format_usd(budget)} in all" if budget is not None else ""
+    within = f", {usd(budget)} in all" if budget is not None else ""
     return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {plan.goal.months / 12:.3g} years{within}"
 
 
@@ -140,8 +139,8 @@ def _description(plan: PlanResult) -> str:
     fastest, cheapest = (plan.front[0], plan.front[-1]) if plan.front else (None, None)
     ends = (
         f" The fastest is {what(fastest)} at {format_seconds(fastest.run_seconds)} and "
-        f"{format_usd(fastest.usd_per_run)} a run, the cheapest {what(cheapest)} at "
-        f"{format_seconds(cheapest.run_seconds)} and {format_usd(cheapest.usd_per_run)}."
+        f"{usd(fastest.usd_per_run)} a run, the cheapest {what(cheapest)} at "
+        f"{format_seconds(cheapest.run_seconds)} and {usd(cheapest.usd_per_run)}."
         if fastest and cheapest
         else ""
     )
