@@ -215,7 +215,8 @@ def format_seconds(seconds: float) -> str:
 
 def format_usd(usd: float) -> str:
     """8000 → "$8,000"; cents only where they matter."""
-    return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"
+    size = abs(usd)
+    return f"{'-' if usd < 0 else ''}${size:,.{2 if size < 100 else 0}f}"
 
 
 def format_share(share: float) -> str:

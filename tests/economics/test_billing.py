@@ -11,6 +11,7 @@ from gpuyard.economics import (
     committed_usd,
     daly_interval_hours,
     egress_usd,
+    fitting_increments,
     on_demand_usd,
     reserved_cash_by_month,
     reserved_usd,
@@ -32,6 +33,19 @@ def test_the_founding_invoice_within_a_cent() -> None:
     for increment in ("second", "1/100 h"):
         usd = on_demand_usd(hours, 1.50, increment_hours=INCREMENTS[increment])
         assert np.abs(usd - printed).max() <= 0.01 + 1e-9
+
+
+def test_only_billing_by_the_second_explains_the_founding_invoice() -> None:
+    hours = ["0.67", "1.28", "0.75", "0.97", "1.31", "0.86"]
+    printed = [1.01, 1.92, 1.12, 1.45, 1.96, 1.30]
+    # 0.86 h printed can be 0.864 h billed; as 0.86 h it would be $1.29, and 0.67 h is no whole minute
+    assert fitting_increments(hours, printed, 1.50) == ["second"]
+    assert fitting_increments(["1.00", "2.00"], [1.5, 3.0], 1.50) == [
+        "hour", "minute", "1/100 h", "second",
+    ]  # fmt: skip
+    assert fitting_increments(["1.00"], [9.99], 1.50) == []
+    with pytest.raises(UserMistake, match="each line needs both"):
+        fitting_increments(["1.00"], [], 1.50)
 
 
 @pytest.mark.parametrize(

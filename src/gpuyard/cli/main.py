@@ -20,8 +20,8 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "data", "results", "topo")
-_VERBS = ("cost", "doctor", "plan", "playbook", "predict", "schema", "study", "validate")
+_GROUPS = ("bench", "catalog", "cost", "data", "prices", "results", "topo")
+_VERBS = ("doctor", "plan", "playbook", "predict", "schema", "study", "validate")
 
 
 def _print_version(wanted: bool) -> None:

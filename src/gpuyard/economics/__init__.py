@@ -1,5 +1,6 @@
 """What renting and owning cost. Pure: prices in, money over time out."""
 
+from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR
 from gpuyard.economics.billing import (
     INCREMENTS,
     billed_hours,
@@ -14,6 +15,8 @@ from gpuyard.economics.capacity_mix import CapacityMix, Tier, TierShare, best_mi
 from gpuyard.economics.demand import Demand, Pattern, demand_from_csv, demand_of, described_demand
 from gpuyard.economics.growth import Growth, GrowthPlan, NextMachine, Purchase, plan_growth
 from gpuyard.economics.hybrid import Hybrid, HybridPrices, Mix, best_hybrid, mix_of
+from gpuyard.economics.invoice import fitting_increments
+from gpuyard.economics.offers import PricedOffer, price_offers
 from gpuyard.economics.ownership import (
     LLAMA3_GPU_HOURS_PER_FAILURE,
     Owned,
@@ -47,6 +50,8 @@ from gpuyard.economics.spot import (
 )
 
 __all__ = [
+    "HOURS_PER_MONTH",
+    "HOURS_PER_YEAR",
     "INCREMENTS",
     "LLAMA3_GPU_HOURS_PER_FAILURE",
     "Bar",
@@ -61,6 +66,7 @@ __all__ = [
     "NextMachine",
     "Owned",
     "Pattern",
+    "PricedOffer",
     "Purchase",
     "RentOrOwn",
     "Rest",
@@ -80,6 +86,7 @@ __all__ = [
     "demand_of",
     "described_demand",
     "egress_usd",
+    "fitting_increments",
     "loan_balance_usd",
     "loan_payment_usd",
     "mix_of",
@@ -91,6 +98,7 @@ __all__ = [
     "owned_usd",
     "plan_growth",
     "present_value_usd",
+    "price_offers",
     "ranges_around",
     "rent_monthly_usd",
     "rented_cash_by_month",

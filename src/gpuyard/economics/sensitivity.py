@@ -30,8 +30,8 @@ class Bar:
     high: float
     saving_at_low_usd: float
     saving_at_high_usd: float
-    break_even_at_low_months: float
-    break_even_at_high_months: float
+    break_even_at_low_months: float | None  # None: never
+    break_even_at_high_months: float | None
 
     @property
     def swing_usd(self) -> float:
@@ -75,7 +75,8 @@ def tornado(case: RentOrOwn, ranges: Ranges) -> list[Bar]:
         ends = case.with_inputs({name: np.array([low, high])})
         # where an input enters neither (the discount rate and the break-even), both ends are alike
         saving = np.broadcast_to(saving_usd(ends), 2).tolist()
-        even = np.broadcast_to(break_even_months(ends), 2).tolist()
+        months = np.broadcast_to(break_even_months(ends), 2).tolist()
+        even = [m if np.isfinite(m) else None for m in months]
         bars.append(Bar(name, low, high, saving[0], saving[1], even[0], even[1]))
     return sorted(bars, key=lambda bar: -bar.swing_usd)
 

@@ -20,9 +20,15 @@ from markupsafe import Markup
 from gpuyard.files import write_text
 from gpuyard.predict import Constant
 from gpuyard.report import words
-from gpuyard.report.chart_set import Chart, cost_chart, plan_chart, workload_charts
+from gpuyard.report.chart_set import (
+    Chart,
+    cash_charts,
+    cost_chart,
+    plan_chart,
+    workload_charts,
+)
 from gpuyard.report.epoch_table import epoch_table
-from gpuyard.report.figures import here_platform, looks_of
+from gpuyard.report.figures import here_platform, input_name, input_value, looks_of
 from gpuyard.study.result import StudyResult
 
 
@@ -33,6 +39,8 @@ def render_study(result: StudyResult) -> str:
     cost = cost_chart(result)
     charts = [chart for workload in workloads for chart in workload.charts]
     charts += [cost] if cost else []
+    cash = cash_charts(result)
+    charts += cash
     plan = plan_chart(result.plan)
     charts += [plan] if plan else []
     return standalone(
@@ -41,6 +49,7 @@ def render_study(result: StudyResult) -> str:
         result=result,
         workloads=workloads,
         cost_chart=cost,
+        cash_charts=cash,
         plan=result.plan,
         plan_chart=plan,
         looks=looks,
@@ -93,12 +102,14 @@ def _environment() -> Environment:
         "usd": words.usd,
         "constant": words.constant,
         "date": words.date,
+        "input_name": input_name,
     }
     environment.globals |= {
         "choke_names": words.CHOKE_NAMES,
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
         "epoch_table": epoch_table,
+        "input_value": input_value,
     }
     return environment
 

@@ -1,5 +1,6 @@
 """A study: workloads, what to measure here, the clusters to predict for, and the prices."""
 
+import datetime
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -12,6 +13,8 @@ from gpuyard.specs.quantities import (
     Share,
     Usd,
     UsdPerHour,
+    UsdPerKwh,
+    Watts,
     WorkloadReference,
 )
 from gpuyard.specs.workload import Strategy
@@ -64,6 +67,14 @@ class RentOrBuy(Spec):
         Share, Field(description="how much faster the bought machine is than the rented one")
     ] = 0.0
     hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
+    horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
+    power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
+    electricity: UsdPerKwh = 0.0
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
+    colocation_per_year: Usd = 0.0
+    value_kept_per_year: Annotated[Share, Field(description="of the resale value")] = 0.0
+    discount_rate: Annotated[Share, Field(description="a year, for today's worth")] = 0.0
+    date: Annotated[datetime.date | None, Field(description="of the prices")] = None
 
 
 class Study(Spec):

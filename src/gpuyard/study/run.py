@@ -14,6 +14,7 @@ from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
 from gpuyard.study.workload import Case, assemble, look_elsewhere
 from gpuyard.workloads import profile_of
@@ -186,6 +187,7 @@ def _price(cost: RentOrBuy) -> CostResult:
         break_even_years=led.break_even_years,
         undiscounted_break_even_hours=plain.break_even_hours,
         undiscounted_break_even_years=plain.break_even_years,
+        horizon=look_ahead(cost),
     )
 
 
