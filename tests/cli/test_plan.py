@@ -42,7 +42,7 @@ def test_plan_tells_people(cli: Cli, small: Path, tmp_path: Path) -> None:
     done = cli("plan", str(small), "--html", str(page))
     assert "a finished run" in done.stdout
     assert "Why the others lost" in done.stdout
-    assert "Prices are from 20" in done.stdout
+    assert "Prices are of 20" in done.stdout
     text = page.read_text(encoding="utf-8")
     assert "chart-plan" in text and "Cost against time" in text
 

@@ -92,6 +92,14 @@ def test_a_plan_file_answers_all_questions() -> None:
 COMMAND_LINES = sorted({line for stage in rulebook().stage for line in stage.commands})
 
 
+def test_commands_have_the_numbers_of_the_team() -> None:
+    advice = advise(Team(researchers=3, hires_per_year=1.5, gpus=8))
+    (growth,) = [line for line in advice.commands if "cost growth" in line]
+    assert "--people 3 --hires-per-year 1.5" in growth
+    advice = advise(Team(researchers=50, gpus=300), plan_file="mine.plan.yaml")
+    assert "gpuyard plan mine.plan.yaml --html plan.html" in advice.commands
+
+
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_every_command_of_the_table_exists_with_its_options(line: str) -> None:
     words = shlex.split(line)

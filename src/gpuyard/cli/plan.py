@@ -41,6 +41,8 @@ def plan(
 
 
 def _print(result: "PlanResult") -> None:
+    from gpuyard.planner.words import price_dates
+
     out = console()
     out.print(f"[bold]{result.name}[/bold]", highlight=False)
     out.print(result.verdict, highlight=False, markup=False)
@@ -64,9 +66,7 @@ def _print(result: "PlanResult") -> None:
     )
     for assumption in result.assumptions:
         out.print(assumption, highlight=False, markup=False)
-    dates = sorted({c.price_date for c in result.front if c.price_date})
-    if dates:
-        out.print(f"Prices are from {dates[0]} to {dates[-1]}.", highlight=False)
+    out.print(price_dates(result), highlight=False, markup=False)
 
 
 def _row(choice: "Choice") -> list[str]:

@@ -109,10 +109,13 @@ def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = N
     stage = _stage(facts)
     holding = [reason for reason in rulebook().reason if reason.holds(facts)]
     where, reasons = _where(holding)
-    commands = tuple(
-        command.replace("team.plan.yaml", plan_file) if plan_file else command
-        for command in stage.commands
-    )
+    filled = {
+        "researchers": team.researchers,
+        "hires_per_year": f"{team.hires_per_year:g}",
+        "gpus": team.gpus,
+        "plan": plan_file or "team.plan.yaml",
+    }
+    commands = tuple(command.format(**filled) for command in stage.commands)
     return Advice(
         team=team,
         gpus_from=gpus_from,

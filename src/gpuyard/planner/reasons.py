@@ -19,14 +19,18 @@ def goal_words(plan: Plan) -> str:
     if plan.budget is not None:
         over = f"over {years_of(plan):.3g} years"
         parts.append(f"costs at most {words.usd(plan.budget)} {over}")
-    return " and ".join(parts) or "is allowed"
+    return " and ".join(parts)
+
+
+def _bracketed(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> str:
     if winner is not None:
         return f"{words.what(winner)}: {words.price(winner)}, {words.duration(winner)}."
     sentences = " ".join(bound.sentence for bound in binding)
-    return f"Nothing that was tried {goal_words(plan)}. {sentences}"
+    return f"Nothing that was tried {goal_words(plan) or 'is allowed'}. {sentences}"
 
 
 def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[str, ...]:
@@ -34,7 +38,7 @@ def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[s
     plan = candidates.plan
     feasible = int(np.sum(ranking.allowed & ranking.in_time & ranking.in_budget))
     found = [
-        f"Of {len(candidates):,} candidates {feasible:,} would do ({goal_words(plan)}); "
+        f"Of {len(candidates):,} candidates {feasible:,} would do{_bracketed(goal_words(plan))}; "
         "these machines cost least for a finished run, in the plainest setting that gives away "
         f"no more than {units.format_share(HARDLY_WORSE)}.",
         _efficiency(winner),

@@ -1,7 +1,7 @@
 """Choices and numbers as a sentence says them."""
 
 from gpuyard import units
-from gpuyard.planner.result import Choice
+from gpuyard.planner.result import Choice, PlanResult
 from gpuyard.specs import Remedy, Way
 
 WAYS: dict[Way, str] = {
@@ -60,9 +60,14 @@ def duration(choice: Choice) -> str:
     return f"{hours(choice.run_seconds)} a run ({low} – {high})"
 
 
-def priced_when(choice: Choice) -> str:
-    """Where the price is from, in a clause."""
-    if choice.price_date is None:
-        return "priced by the plan"
-    estimate = "estimated from parts priced" if choice.price_is_estimate else "priced"
-    return f"{estimate} {choice.price_date}"
+def price_dates(result: PlanResult) -> str:
+    """When the prices of all that is shown were read."""
+    shown = [*result.front, *(other.choice for other in result.alternatives if other.choice)]
+    shown += [result.winner] if result.winner else []
+    dates = sorted({choice.price_date for choice in shown if choice.price_date})
+    if not dates:
+        return "All prices are the plan's own."
+    estimated = (
+        " Servers from parts are estimates." if any(c.price_is_estimate for c in shown) else ""
+    )
+    return f"Prices are of {dates[0]} to {dates[-1]}.{estimated}"
