@@ -24,6 +24,11 @@ def prices_file() -> Path:
     return home() / "prices.csv"
 
 
+def calibration_file() -> Path:
+    """The constants that were fitted to this user's measurements."""
+    return home() / "calibration.json"
+
+
 def dataset_directory(name: str) -> Path:
     """Where a fetched dataset lies."""
     return home() / "datasets" / name

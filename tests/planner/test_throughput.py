@@ -6,7 +6,12 @@ import pytest
 from gpuyard.catalog import gpus, models
 from gpuyard.planner.shapes import Shape, _inside, inside_of
 from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
-from gpuyard.predict import predict_cluster
+from gpuyard.predict import Calibration, predict_cluster
+from gpuyard.predict.calibration.document import (
+    CalibratedLine,
+    CheckedErrors,
+    HardwareCalibration,
+)
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.remedies import changes
 from gpuyard.predict.setting import setting_of
@@ -88,3 +93,27 @@ def test_gpus_that_are_wired_alike_have_the_same_links(gpu: str) -> None:
 def test_a_gpu_without_the_precision_is_left_out() -> None:
     lines = usable_lines(WORKLOAD, PROFILE, [gpus().get("gtx-1080-ti"), gpus().get("t4")])
     assert set(lines) == {"t4"}
+
+
+def test_a_calibration_gives_the_speed_of_one_gpu() -> None:
+    line = CalibratedLine(
+        workload="r", model="resnet50", precision="fp16", gradient_bytes=PROFILE.gradient_bytes,
+        fixed_seconds=0.001, seconds_per_sample=0.001, fixed_basis="measured", runs=4,
+        smallest_batch=32, largest_batch=64,
+    )  # fmt: skip
+    errors = CheckedErrors(
+        configurations=2, mean_before=0.1, mean_after=0.1, median_before=0.1, median_after=0.1,
+        mean_fitted=0.1,
+    )  # fmt: skip
+    hardware = HardwareCalibration(
+        device="cuda", processor="v100-sxm2-16gb", count=8, cores_per_worker=None, hosts=("here",),
+        runs=4, link_benches=0, first_run="", last_run="", torch=(), constants=(), lines=(line,),
+        errors=errors,
+    )  # fmt: skip
+    calibration = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
+    there = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
+    lines = usable_lines(WORKLOAD, PROFILE, there, calibration)
+    assert lines["v100-sxm2-16gb"].basis == "measured"
+    assert lines["v100-sxm2-16gb"].seconds_per_sample == 0.001
+    assert lines["h100-sxm5-80gb"].basis == "scaled"
+    assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"].basis == "roofline"

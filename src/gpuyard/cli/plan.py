@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def plan(
     html: Annotated[
         Path | None, typer.Option(help="Also write a page with the chart of cost against time.")
     ] = None,
+    calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Search offers, GPUs, nodes, networks, batches and remedies for a goal, and say what to get and why.
@@ -26,9 +28,9 @@ def plan(
     from gpuyard.catalog.specfiles import read_plan
     from gpuyard.planner import make_plan
 
-    asked = read_plan(file)
+    asked, constants = read_plan(file), chosen_calibration(calibration)
     with console(stderr=True).status("searching"):
-        result = make_plan(asked, file.parent)
+        result = make_plan(asked, file.parent, constants)
     if html is not None:
         from gpuyard.report.plan_page import write_plan
 

@@ -17,7 +17,7 @@ from gpuyard.planner.throughput import (
     predict_shapes,
     usable_lines,
 )
-from gpuyard.predict import ComputeLine
+from gpuyard.predict import Calibration, ComputeLine
 from gpuyard.predict.step import Floats
 from gpuyard.specs import Plan, Workload
 
@@ -64,11 +64,11 @@ def candidates_of(
     samples_per_run: float,
     offers: Sequence[Offer],
     demand: Demand,
+    calibration: Calibration | None = None,
 ) -> Candidates:
     """Predict each shape once, and price each offer on it."""
-    lines = usable_lines(
-        workload, profile, list({o.host.gpu.id: o.host.gpu for o in offers}.values())
-    )
+    every_gpu = list({o.host.gpu.id: o.host.gpu for o in offers}.values())
+    lines = usable_lines(workload, profile, every_gpu, calibration)
     left_out = sorted({o.host.gpu.id for o in offers} - set(lines))
     usable = [offer for offer in offers if offer.host.gpu.id in lines]
     grid = Grid(

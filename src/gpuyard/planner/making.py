@@ -16,6 +16,7 @@ from gpuyard.planner.offers import RESERVING_CLOUDS, discount, given_discount, o
 from gpuyard.planner.ranking import Ranking, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
 from gpuyard.planner.result import Goal, LeftOut, PlanResult
+from gpuyard.predict import Calibration
 from gpuyard.specs import Plan, Way, Workload
 from gpuyard.specs.plan import RESERVED_YEARS
 from gpuyard.workloads import profile_of
@@ -30,7 +31,9 @@ def plan_workload(plan: Plan, beside: Path) -> Workload:
     return read_workload(plan.workload, beside)
 
 
-def make_plan(plan: Plan, beside: Path = Path()) -> PlanResult:
+def make_plan(
+    plan: Plan, beside: Path = Path(), calibration: Calibration | None = None
+) -> PlanResult:
     """Search everything that the plan allows."""
     workload = plan_workload(plan, beside)
     if workload.dataset is None:
@@ -38,15 +41,26 @@ def make_plan(plan: Plan, beside: Path = Path()) -> PlanResult:
             f"workload: {workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
             "describe the workload with dataset.samples and epochs"
         )
-    return answer(search(plan, workload, profile_of(workload)), workload)
+    return answer(search(plan, workload, profile_of(workload), calibration), workload)
 
 
-def search(plan: Plan, workload: Workload, profile: ModelProfile) -> Candidates:
+def search(
+    plan: Plan,
+    workload: Workload,
+    profile: ModelProfile,
+    calibration: Calibration | None = None,
+) -> Candidates:
     """The table of all candidates, priced."""
     samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
     offers = offers_of(hosts_of(plan), plan)
     return candidates_of(
-        plan, workload, profile, samples_per_run=samples, offers=offers, demand=demand_of(plan)
+        plan,
+        workload,
+        profile,
+        samples_per_run=samples,
+        offers=offers,
+        demand=demand_of(plan),
+        calibration=calibration,
     )
 
 

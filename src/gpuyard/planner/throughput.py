@@ -1,6 +1,7 @@
 """Every shape × nodes × batch × remedy through the step model at once.
 
-`_line` is the one place where a GPU's own speed comes from: what is calibrated here is used by all.
+`usable_lines` is the one place where a GPU's own speed comes from, a calibration's included. The
+constants of an exchange are the defaults: one table holds many kinds of hardware.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,10 @@ import numpy.typing as npt
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.shapes import Shape, fabric_of, inside_of
-from gpuyard.predict import ComputeLine, compute_line, powersgd
+from gpuyard.predict import Calibration, ComputeLine, powersgd
 from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import Buckets, pack
+from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.predictor import memory_needed_bytes, relative_uncertainty
 from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, step_parts
@@ -58,20 +60,19 @@ class Grid:
 
 
 def usable_lines(
-    workload: Workload, profile: ModelProfile, gpus: Sequence[Gpu]
+    workload: Workload,
+    profile: ModelProfile,
+    gpus: Sequence[Gpu],
+    calibration: Calibration | None = None,
 ) -> dict[str, ComputeLine]:
     """Each GPU's speed alone; one that lacks the workload's precision has none."""
     lines: dict[str, ComputeLine] = {}
     for gpu in gpus:
         try:
-            lines[gpu.id] = _line(workload, profile, gpu)
+            lines[gpu.id] = calibrated_line(workload, profile, gpu, calibration)
         except UserMistake:
             continue
     return lines
-
-
-def _line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> ComputeLine:
-    return compute_line(workload, profile, gpu)
 
 
 def predict_shapes(

@@ -23,7 +23,7 @@ from gpuyard.predict.constants import Constant
 from gpuyard.predict.fabric import Fabric, Pipe, between_machines
 from gpuyard.predict.transport import inside_rate
 from gpuyard.predict.tuning import fitted
-from gpuyard.specs import Cluster, MachineSpec, Network
+from gpuyard.specs import Cluster, MachineSpec, Network, Strategy
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,20 @@ class Platform:
     constants: tuple[Constant, ...] = ()
     link_basis: str = "assumed link"
     tcp: bool = False  # between the machines
+    own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
 
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    def constant(self, default: Constant) -> Constant:
+        """This hardware's own, or the default."""
+        return next((own for own in self.own if own.name == default.name), default)
+
+    def overlap(self, strategy: Strategy) -> Constant:
+        default = c.default_overlap(strategy)
+        # only rings are measured: what a parameter server hides is another matter
+        return self.constant(default) if strategy in ("ddp", "horovod") else default
 
 
 def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:

@@ -9,11 +9,13 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import pack
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.relief import Relief, reliefs
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
@@ -44,15 +46,17 @@ def predict_cluster(
     batches: Sequence[int] = (),
     strategy: Strategy = "ddp",
     gpus_per_node: int | None = None,
+    calibration: Calibration | None = None,
 ) -> ClusterPrediction:
     """Predict a workload on a described cluster."""
     gpu, _ = machine_of(cluster)
-    platform = platform_of(cluster)
+    platform = calibrated_platform(cluster, calibration)
     placements = tuple(
         place(count, platform.nodes, platform.gpus_per_node, gpus_per_node) for count in gpus
     )
     question = Question(placements, tuple(batches) or (workload.batch_per_gpu,), strategy)
-    return predict(workload, profile, platform, compute_line(workload, profile, gpu), question)
+    line = calibrated_line(workload, profile, gpu, calibration)
+    return predict(workload, profile, platform, line, question)
 
 
 def predict(
@@ -67,11 +71,14 @@ def predict(
 ) -> ClusterPrediction:
     """Predict every placement × batch."""
     default = overlap is None
-    overlap = overlap or c.default_overlap(question.strategy)
+    overlap = overlap or platform.overlap(question.strategy)
+    variation = platform.constant(variation)
     rows = [(placement, batch) for placement in question.placements for batch in question.batches]
     _check(platform, question)
     between = c.default_overlap_between(question.strategy) if default else overlap
-    traffic = _traffic(workload, profile, question.strategy, (overlap, between), variation)
+    traffic = _traffic(
+        workload, profile, question.strategy, (overlap, between), variation, platform=platform
+    )
     table = _table(platform, line, rows, profile, question.strategy)
     alone = _table(
         platform, line, [(Placement(1, 1, 1), b) for _, b in rows], profile, question.strategy
@@ -109,7 +116,7 @@ def predict(
         )
         for i, (placement, batch) in enumerate(rows)
     )
-    exchange = c.exchange_constants(question.strategy)
+    exchange = map(platform.constant, c.exchange_constants(question.strategy))
     used = (*line.constants, *platform.constants, *exchange, overlap, between, variation)
     return ClusterPrediction(
         workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
@@ -129,8 +136,9 @@ def configurations(
 ) -> tuple[Configurations, Traffic]:
     """The table that the step model reckons with, one row a placement and batch, and its traffic."""
     between = overlap or c.default_overlap_between(strategy)
-    inside = overlap or c.default_overlap(strategy)
-    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
+    inside = overlap or platform.overlap(strategy)
+    variation = platform.constant(variation)
+    traffic = _traffic(workload, profile, strategy, (inside, between), variation, platform=platform)
     return _table(platform, line, rows, profile, strategy), traffic
 
 
@@ -180,6 +188,8 @@ def _traffic(
     strategy: Strategy,
     overlaps: tuple[Constant, Constant],
     variation: Constant,
+    *,
+    platform: Platform,
 ) -> Traffic:
     stored = workload.dataset.bytes_per_sample if workload.dataset else None
     return Traffic(
@@ -189,9 +199,9 @@ def _traffic(
         storage_bytes_per_sample=profile.input_bytes if stored is None else stored,
         overlap=overlaps[0].value,
         overlap_between=overlaps[1].value,
-        backward_share=c.BACKWARD_SHARE.value,
+        backward_share=platform.constant(c.BACKWARD_SHARE).value,
         variation=variation.value,
-        launch_seconds=c.LAUNCH.value,
+        launch_seconds=platform.constant(c.LAUNCH).value,
     )
 
 

@@ -15,6 +15,7 @@ from gpuyard.catalog import Link, ModelProfile, links
 from gpuyard.errors import UserMistake
 from gpuyard.predict import powersgd
 from gpuyard.predict.buckets import Buckets, bucket_caps, fill
+from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import machine_of, network_of
@@ -58,9 +59,12 @@ def relieve_cluster(
     prediction: Prediction,
     *,
     least_gain: float = 1.03,
+    calibration: Calibration | None = None,
 ) -> tuple[Relief, ...]:
     """What would help one predicted configuration of a described cluster, the most helpful first."""
-    found, _ = relieve_with_knees(workload, profile, cluster, prediction, least_gain=least_gain)
+    found, _ = relieve_with_knees(
+        workload, profile, cluster, prediction, least_gain=least_gain, calibration=calibration
+    )
     return found
 
 
@@ -72,9 +76,11 @@ def relieve_with_knees(
     *,
     least_gain: float = 1.03,
     threshold: float = DEFAULT_THRESHOLD,
+    calibration: Calibration | None = None,
 ) -> tuple[tuple[Relief, ...], Knees]:
     """Remedies that gain enough, and how many GPUs are worth it with and without one of them."""
-    setting = setting_of(workload, profile, cluster, prediction.batch_per_gpu, prediction.strategy)
+    asked = prediction.batch_per_gpu, prediction.strategy
+    setting = setting_of(workload, profile, cluster, *asked, calibration=calibration)
     here = [Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)]
     today = float(setting.samples_per_second(here)[0])
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.catalog import Gpu, ModelProfile
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.predictor import configurations, memory_needed_bytes
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
 from gpuyard.specs import Cluster, Strategy, Workload
@@ -24,6 +26,7 @@ class Setting:
     line: ComputeLine
     batch_per_gpu: int
     strategy: Strategy
+    calibration: Calibration | None = None
 
     @property
     def memory_bytes(self) -> float:
@@ -47,7 +50,9 @@ class Setting:
 
     def on(self, cluster: Cluster) -> "Setting":
         """The same on another cluster of the same GPUs."""
-        return replace(self, cluster=cluster, platform=platform_of(cluster))
+        same_links = machine_of(cluster) == machine_of(self.cluster)
+        platform = calibrated_platform(cluster, self.calibration, same_links=same_links)
+        return replace(self, cluster=cluster, platform=platform)
 
 
 def setting_of(
@@ -56,6 +61,8 @@ def setting_of(
     cluster: Cluster,
     batch_per_gpu: int,
     strategy: Strategy,
+    *,
+    calibration: Calibration | None = None,
 ) -> Setting:
     gpu, _ = machine_of(cluster)
     return Setting(
@@ -63,10 +70,11 @@ def setting_of(
         profile=profile,
         cluster=cluster,
         gpu=gpu,
-        platform=platform_of(cluster),
-        line=compute_line(workload, profile, gpu),
+        platform=calibrated_platform(cluster, calibration),
+        line=calibrated_line(workload, profile, gpu, calibration),
         batch_per_gpu=batch_per_gpu,
         strategy=strategy,
+        calibration=calibration,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.placement import Placement
@@ -55,13 +56,15 @@ def explain(
     prediction: Prediction,
     *,
     threshold: float = DEFAULT_THRESHOLD,
+    calibration: Calibration | None = None,
 ) -> Why:
     """Everything that there is to say about one prediction of a described cluster."""
-    setting = setting_of(workload, profile, cluster, prediction.batch_per_gpu, prediction.strategy)
+    asked = prediction.batch_per_gpu, prediction.strategy
+    setting = setting_of(workload, profile, cluster, *asked, calibration=calibration)
     here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
     drawn = time_line(*setting.configurations([here]))
     remedies, knees = relieve_with_knees(
-        workload, profile, cluster, prediction, threshold=threshold
+        workload, profile, cluster, prediction, threshold=threshold, calibration=calibration
     )
     return Why(
         gpus=prediction.gpus,

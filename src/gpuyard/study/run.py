@@ -13,6 +13,7 @@ from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
 from gpuyard.planner import PlanResult, make_plan
+from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
@@ -40,6 +41,7 @@ def run_study(
     *,
     on_progress: Listener | None = None,
     fresh: bool = False,
+    calibration: Calibration | None = None,
 ) -> StudyResult:
     """Do it all. A mistake in any spec is found before anything is measured."""
     tell = on_progress or (lambda _: None)
@@ -48,13 +50,18 @@ def run_study(
     _refuse_doubles([case.workload.name for case in cases])
     clusters = _clusters(study, beside)
     elsewhere = [
-        [look_elsewhere(case, cluster, entry.gpus, entry.strategy) for cluster, entry in clusters]
+        [
+            look_elsewhere(case, cluster, entry.gpus, entry.strategy, calibration)
+            for cluster, entry in clusters
+        ]
         for case in cases
     ]
     cost = _price(study.cost) if study.cost else None
-    plan = _decide(study.plan, beside) if study.plan else None
+    plan = _decide(study.plan, beside, calibration) if study.plan else None
     measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
-    results = [assemble(*parts) for parts in zip(cases, measured, elsewhere, strict=True)]
+    results = [
+        assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
+    ]
     return StudyResult(
         name=study.name,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -62,14 +69,14 @@ def run_study(
         host=discover_host().summary,
         workloads=tuple(results),
         cost=cost,
-        notes=tuple(notes + _data_notes(results)),
+        notes=tuple(notes + _data_notes(results) + _calibration_notes(results)),
         plan=plan,
     )
 
 
-def _decide(file: str, beside: Path) -> PlanResult:
+def _decide(file: str, beside: Path, calibration: Calibration | None) -> PlanResult:
     path = beside / file
-    return make_plan(read_plan(path), path.parent)
+    return make_plan(read_plan(path), path.parent, calibration)
 
 
 def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:
@@ -197,3 +204,14 @@ def _data_notes(results: Sequence[WorkloadResult]) -> list[str]:
         if "synthetic" in result.data_source:
             by_source.setdefault(result.data_source, []).append(result.name)
     return [f"Measured on {source}: {', '.join(names)}." for source, names in by_source.items()]
+
+
+def _calibration_notes(results: Sequence[WorkloadResult]) -> list[str]:
+    sources = dict.fromkeys(
+        constant.source
+        for result in results
+        for curve in result.curves
+        for constant in curve.constants
+        if constant.source.startswith(CALIBRATED)
+    )
+    return [f"Constants are {source}." for source in sources]

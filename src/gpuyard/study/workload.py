@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.predict import (
+    Calibration,
     ClusterPrediction,
     Placement,
     Prediction,
@@ -49,6 +50,7 @@ class Elsewhere:
 
     cluster: Cluster
     predicted: ClusterPrediction
+    calibration: Calibration | None = None
 
     @property
     def largest(self) -> Prediction:
@@ -56,24 +58,37 @@ class Elsewhere:
 
 
 def look_elsewhere(
-    case: Case, cluster: Cluster, gpus: Sequence[int], strategy: Strategy
+    case: Case,
+    cluster: Cluster,
+    gpus: Sequence[int],
+    strategy: Strategy,
+    calibration: Calibration | None = None,
 ) -> Elsewhere:
     """Predict the scaling on a cluster that is not here."""
     predicted = predict_cluster(
-        case.workload, case.profile, cluster, gpus, batches=(case.batch,), strategy=strategy
+        case.workload,
+        case.profile,
+        cluster,
+        gpus,
+        batches=(case.batch,),
+        strategy=strategy,
+        calibration=calibration,
     )
-    return Elsewhere(cluster, predicted)
+    return Elsewhere(cluster, predicted, calibration)
 
 
 def assemble(
-    case: Case, measurements: Sequence[Measurement], elsewhere: Sequence[Elsewhere]
+    case: Case,
+    measurements: Sequence[Measurement],
+    elsewhere: Sequence[Elsewhere],
+    calibration: Calibration | None = None,
 ) -> WorkloadResult:
     """Put the evidence together and judge it."""
     findings: list[Finding] = []
     curves: list[Curve] = []
     epochs: list[EpochTime] = []
     if measurements:
-        here = look_at(measurements, case.strategy)
+        here = look_at(measurements, case.strategy, calibration)
         made = _predict_here(case, here, here.placements, (case.batch,))
         curves.append(Curve(NAME, made.compute_basis, True, made.predictions, made.constants))
         findings.append(_finding_here(case, measurements, here, made.predictions))
@@ -151,7 +166,9 @@ def _alone(case: Case, at_batch: Sequence[Measurement], here: Here) -> Alone:
 
 
 def _finding_elsewhere(case: Case, place: Elsewhere) -> Finding:
-    remedies = relieve_cluster(case.workload, case.profile, place.cluster, place.largest)
+    remedies = relieve_cluster(
+        case.workload, case.profile, place.cluster, place.largest, calibration=place.calibration
+    )
     return predicted_finding(
         place.predicted.cluster, place.largest, remedies, case.profile.gradient_bytes
     )
@@ -206,6 +223,7 @@ def _epochs_elsewhere(case: Case, place: Elsewhere) -> list[EpochTime]:
         [largest.gpus],
         batches=case.epoch_batches,
         strategy=largest.strategy,
+        calibration=place.calibration,
     )
     return [
         EpochTime(
