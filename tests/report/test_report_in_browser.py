@@ -119,7 +119,7 @@ def test_it_tells_the_verdicts_and_draws_every_chart(desk: Visit, report: Path) 
     assert "NETWORK CHOKE: don't add GPUs" in verdicts
     assert "GPU CHOKE: add GPUs" in verdicts
     charts = desk.page.locator(".chart").all()
-    assert len(charts) == 9
+    assert len(charts) == 11
     for chart in charts:
         assert chart.locator("svg path").count() > 5
         assert chart.get_attribute("aria-label")

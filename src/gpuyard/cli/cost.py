@@ -152,8 +152,9 @@ def cost(
             detailed=owning != OwningTexts()
             or horizon is not None
             or tornado
+            or bool(vary)
             or monte_carlo is not None,
-            tornado=tornado,
+            tornado=tornado or bool(vary),
             draws=monte_carlo,
             seed=seed,
             swing=units.parse_share(swing),

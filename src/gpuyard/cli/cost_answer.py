@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuyard import units
 from gpuyard.cli.cost_asked import Asked
 from gpuyard.cli.options import console, print_json, print_table
@@ -14,6 +16,7 @@ from gpuyard.economics import (
     Spread,
     break_even_months,
     comparable_cash_by_month,
+    loan_payment_usd,
     monte_carlo,
     monthly_parts_usd,
     present_value_usd,
@@ -98,14 +101,12 @@ def _horizon_table(asked: Asked) -> "NumberTable":
     case = asked.case
     lead = 1 - asked.speed_lead
     rented, owned = rented_cash_by_month(case), comparable_cash_by_month(case)
-    rows = [
-        [
-            "paid once",
-            units.format_usd(0),
-            units.format_usd(float(upfront_usd(case.running)) * lead),
-        ]
-    ]
-    for name, usd in monthly_parts_usd(case.running).items():
+    machine = case.running
+    once = float(upfront_usd(machine)) * (1 - float(np.asarray(machine.financed_share)))
+    rows = [["paid once", units.format_usd(0), units.format_usd(once * lead)]]
+    if loan := float(loan_payment_usd(machine)):
+        rows.append(["loan a month, while it runs", "", units.format_usd(loan * lead)])
+    for name, usd in monthly_parts_usd(machine).items():
         if float(usd) > 0:
             rows.append([f"{name} a month", "", units.format_usd(float(usd) * lead)])
     rows.append(["rent a month", units.format_usd(float(rent_monthly_usd(case))), ""])
@@ -129,6 +130,7 @@ def _horizon_table(asked: Asked) -> "NumberTable":
 def _horizon_sentence(asked: Asked, even: float) -> str:
     saving = float(saving_usd(asked.case))
     when = f"after {even:.1f} months" if math.isfinite(even) else "never"
+    when = when if even > 0 else "from the first month on"
     return (
         f"Owning {'saves' if saving >= 0 else 'costs'} {units.format_usd(abs(saving))}"
         f"{'' if saving >= 0 else ' more'}; it is even with renting {when}."
