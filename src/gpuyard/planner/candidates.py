@@ -32,6 +32,7 @@ class Candidates:
     demand: Demand
     grid: Grid
     samples_per_run: float
+    usual_batch: int  # of the workload
     offers: tuple[Offer, ...]
     columns: OfferColumns
     lines: dict[str, ComputeLine]
@@ -97,7 +98,7 @@ def candidates_of(
         run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
     )
     return Candidates(
-        plan, demand, grid, samples_per_run, tuple(usable), columns, lines, predicted,
+        plan, demand, grid, samples_per_run, workload.batch_per_gpu, tuple(usable), columns, lines, predicted,
         tuple(left_out), offer, row, costs,
     )  # fmt: skip
 

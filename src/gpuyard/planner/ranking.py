@@ -75,7 +75,7 @@ def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
 
 def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
     """The same machines with the plainest setting that is hardly worse: no remedy before one, then the
-    update of the fewest samples. Nobody should compress gradients for 1 % of a run."""
+    batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
     costs, row = candidates.costs, candidates.row
     nodes = candidates.throughputs.nodes[row]
     alike = np.flatnonzero(
@@ -91,8 +91,9 @@ def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
     treated = np.array([remedy != "none" for remedy in remedies])[
         candidates.throughputs.remedy[row[alike]]
     ]
-    samples = candidates.throughputs.update_samples[row[alike]]
-    return int(alike[np.lexsort((costs.usd_per_run[alike], samples, treated))[0]])
+    batch = candidates.throughputs.batch_per_gpu[row[alike]]
+    changed = np.abs(np.log(batch / candidates.usual_batch))
+    return int(alike[np.lexsort((costs.usd_per_run[alike], changed, treated))[0]])
 
 
 def _best(first: Floats, second: Floats, among: Truths) -> int | None:
