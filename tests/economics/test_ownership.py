@@ -16,7 +16,7 @@ from gpuyard.economics import (
     owned_cash_by_month,
     owned_usd,
     present_value_usd,
-    straight_line_value_usd,
+    resale_usd,
     upfront_usd,
 )
 from gpuyard.errors import UserMistake
@@ -84,8 +84,9 @@ def test_a_loan_by_hand() -> None:
 
 def test_value_falls_by_a_share_or_in_a_straight_line() -> None:
     assert float(owned_usd(Owned(1000, value_kept_per_year=0.7), 2)) == pytest.approx(510)
-    values = straight_line_value_usd(1000, np.array([0.0, 2.5, 5.0, 9.0]), 5, salvage_share=0.1)
-    assert values.tolist() == pytest.approx([1000, 550, 100, 100])
+    values = resale_usd(Owned(1000, straight_line_years=5), np.array([0.0, 2.5, 5.0, 9.0]))
+    assert values.tolist() == pytest.approx([1000, 500, 0, 0])
+    assert float(owned_usd(Owned(1000, straight_line_years=4), 3)) == pytest.approx(750)
 
 
 @given(owned_machines(), st.integers(1, 96))
@@ -135,6 +136,7 @@ def test_spares_and_installation_are_paid_once() -> None:
         ({"hardware_usd": -1}, "hardware must be zero or more"),
         ({"pue": 0.9}, "PUE is 1 or more"),
         ({"idle_watts": 10}, "idle power is above"),
+        ({"straight_line_years": 5, "value_kept_per_year": 0.5}, "not both"),
         ({"loan_years": 0}, "loan years must be above zero"),
         ({"watts": float("nan")}, "watts must be zero or more"),
     ],

@@ -5,7 +5,7 @@ from gpuyard.catalog.links import Link, links
 from gpuyard.catalog.machines import Machine, machines
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.catalog.parts import Chassis, GpuPrice, Port, chassis, gpu_prices, ports
-from gpuyard.catalog.prices import Price, prices
+from gpuyard.catalog.prices import Price, past_prices, price_named, prices
 from gpuyard.catalog.tables import Table
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "links",
     "machines",
     "models",
+    "past_prices",
     "ports",
+    "price_named",
     "prices",
 ]

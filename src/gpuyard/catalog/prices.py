@@ -45,6 +45,17 @@ def shipped_prices() -> Table[Price]:
     return read_csv("price", Price, "prices.csv")
 
 
+@functools.cache
+def past_prices() -> Table[Price]:
+    """Snapshots of other days, with the day in the name: `aws/p3dn.24xlarge@2022-10-11`."""
+    return read_csv("past price", Price, "past_prices.csv")
+
+
+def price_named(name: str) -> Price:
+    """A price of today's table, or of a past day where the name has one."""
+    return past_prices().get(name) if "@" in name else prices().get(name)
+
+
 def newest_date(table: Table[Price]) -> datetime.date:
     """The date of the newest price: what a table as a whole can be called by."""
     return max(price.date for price in table)

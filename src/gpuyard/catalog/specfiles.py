@@ -7,7 +7,7 @@ from gpuyard.catalog.links import links
 from gpuyard.catalog.machines import machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.parts import build_ids
-from gpuyard.catalog.prices import prices
+from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Cluster, Dataset, KnownNames, Offers, Plan, Study, Workload, read_spec
 
@@ -22,7 +22,7 @@ def known_names() -> KnownNames:
         "link": frozenset(links().ids()),
         "machine": frozenset(machines().ids()),
         "model": frozenset(models().ids()),
-        "price": frozenset(prices().ids()),
+        "price": frozenset([*prices().ids(), *past_prices().ids()]),
         "cloud": frozenset(price.cloud for price in prices()),
         "offer": frozenset((*prices().ids(), *machines().ids(), *build_ids())),
     }

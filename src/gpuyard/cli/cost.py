@@ -12,6 +12,7 @@ from gpuyard.cli.cost_invoice import invoice
 from gpuyard.cli.options import JsonOption
 from gpuyard.cli.owning import (
     ColocationOption,
+    DepreciationOption,
     FailureOption,
     FinancedOption,
     GpusOption,
@@ -93,6 +94,7 @@ def cost(
     interest: InterestOption = "0 %",
     loan: LoanOption = "3 years",
     value_kept: ValueKeptOption = "0 %",
+    depreciation: DepreciationOption = "0 s",
     tornado: Annotated[
         bool, typer.Option("--tornado", help="Say which input decides, one at a time.")
     ] = False,
@@ -133,6 +135,7 @@ def cost(
         idle_power=idle_power, tariff=tariff, pue=pue, colocation=colocation, support=support,
         staff_hours=staff_hours, staff=staff, gpus=gpus, failure=failure, financed=financed,
         interest=interest, loan=loan, value_kept=value_kept,
+        depreciation=depreciation,
     )  # fmt: skip
     hours = hours_per_year if hours_per_year is not None else 2000.0
     if utilisation is not None:
@@ -150,10 +153,8 @@ def cost(
             resale=units.parse_share(resale),
             discount_per_year=units.parse_share(discount_rate),
             detailed=owning != OwningTexts()
-            or horizon is not None
-            or tornado
-            or bool(vary)
-            or monte_carlo is not None,
+            or any((horizon, rest, tornado, vary, monte_carlo is not None))
+            or (term, discount_rate) != ("1 year", "0 %"),
             tornado=tornado or bool(vary),
             draws=monte_carlo,
             seed=seed,

@@ -224,6 +224,7 @@ def _write_page(
         rent_or_own_charts,
         write_cost_page,
     )
+    from gpuyard.report.figures import hours_break_even_rows
 
     case = asked.case
     cash = zip(rented_cash_by_month(case), comparable_cash_by_month(case), strict=True)
@@ -238,6 +239,11 @@ def _write_page(
         tables=[
             _horizon_table(asked),
             _tornado_table(bars),
+            NumberTable(
+                "Months until renting has cost as much, by hours of use a year",
+                ["hours a year", "rent 30 % cheaper", "as stated", "30 % dearer"],
+                hours_break_even_rows(case),
+            ),
             NumberTable(
                 "Payments by month",
                 ["month", "rent", "own"],

@@ -39,7 +39,7 @@ def compare(
             units.format_usd(offer.present_value_usd),
             units.format_usd(offer.usd_per_hour_of_work),
             "" if offer.usd_per_run is None else units.format_usd(offer.usd_per_run),
-            (offer.price_date or day).isoformat(),
+            offer.price_date.isoformat() if offer.price_date else "as given",
         ]
         for offer in priced
     ]
@@ -49,7 +49,7 @@ def compare(
         first = priced[0]
         page = CostPage(
             title=offers.name,
-            prices=f"prices of the days in the table, else as given on {day}",
+            prices=f"Prices of the days shown, others as given on {day}",
             sentences=[
                 f"The cheapest is {first.name}: {units.format_usd(first.total_usd)} in all, "
                 f"{units.format_usd(first.usd_per_hour_of_work)} an hour of work."
@@ -64,5 +64,6 @@ def compare(
         return
     title = f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year"
     print_table(f"{title}, over {len(priced[0].cash_by_month) - 1} months", columns, rows)
+    console().print(f"Prices of the days shown, others as given on {day}.", highlight=False)
     if html is not None:
         console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)

@@ -136,10 +136,11 @@ def _read(table: Path | None, sacct: Path | None, every: str | None) -> "Demand"
         raise UserMistake(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise UserMistake(f"{path}: can't be read as text ({unreadable})") from None
-    if sacct is not None:
-        return demand_from_sacct(text, str(path))
     hours = None if every is None else units.parse_seconds(every) / 3600
-    return demand_from_csv(text, str(path), hours)
+    with console(stderr=True).status(f"reading {path}"):
+        if sacct is not None:
+            return demand_from_sacct(text, str(path))
+        return demand_from_csv(text, str(path), hours)
 
 
 def _prices(

@@ -7,6 +7,8 @@ import typer
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
 from gpuyard.cli.owning import PriceDateOption
 
+_MOST = 1e9  # hours or dollars of one line; beyond this a number is a slip
+
 
 def invoice(
     hours: Annotated[str, typer.Argument(help="Hours of each use, e.g. 0.67,1.28.")],
@@ -83,14 +85,12 @@ def invoice(
 
 
 def _number(text: str) -> float:
-    import math
-
     from gpuyard.errors import UserMistake
 
     try:
         number = float(text)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+        number = float("nan")
+    if not number < _MOST:
         raise UserMistake(f"{text.strip()!r} is not a number; write a list like 0.67,1.28")
     return number

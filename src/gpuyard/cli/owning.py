@@ -40,6 +40,10 @@ LoanOption = Annotated[str, typer.Option(help="How long the loan runs, e.g. '3 y
 ValueKeptOption = Annotated[
     str, typer.Option(help="What a year leaves of the hardware's resale value, e.g. '70 %'.")
 ]
+DepreciationOption = Annotated[
+    str,
+    typer.Option(help="Instead: years in which its value falls evenly to nothing, e.g. '5 years'."),
+]
 PriceDateOption = Annotated[
     str | None, typer.Option(help="The day of the prices that you give; today unless said.")
 ]
@@ -66,6 +70,7 @@ class OwningTexts:
     interest: str = "0 %"
     loan: str = "3 years"
     value_kept: str = "0 %"
+    depreciation: str = "0 s"
 
 
 def owned_from(buy: str, texts: OwningTexts) -> "Owned":
@@ -94,6 +99,7 @@ def owned_from(buy: str, texts: OwningTexts) -> "Owned":
         interest_per_year=units.parse_share(texts.interest),
         loan_years=units.parse_seconds(texts.loan) / 3600 / HOURS_PER_YEAR,
         value_kept_per_year=units.parse_share(texts.value_kept),
+        straight_line_years=units.parse_seconds(texts.depreciation) / 3600 / HOURS_PER_YEAR,
     )
 
 
@@ -112,9 +118,9 @@ def read_rent(text: str) -> Rent:
     from gpuyard import units
 
     if "/" in text and "$" not in text and not text[:1].isdigit():
-        from gpuyard.catalog import prices
+        from gpuyard.catalog import price_named
 
-        price = prices().get(text)
+        price = price_named(text)
         return Rent(price.usd_per_hour, 0.0, price.id, price.date)
     try:
         hourly = units.parse_usd_per_hour(text)

@@ -1,6 +1,6 @@
 """What renting and owning cost. Pure: prices in, money over time out."""
 
-from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR
+from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR, Amounts
 from gpuyard.economics.billing import (
     INCREMENTS,
     billed_hours,
@@ -28,7 +28,6 @@ from gpuyard.economics.ownership import (
     owned_usd,
     present_value_usd,
     resale_usd,
-    straight_line_value_usd,
     upfront_usd,
 )
 from gpuyard.economics.rent_or_own import (
@@ -54,6 +53,7 @@ __all__ = [
     "HOURS_PER_YEAR",
     "INCREMENTS",
     "LLAMA3_GPU_HOURS_PER_FAILURE",
+    "Amounts",
     "Bar",
     "BreakEven",
     "CapacityMix",
@@ -109,7 +109,6 @@ __all__ = [
     "spot_hours_per_useful_hour",
     "spot_usd",
     "storage_usd",
-    "straight_line_value_usd",
     "to_cents",
     "tornado",
     "upfront_usd",

@@ -124,7 +124,7 @@ def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
     worth = (1 + machine.discount_per_year) ** (-(months + 1) / 12)  # paid at a month's end
     rent_all = float((demand * worth).sum()) * machine.rent_usd_per_gpu_hour
     total, late, earliest = 0.0, 0, 0
-    for number in range(1, int(np.ceil(demand.max() / capacity - 1e-9)) + 1):
+    for number in range(1, int(np.ceil(demand.max() / capacity)) + 1):
         part = np.clip(demand - (number - 1) * capacity, 0.0, capacity)
         costs = _cost_by_month(part, prices, machine)
         rented = float((part * worth).sum()) * machine.rent_usd_per_gpu_hour

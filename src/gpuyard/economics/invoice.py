@@ -31,7 +31,7 @@ def fitting_increments(
 
 def _fits(printed: str, usd: float, usd_per_hour: float, increment_hours: float) -> bool:
     shown = Decimal(printed)
-    half = float(Decimal(1).scaleb(int(shown.as_tuple().exponent))) / 2
+    half = float(Decimal(1).scaleb(min(int(shown.as_tuple().exponent), 0))) / 2
     low, high = float(shown) - half, float(shown) + half
     first = int(np.ceil(low / increment_hours - 1e-9))
     last = int(np.floor(high / increment_hours + 1e-9))

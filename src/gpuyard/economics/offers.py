@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.catalog import prices
+from gpuyard.catalog import price_named
 from gpuyard.economics.amounts import HOURS_PER_YEAR, Array
 from gpuyard.economics.billing import (
     INCREMENTS,
@@ -75,6 +75,7 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
         interest_per_year=offer.interest,
         loan_years=offer.loan / (HOURS_PER_YEAR * 3600),
         value_kept_per_year=offer.value_kept_per_year,
+        straight_line_years=offer.depreciation / (HOURS_PER_YEAR * 3600),
     )
 
 
@@ -86,7 +87,7 @@ def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
         cash = owned_cash_by_month(owned_of(offer, hours / HOURS_PER_YEAR), months)
     else:
         if offer.instance is not None:
-            date = prices().get(offer.instance).date
+            date = price_named(offer.instance).date
         if isinstance(offer, ReservedOffer):
             _check_year(offer, hours)
             cash = _reserved_cash(offer, months)
@@ -168,7 +169,7 @@ def _reserved_cash(offer: ReservedOffer, months: int) -> Array:
 
 
 def _listed(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = False) -> float:
-    price = prices().get(offer.instance or "")
+    price = price_named(offer.instance or "")
     if not spot:
         return price.usd_per_hour
     if price.spot_usd_per_hour is None:

@@ -52,9 +52,8 @@ class Owned:
     financed_share: Amounts = 0.0  # of what is paid once
     interest_per_year: Amounts = 0.0
     loan_years: Amounts = 3.0
-    value_kept_per_year: Amounts = (
-        0.0  # of the hardware: 70 % is 49 % after two years; 0: no resale
-    )
+    value_kept_per_year: Amounts = 0.0  # 70 % is 49 % of the hardware after two years; 0: no resale
+    straight_line_years: Amounts = 0.0  # instead, the value falls evenly to nothing; 0: it does not
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,6 +66,10 @@ class Owned:
             )
         if np.any(array_of(self.idle_watts) > array_of(self.watts)):
             raise UserMistake("the idle power is above the power under load")
+        if np.any(
+            (array_of(self.straight_line_years) > 0) & (array_of(self.value_kept_per_year) > 0)
+        ):
+            raise UserMistake("a value falls by a share each year or in a straight line, not both")
         for what, amounts in (
             ("loan years", self.loan_years), ("GPU-hours per failure", self.gpu_hours_per_failure)
         ):  # fmt: skip
@@ -104,17 +107,12 @@ def monthly_usd(owned: Owned) -> Array:
 
 
 def resale_usd(owned: Owned, years: Amounts) -> Array:
-    """What the hardware sells for at that age: a constant share of its value goes each year."""
-    return array_of(owned.hardware_usd) * np.power(array_of(owned.value_kept_per_year), years)
-
-
-def straight_line_value_usd(
-    hardware_usd: Amounts, age_years: Amounts, life_years: Amounts, salvage_share: Amounts = 0.0
-) -> Array:
-    """The value in the books: equal depreciation each year of its life, down to the salvage value."""
-    check_share("the salvage share", salvage_share)
-    aged = np.minimum(array_of(age_years) / life_years, 1.0)
-    return array_of(hardware_usd) * (1 - aged * (1 - array_of(salvage_share)))
+    """What the hardware sells for at that age: a share of its value goes each year, or an equal amount."""
+    kept = np.power(array_of(owned.value_kept_per_year), years)
+    life = array_of(owned.straight_line_years)
+    with np.errstate(divide="ignore"):
+        left = np.maximum(1 - array_of(years) / life, 0.0)
+    return array_of(owned.hardware_usd) * np.where(life > 0, left, kept)
 
 
 def loan_payment_usd(owned: Owned) -> Array:

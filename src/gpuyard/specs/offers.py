@@ -143,6 +143,9 @@ class OwnedOffer(OfferSpec):
     interest: Annotated[Share, Field(description="a year")] = 0.0
     loan: Annotated[Seconds, Field(gt=0)] = 3 * 365.25 * 86400
     value_kept_per_year: Annotated[Share, Field(description="of its resale value")] = 0.0
+    depreciation: Annotated[
+        Seconds, Field(description="instead: the time in which its value falls evenly to nothing")
+    ] = 0.0
 
 
 class Offers(Spec):

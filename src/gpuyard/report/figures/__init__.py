@@ -8,7 +8,7 @@ from gpuyard.report.figures.efficiency import efficiency_option
 from gpuyard.report.figures.epoch_time import epoch_time_option
 from gpuyard.report.figures.frame import Option
 from gpuyard.report.figures.growth import growth_option
-from gpuyard.report.figures.hours_break_even import hours_break_even_option
+from gpuyard.report.figures.hours_break_even import hours_break_even_option, hours_break_even_rows
 from gpuyard.report.figures.looks import Look, Looks, here_platform, looks_of
 from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.figures.saving_histogram import saving_histogram_option
@@ -29,6 +29,7 @@ __all__ = [
     "growth_option",
     "here_platform",
     "hours_break_even_option",
+    "hours_break_even_rows",
     "input_name",
     "input_value",
     "looks_of",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuyard.economics import HOURS_PER_YEAR, RentOrOwn, break_even_months
+from gpuyard.economics import HOURS_PER_YEAR, Amounts, RentOrOwn, break_even_months
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS, NEUTRAL
 
@@ -16,18 +16,25 @@ _PRICES = (
 )
 
 
+def hours_break_even_rows(case: RentOrOwn) -> list[list[str]]:
+    """The same as a table: hours a year, then months at each price of renting."""
+    rows = []
+    for hours in (500, 1000, 2000, 3000, 4000, 6000, 8000):
+        months = [
+            float(break_even_months(_at(case, factor, float(hours)))) for factor, _, _ in _PRICES
+        ]
+        rows.append(
+            [f"{hours:,}", *(f"{m:.1f} months" if np.isfinite(m) else "never" for m in months)]
+        )
+    return rows
+
+
 def hours_break_even_option(case: RentOrOwn) -> Option:
     """Months until renting has cost as much, up to ten years; above that a line ends."""
     hours = np.linspace(HOURS_PER_YEAR / _POINTS, HOURS_PER_YEAR, _POINTS)
     series = []
     for index, (factor, words, dash) in enumerate(_PRICES):
-        dearer = replace(
-            case,
-            rent_usd_per_hour=np.asarray(case.rent_usd_per_hour) * factor,
-            reserved_usd_per_year=np.asarray(case.reserved_usd_per_year) * factor,
-            hours_per_year=hours,
-        )
-        months = np.broadcast_to(break_even_months(dearer), hours.shape)
+        months = np.broadcast_to(break_even_months(_at(case, factor, hours)), hours.shape)
         series.append(
             {
                 "name": f"rent {words}",
@@ -71,3 +78,12 @@ def hours_break_even_option(case: RentOrOwn) -> Option:
     option["yAxis"] = value_axis("months", max=120)
     option["series"] = series
     return option
+
+
+def _at(case: RentOrOwn, price_factor: float, hours_per_year: Amounts) -> RentOrOwn:
+    return replace(
+        case,
+        rent_usd_per_hour=np.asarray(case.rent_usd_per_hour) * price_factor,
+        reserved_usd_per_year=np.asarray(case.reserved_usd_per_year) * price_factor,
+        hours_per_year=hours_per_year,
+    )
