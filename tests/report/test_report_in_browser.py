@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from gpuyard.planner.making import answer
 from gpuyard.report import write_report
 from gpuyard.report.cost_page import CostPage, write_cost_page
+from gpuyard.report.plan_page import write_plan
+from tests.planner.builder import candidates, offer, plan
+from tests.planner.builder import workload as known_workload
 from tests.report.builder import cost, full_study, study, workload
 from tests.report.test_cost_page import charts
 
@@ -256,3 +260,22 @@ def test_a_page_of_cost_draws_its_charts_and_fits_a_phone(
         assert visit.requests == []
         assert visit.page.title() != "broken"
         assert not visit.scrolls_sideways()
+
+
+def test_the_page_of_a_plan_draws_its_chart(desk: Visit, tmp_path: Path) -> None:
+    asked = plan(
+        offer(EVIL, rent="$3/h"),
+        offer("four", rent="$14/h", gpus=4),
+        time_per_run="8 h",
+        search={"ways": ["on-demand"], "nodes": [1]},
+    )
+    write_plan(answer(candidates(asked), known_workload()), tmp_path / "plan.html")
+    desk.open(tmp_path / "plan.html")
+    chart = desk.page.locator("#chart-plan")
+    assert chart.locator("svg path").count() > 5
+    for point in chart.locator("svg path").all():
+        point.hover(force=True, no_wait_after=True)
+    assert desk.page.title() == "small – gpuyard plan"
+    assert desk.complaints == []
+    assert desk.requests == []
+    assert not desk.scrolls_sideways()

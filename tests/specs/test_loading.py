@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster, read_offers, read_study, read_workload
+from gpuyard.catalog.specfiles import (
+    read_cluster,
+    read_offers,
+    read_plan,
+    read_study,
+    read_workload,
+)
 from gpuyard.errors import SpecError, UnknownName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,6 +50,8 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_study(path)
         case "offers":
             read_offers(path)
+        case "plan":
+            read_plan(path)
         case _:
             raise AssertionError(kind)
 

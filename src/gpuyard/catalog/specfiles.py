@@ -6,9 +6,10 @@ from gpuyard.catalog.gpus import gpus
 from gpuyard.catalog.links import links
 from gpuyard.catalog.machines import machines
 from gpuyard.catalog.models import models
+from gpuyard.catalog.parts import build_ids
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
-from gpuyard.specs import Cluster, Dataset, KnownNames, Offers, Study, Workload, read_spec
+from gpuyard.specs import Cluster, Dataset, KnownNames, Offers, Plan, Study, Workload, read_spec
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -22,6 +23,8 @@ def known_names() -> KnownNames:
         "machine": frozenset(machines().ids()),
         "model": frozenset(models().ids()),
         "price": frozenset([*prices().ids(), *past_prices().ids()]),
+        "cloud": frozenset(price.cloud for price in prices()),
+        "offer": frozenset((*prices().ids(), *machines().ids(), *build_ids())),
     }
 
 
@@ -52,6 +55,11 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
 def read_study(path: Path) -> Study:
     """A study file; the files it names are read by whoever runs it."""
     return read_spec(path, Study, known_names())
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan file; the workload that it names is read by whoever makes the plan."""
+    return read_spec(path, Plan, known_names())
 
 
 def read_offers(path: Path) -> Offers:

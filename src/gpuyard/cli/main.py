@@ -21,7 +21,7 @@ app = typer.Typer(
 
 _STOPPED = 130
 _GROUPS = ("bench", "catalog", "cost", "data", "prices", "results", "topo")
-_VERBS = ("calibrate", "doctor", "predict", "schema", "study", "validate")
+_VERBS = ("calibrate", "doctor", "plan", "playbook", "predict", "schema", "study", "validate")
 
 
 def _print_version(wanted: bool) -> None:

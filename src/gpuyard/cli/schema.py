@@ -7,7 +7,9 @@ import typer
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="workload, cluster, study or offers", metavar="NAME")],
+    name: Annotated[
+        str, typer.Argument(help="workload, cluster, study, offers or plan", metavar="NAME")
+    ],
 ) -> None:
     """Print the JSON Schema of a spec, for editors and programs.
 

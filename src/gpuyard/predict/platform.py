@@ -45,12 +45,11 @@ class Platform:
     cores: float | None = None  # CPU cores of a machine that this job may use
     beside: int = 0  # equal jobs on the same machines, whose share of everything is taken off
     unshared: "Platform | None" = None  # the same with nobody else on it
+    own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
 
     @property
     def input_is_in_compute(self) -> bool:
         return self.host_to_gpu_bytes_per_second is None
-
-    own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
 
     @property
     def gpus(self) -> int:

@@ -114,7 +114,7 @@ def predict(
     gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
-    sigma = _relative_uncertainty(table, parts, line, platform)
+    sigma = relative_uncertainty(table, parts, line.relative_uncertainty, platform.link_basis)
     chokes = _chokes(table, traffic, parts)
     memory = [
         memory_needed_bytes(profile, workload, batch) + method.memory_bytes for _, batch in rows
@@ -221,19 +221,19 @@ def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[C
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
 
 
-def _relative_uncertainty(
-    table: Configurations, parts: StepParts, line: ComputeLine, platform: Platform
+def relative_uncertainty(
+    table: Configurations, parts: StepParts, compute: float | Floats, link_basis: str
 ) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
     several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
     exposed = parts.exposed_communication_seconds
-    if platform.link_basis == "assumed link":
+    if link_basis == "assumed link":
         of_exchange = spread().of_exchange(exposed / parts.step_seconds, table.nodes > 1)
         link = (parts.step_seconds, of_exchange)
     else:
-        link = (exposed, np.full_like(exposed, c.UNCERTAINTY[platform.link_basis]))
+        link = (exposed, np.full_like(exposed, c.UNCERTAINTY[link_basis]))
     contributions: tuple[tuple[Floats, float | Floats], ...] = (
-        (parts.compute_seconds, line.relative_uncertainty),
+        (parts.compute_seconds, compute),
         link,
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),

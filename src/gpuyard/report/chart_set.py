@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpuyard.planner import PlanResult
 from gpuyard.report.figures import (
     Looks,
     Option,
@@ -13,6 +14,7 @@ from gpuyard.report.figures import (
     cash_curve_option,
     efficiency_option,
     epoch_time_option,
+    pareto_option,
     reference_batch,
     step_split_option,
     throughput_option,
@@ -98,6 +100,19 @@ def cost_chart(result: StudyResult) -> Chart | None:
         "cheaper. The purchase price only; running costs are in the chart of payments.",
         ALL_BATCHES,
         {ALL_BATCHES: break_even_option(result.cost)},
+    )
+
+
+def plan_chart(plan: PlanResult | None) -> Chart | None:
+    """Cost against time, where a plan was made."""
+    if plan is None or not plan.front:
+        return None
+    return Chart(
+        "chart-plan",
+        "Left is faster, down is cheaper. Whatever lies above the blue line is beaten by a point on it; "
+        "what lies below it is ruled out. Predicted, at the prices and dates in the table.",
+        ALL_BATCHES,
+        {ALL_BATCHES: pareto_option(plan)},
     )
 
 

@@ -18,9 +18,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
+from gpuyard.planner.words import price_dates
 from gpuyard.predict import Constant
 from gpuyard.report import words
-from gpuyard.report.chart_set import Chart, cash_charts, cost_chart, workload_charts
+from gpuyard.report.chart_set import (
+    Chart,
+    cash_charts,
+    cost_chart,
+    plan_chart,
+    workload_charts,
+)
 from gpuyard.report.epoch_table import epoch_table
 from gpuyard.report.figures import here_platform, input_name, input_value, looks_of
 from gpuyard.study.result import StudyResult
@@ -35,6 +42,8 @@ def render_study(result: StudyResult) -> str:
     charts += [cost] if cost else []
     cash = cash_charts(result)
     charts += cash
+    plan = plan_chart(result.plan)
+    charts += [plan] if plan else []
     return standalone(
         "study.html.jinja",
         charts,
@@ -42,6 +51,8 @@ def render_study(result: StudyResult) -> str:
         workloads=workloads,
         cost_chart=cost,
         cash_charts=cash,
+        plan=result.plan,
+        plan_chart=plan,
         looks=looks,
         constants=_constants(result),
     )
@@ -98,6 +109,7 @@ def _environment() -> Environment:
         "choke_names": words.CHOKE_NAMES,
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
+        "price_dates": price_dates,
         "epoch_table": epoch_table,
         "input_value": input_value,
     }

@@ -12,6 +12,7 @@ from gpuyard.specs.offers import (
     ReservedOffer,
     SpotOffer,
 )
+from gpuyard.specs.plan import Load, OwnOffer, Plan, Remedy, Way
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
@@ -33,15 +34,19 @@ __all__ = [
     "GradientExchange",
     "KnownNames",
     "KnownThroughput",
+    "Load",
     "MachineSpec",
     "MeasureHere",
     "Network",
     "OfferSpec",
     "Offers",
     "OnDemandOffer",
+    "OwnOffer",
     "OwnedOffer",
+    "Plan",
     "Precision",
     "Protocol",
+    "Remedy",
     "RentOrBuy",
     "ReservedOffer",
     "Spec",
@@ -54,6 +59,7 @@ __all__ = [
     "Target",
     "Tensor",
     "Topology",
+    "Way",
     "Workload",
     "json_schema",
     "read_spec",

@@ -85,6 +85,7 @@ def _known(kind: str) -> Callable[[str, ValidationInfo], str]:
 InstanceName = Annotated[str, AfterValidator(_known("price"))]
 GpuName = Annotated[str, AfterValidator(_known("GPU"))]
 LinkName = Annotated[str, AfterValidator(_known("link"))]
+CloudName = Annotated[str, AfterValidator(_known("cloud"))]
 MachineName = Annotated[str, AfterValidator(_known("machine"))]
 
 

@@ -6,6 +6,7 @@ from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.offers import Offers
+from gpuyard.specs.plan import Plan
 from gpuyard.specs.study import Study
 from gpuyard.specs.workload import Workload
 
@@ -13,6 +14,7 @@ SPECS: dict[str, type[Spec]] = {
     "workload": Workload,
     "cluster": Cluster,
     "study": Study,
+    "plan": Plan,
     "offers": Offers,
 }
 

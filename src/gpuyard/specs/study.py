@@ -101,3 +101,6 @@ class Study(Spec):
         Field(description="batch sizes of the 'time an epoch' chart", min_length=1),
     ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
     cost: RentOrBuy | None = None
+    plan: Annotated[str | None, Field(min_length=1, description="a plan file beside the study")] = (
+        None
+    )

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuyard.economics import Bar
+from gpuyard.planner import PlanResult
 from gpuyard.predict import Choke, Constant, Prediction
 from gpuyard.specs import Strategy
 
@@ -140,6 +141,7 @@ class StudyResult:
     workloads: tuple[WorkloadResult, ...]
     cost: CostResult | None
     notes: tuple[str, ...]  # what a reader must know: synthetic data, what was not measured
+    plan: PlanResult | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuyard import __version__
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
 from gpuyard.economics import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
+from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.study.horizon import look_ahead
@@ -53,6 +54,7 @@ def run_study(
         for case in cases
     ]
     cost = _price(study.cost) if study.cost else None
+    plan = _decide(study.plan, beside, calibration) if study.plan else None
     measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
     results = [
         assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
@@ -65,7 +67,13 @@ def run_study(
         workloads=tuple(results),
         cost=cost,
         notes=tuple(notes + _data_notes(results) + _calibration_notes(results)),
+        plan=plan,
     )
+
+
+def _decide(file: str, beside: Path, calibration: Calibration | None) -> PlanResult:
+    path = beside / file
+    return make_plan(read_plan(path), path.parent, calibration)
 
 
 def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:

@@ -10,6 +10,7 @@ from gpuyard.report.figures.frame import Option
 from gpuyard.report.figures.growth import growth_option
 from gpuyard.report.figures.hours_break_even import hours_break_even_option, hours_break_even_rows
 from gpuyard.report.figures.looks import Look, Looks, here_platform, looks_of
+from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.figures.saving_histogram import saving_histogram_option
 from gpuyard.report.figures.step_split import step_split_option
 from gpuyard.report.figures.throughput import throughput_option
@@ -32,6 +33,7 @@ __all__ = [
     "input_name",
     "input_value",
     "looks_of",
+    "pareto_option",
     "reference_batch",
     "saving_histogram_option",
     "step_split_option",
