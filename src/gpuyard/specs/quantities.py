@@ -59,6 +59,7 @@ Share = Annotated[float, BeforeValidator(_quantity(units.parse_share)), _schema(
 
 def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
     """A validator: the name is one that the catalog has."""
+
     def validate(name: str, info: ValidationInfo) -> str:
         names: KnownNames = info.context or {}
         known = names.get(kind)
