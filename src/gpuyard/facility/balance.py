@@ -58,6 +58,8 @@ def balance(loads: Sequence[Load], banks: Sequence[Bank], volts: float) -> Balan
     kinds = Counter(loads)
     if math.prod(math.comb(count + legs - 1, legs - 1) for count in kinds.values()) <= _MOST_WAYS:
         found, least = _searched(loads, kinds, banks, legs, volts)
+        if math.isinf(least):
+            return None
         if found is not None and found.difference_va <= least + 1e-9:
             return found
     else:
@@ -75,7 +77,8 @@ def balance(loads: Sequence[Load], banks: Sequence[Bank], volts: float) -> Balan
 def _searched(
     loads: Sequence[Load], kinds: Counter[Load], banks: Sequence[Bank], legs: int, volts: float
 ) -> tuple[Balance | None, float]:
-    """Every way to share the kinds out over the legs, the most even first."""
+    """Every way to share the kinds out over the legs, the most even first; and the least difference
+    that any assignment can have, infinite where there certainly is none."""
     order = sorted(kinds)
     ways = []
     for way in itertools.product(*(list(_split(kinds[kind], legs)) for kind in order)):
@@ -93,7 +96,7 @@ def _searched(
         if places is not None:
             bound = difference if least is None else least
             return _result(loads, banks, places, legs, bound), bound
-    return None, least or 0.0
+    return None, math.inf if least is None else least
 
 
 def _split(count: int, legs: int) -> Iterator[tuple[int, ...]]:

@@ -39,11 +39,10 @@ class Device:
         return (self.supplies + feeds - 1 - feed) // feeds
 
     def cord_watts(self, feed: int, feeds: int) -> float:
-        """What flows in each of its cords on this feed at worst, in the long run: with two feeds
-        when the other one has failed, with one feed when one spare supply has."""
-        if feeds == 2:
-            cords = self.cords_on(feed, feeds)
-            return self.peak_watts / cords if cords else 0.0
+        """What flows in each of its cords on this feed at worst, for longer than a moment: everything
+        when the other feed has failed, if it then still runs; else when one spare supply has failed."""
+        if feeds == 2 and self.after_losing(1 - feed, feeds) != "off":
+            return self.peak_watts / self.cords_on(feed, feeds)
         spare = self.supplies > self.supplies_needed
         return self.peak_watts / (self.supplies - 1 if spare else self.supplies)
 

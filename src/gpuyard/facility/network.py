@@ -16,6 +16,7 @@ class NetworkCable:
     length_m: float
     count: int
     price_usd: float | None = None
+    price_date: str = ""
 
 
 @dataclass(frozen=True)

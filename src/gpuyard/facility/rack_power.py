@@ -118,7 +118,8 @@ def _fed(strip: Strip, cords: list[Cord], feed_of: tuple[int, int], places: int)
 def _load(cord: Cord, strip: Strip, feed: int, feeds: int) -> Load:
     device = cord.device
     worst = apparent_va(device.cord_watts(feed, feeds))
-    carried = worst if feeds == 2 else apparent_va(device.peak_watts / device.supplies)
+    stays = feeds == 2 and device.after_losing(1 - feed, feeds) != "off"
+    carried = worst if stays else apparent_va(device.peak_watts / device.supplies)
     if strip.outlet_volts < device.volts_minimum:
         raise CannotPower(
             f"{device.name} needs {device.volts_minimum:.0f} V or more, and {strip.name} gives"
