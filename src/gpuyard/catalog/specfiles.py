@@ -6,8 +6,10 @@ from gpuyard.catalog.gpus import gpus
 from gpuyard.catalog.links import links
 from gpuyard.catalog.machines import machines
 from gpuyard.catalog.models import models
+from gpuyard.catalog.pdus import pdus
+from gpuyard.catalog.plugs import plugs
 from gpuyard.errors import UnknownName
-from gpuyard.specs import Cluster, Dataset, KnownNames, Study, Workload, read_spec
+from gpuyard.specs import Cluster, Dataset, KnownNames, Site, Study, Workload, read_spec
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -20,6 +22,8 @@ def known_names() -> KnownNames:
         "link": frozenset(links().ids()),
         "machine": frozenset(machines().ids()),
         "model": frozenset(models().ids()),
+        "PDU": frozenset(pdus().ids()),
+        "plug": frozenset(plugs().ids()),
     }
 
 
@@ -50,6 +54,11 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
 def read_study(path: Path) -> Study:
     """A study file; the files it names are read by whoever runs it."""
     return read_spec(path, Study, known_names())
+
+
+def read_site(path: Path) -> Site:
+    """A site file."""
+    return read_spec(path, Site, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

@@ -1,23 +1,16 @@
 """`gpuyard catalog`: the facts that gpuyard knows, each with its source and date."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
-
-if TYPE_CHECKING:
-    from gpuyard.catalog import Table
-    from gpuyard.catalog.tables import Fact
+from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
+from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
+from gpuyard.cli.catalog_rows import Columns, NameArgument, show
+from gpuyard.cli.options import JsonOption
 
 app = typer.Typer(
-    help="GPUs, machines, links, models and prices, each with source and date.",
+    help="Hardware, what it is built with, models and prices, each with source and date.",
     no_args_is_help=True,
 )
-
-NameArgument = Annotated[str | None, typer.Argument(help="Show one row, whole.")]
-Columns = dict[str, Callable[[Any], object]]
 
 
 @app.command()
@@ -45,7 +38,7 @@ def gpus(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
         "P2P": lambda g: "yes" if g.pcie_peer_to_peer else "no",
         "date": lambda g: g.date,
     }
-    _show(table(), name, columns, json_output, "GPUs (TFLOP/s are dense peaks from the datasheets)")
+    show(table(), name, columns, json_output, "GPUs (TFLOP/s are dense peaks from the datasheets)")
 
 
 @app.command()
@@ -64,7 +57,7 @@ def machines(name: NameArgument = None, *, json_output: JsonOption = False) -> N
         "W": lambda m: f"{m.max_watts:,.0f}" if m.max_watts else "",
         "date": lambda m: m.date,
     }
-    _show(table(), name, columns, json_output, "Machines")
+    show(table(), name, columns, json_output, "Machines")
 
 
 @app.command()
@@ -84,7 +77,7 @@ def links(name: NameArgument = None, *, json_output: JsonOption = False) -> None
         "basis": lambda x: x.basis,
         "date": lambda x: x.date,
     }
-    _show(table(), name, columns, json_output, "Links, one direction")
+    show(table(), name, columns, json_output, "Links, one direction")
 
 
 @app.command()
@@ -106,7 +99,7 @@ def models(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
         "input": lambda m: format_bytes(m.input_bytes),
         "one sample is": lambda m: m.sample,
     }
-    _show(table(), name, columns, json_output, "Models (FLOPs and bytes are for one sample, fp32)")
+    show(table(), name, columns, json_output, "Models (FLOPs and bytes are for one sample, fp32)")
 
 
 @app.command()
@@ -124,7 +117,7 @@ def prices(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
         "spot $/h": lambda p: f"{p.spot_usd_per_hour:.2f}" if p.spot_usd_per_hour else "",
         "date": lambda p: p.date,
     }
-    _show(
+    show(
         table(),
         name,
         columns,
@@ -133,35 +126,14 @@ def prices(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
     )
 
 
-def _show(
-    table: "Table[Any]", name: str | None, columns: Columns, json_output: bool, title: str
-) -> None:
-    facts: Sequence[Fact] = [table.get(name)] if name else list(table)
-    if json_output:
-        rows = [fact.model_dump(mode="json") for fact in facts]
-        print_json(rows[0] if name else rows)
-    elif name:
-        _show_one(facts[0])
-    else:
-        cells = [
-            ["" if (v := read(f)) is None else str(v) for read in columns.values()] for f in facts
-        ]
-        print_table(f"{title}: {len(facts)}", list(columns), cells)
-
-
-def _show_one(fact: "Fact") -> None:
-    from rich.markup import escape
-
-    out = console()
-    for key, value in fact.model_dump(mode="json").items():
-        if value is None or value == "":
-            continue
-        if isinstance(value, list):
-            out.print(f"[bold]{key}[/]")
-            for item in value:
-                shown = ", ".join(
-                    f"{k} {v:,}" if isinstance(v, int) else str(v) for k, v in item.items()
-                )
-                out.print(f"  {escape(shown)}", highlight=False)
-        else:
-            out.print(f"[bold]{key}[/]  {escape(str(value))}", highlight=False)
+for _table in (
+    servers,
+    pdus,
+    plugs,
+    facility_costs,
+    switches,
+    cables,
+    storage,
+    storage_needs,
+):
+    app.command()(_table)

@@ -5,6 +5,7 @@ from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Stora
 from gpuyard.specs.loading import read_spec
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
+from gpuyard.specs.site import Circuit, Cooling, RackLimits, Site, SiteKind
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.specs.workload import (
     Dataset,
@@ -18,7 +19,9 @@ from gpuyard.specs.workload import (
 
 __all__ = [
     "SPECS",
+    "Circuit",
     "Cluster",
+    "Cooling",
     "Dataset",
     "KnownNames",
     "KnownThroughput",
@@ -27,7 +30,10 @@ __all__ = [
     "Network",
     "Precision",
     "Protocol",
+    "RackLimits",
     "RentOrBuy",
+    "Site",
+    "SiteKind",
     "Spec",
     "Storage",
     "Strategy",

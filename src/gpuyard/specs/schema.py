@@ -5,10 +5,16 @@ import json
 from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.site import Site
 from gpuyard.specs.study import Study
 from gpuyard.specs.workload import Workload
 
-SPECS: dict[str, type[Spec]] = {"workload": Workload, "cluster": Cluster, "study": Study}
+SPECS: dict[str, type[Spec]] = {
+    "workload": Workload,
+    "cluster": Cluster,
+    "study": Study,
+    "site": Site,
+}
 
 
 def json_schema(name: str) -> str:

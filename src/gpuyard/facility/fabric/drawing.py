@@ -139,9 +139,7 @@ def _labels(design: FabricDesign, rows: list[_Row]) -> list[str]:
         parts.append(
             text(f"{row.count:,} {what}", _MARGIN, row.top + 17, size=14, bold=True, fill=_INK)
         )
-        parts.append(
-            text(_model(design, row.tier), _MARGIN, row.top + 33, size=11, fill=_FADED)
-        )
+        parts.append(text(_model(design, row.tier), _MARGIN, row.top + 33, size=11, fill=_FADED))
     counts = design.cable_counts
     for upper, lower in zip(rows, rows[1:], strict=False):
         links = counts[f"{lower.tier}_{upper.tier}"]
