@@ -1,5 +1,6 @@
 """Facts about hardware and what it costs, each with its source and date."""
 
+from gpuyard.catalog.cables import Cable, cables
 from gpuyard.catalog.facility_costs import FacilityCost, facility_costs
 from gpuyard.catalog.gpus import Gpu, gpus
 from gpuyard.catalog.links import Link, links
@@ -9,9 +10,13 @@ from gpuyard.catalog.pdus import Pdu, pdus
 from gpuyard.catalog.plugs import Plug, fits, plugs
 from gpuyard.catalog.prices import Price, prices
 from gpuyard.catalog.servers import Server, servers
+from gpuyard.catalog.storage import StorageOption, storage_options
+from gpuyard.catalog.storage_needs import StorageNeed, storage_needs
+from gpuyard.catalog.switches import Switch, switches
 from gpuyard.catalog.tables import Table
 
 __all__ = [
+    "Cable",
     "FacilityCost",
     "Gpu",
     "LayerProfile",
@@ -22,7 +27,11 @@ __all__ = [
     "Plug",
     "Price",
     "Server",
+    "StorageNeed",
+    "StorageOption",
+    "Switch",
     "Table",
+    "cables",
     "facility_costs",
     "fits",
     "gpus",
@@ -33,4 +42,7 @@ __all__ = [
     "plugs",
     "prices",
     "servers",
+    "storage_needs",
+    "storage_options",
+    "switches",
 ]

@@ -3,6 +3,7 @@
 import typer
 
 from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
+from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
@@ -125,5 +126,14 @@ def prices(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
     )
 
 
-for _table in (servers, pdus, plugs, facility_costs):
+for _table in (
+    servers,
+    pdus,
+    plugs,
+    facility_costs,
+    switches,
+    cables,
+    storage,
+    storage_needs,
+):
     app.command()(_table)
