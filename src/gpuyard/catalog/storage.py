@@ -23,7 +23,7 @@ class StorageOption(Fact):
     write_gb_per_second: float = Field(gt=0)
     capacity_tb: float = Field(gt=0)
     most_units: int = Field(gt=0)
-    basis: Literal["measured", "specified", "estimate"]
+    basis: Literal["measured", "estimate"]
     note: str = ""
 
     @property

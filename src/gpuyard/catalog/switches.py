@@ -32,6 +32,8 @@ class Switch(Fact):
     price_basis: Basis | None = None
     card_price_usd: float = Field(ge=0)
     """A machine's side of one port; always an estimate."""
+    discontinued: bool = False
+    """No longer sold new: designs may name it, nothing proposes it."""
     leaf_boards: int | None = Field(default=None, gt=0)
     ports_per_leaf_board: int | None = Field(default=None, gt=0)
     spine_boards: int | None = Field(default=None, gt=0)

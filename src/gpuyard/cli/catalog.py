@@ -2,8 +2,8 @@
 
 import typer
 
-from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
+from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 

@@ -5,7 +5,7 @@ from gpuyard.facility.fabric.cabling import CableRun, place_switches
 from gpuyard.facility.fabric.companions import management_network, storage_network
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import Floor
-from gpuyard.facility.fabric.request import FabricRequest
+from gpuyard.facility.fabric.request import FabricRequest, spines_for
 from gpuyard.facility.fabric.shape import Shape
 from gpuyard.facility.fabric.wiring import Wiring
 
@@ -21,5 +21,6 @@ __all__ = [
     "design_fabric",
     "management_network",
     "place_switches",
+    "spines_for",
     "storage_network",
 ]

@@ -1,5 +1,7 @@
 """The networks beside the compute fabric: management of every box, and storage."""
 
+import math
+
 from gpuyard.catalog import switches
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import Floor
@@ -9,6 +11,8 @@ MANAGEMENT_SWITCH = "nvidia-sn2201"
 _MANAGEMENT_SPINES = ("mellanox-sn2700", "mellanox-sn4600c")
 # a management network carries little: 20 ports of 1 Gbit/s share what one of them could fill
 _MANAGEMENT_OVERSUBSCRIPTION = 20.0
+# an assumption: one storage server for ten machines
+_STORAGE_SERVER_SHARE = 0.1
 
 
 def management_network(nodes: int, switch_count: int, floor: Floor) -> FabricDesign:
@@ -41,13 +45,7 @@ def management_network(nodes: int, switch_count: int, floor: Floor) -> FabricDes
     )
 
 
-def storage_network(
-    nodes: int, ports_per_node: int, switch: str, storage_ports: int, floor: Floor
-) -> FabricDesign:
-    """Machines and storage servers on a fabric of their own; servers count as machines."""
-    servers = -(-storage_ports // ports_per_node)
-    return design_fabric(
-        FabricRequest(
-            nodes=nodes + servers, ports_per_node=ports_per_node, switch=switch, floor=floor
-        )
-    )
+def storage_network(nodes: int, ports_per_node: int, switch: str, floor: Floor) -> FabricDesign:
+    """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
+    servers = max(1, math.ceil(nodes * _STORAGE_SERVER_SHARE))
+    return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))

@@ -1,6 +1,7 @@
 """A fabric as one SVG file: tiers of switches over their machines, bundles as lines with their count."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gpuyard.facility.fabric.design import FabricDesign
 from gpuyard.hardware.drawing.markup import FONT, element, number, path, shorten, text, words
@@ -141,7 +142,7 @@ def _labels(design: FabricDesign, rows: list[_Row]) -> list[str]:
         )
         parts.append(text(_model(design, row.tier), _MARGIN, row.top + 33, size=11, fill=_FADED))
     counts = design.cable_counts
-    for upper, lower in zip(rows, rows[1:], strict=False):
+    for upper, lower in pairwise(rows):
         links = counts[f"{lower.tier}_{upper.tier}"]
         bundle = {"leaf": design.shape.leaf_spine_bundle, "spine": design.shape.spine_core_bundle}
         each = f", {bundle[lower.tier]} a pair" if lower.tier in bundle else ""

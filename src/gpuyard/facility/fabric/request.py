@@ -42,7 +42,7 @@ class FabricRequest:
         if above.port_gbit_per_second != leaf.up_gbit_per_second:
             raise UserMistake(
                 f"{leaf.id} goes up at {leaf.up_gbit_per_second:g} Gbit/s and {above.id} has ports of "
-                f"{above.port_gbit_per_second:g}; {_spines_for(leaf)}"
+                f"{above.port_gbit_per_second:g}; {_allowed_spines(leaf)}"
             )
         if above.kind != leaf.kind:
             raise UserMistake(f"{leaf.id} speaks {leaf.kind} and {above.id} {above.kind}")
@@ -79,7 +79,7 @@ class FabricRequest:
         if above is None:
             return UserMistake(
                 f"{self.endpoints:,} ports don't fit on one {leaf.id}, which has {leaf.ports}; "
-                f"{_spines_for(leaf)}"
+                f"{_allowed_spines(leaf)}"
             )
         rails = f" in {self.rails} rails" if self.rails > 1 else ""
         return UserMistake(
@@ -89,12 +89,19 @@ class FabricRequest:
         )
 
 
-def _spines_for(leaf: Switch) -> str:
-    fitting = [
+def spines_for(leaf: Switch) -> list[str]:
+    """Switches whose ports take a leaf's uplinks."""
+    return [
         other.id
         for other in switches()
         if other.port_gbit_per_second == leaf.up_gbit_per_second
         and other.kind == leaf.kind
         and not other.uplink_ports
     ]
+
+
+def _allowed_spines(leaf: Switch) -> str:
+    fitting = spines_for(leaf)
+    if not fitting:
+        return "no switch of the catalog takes its uplinks"
     return f"for its upper tier --spine may be {', '.join(fitting)}"
