@@ -29,11 +29,23 @@ class Room:
 
 
 def place(packing: Packing, limits: Limits, per_row: int, nodes_of_leaf: NodesOfLeaf) -> Room:
-    """Racks are numbered along the rows. Where the even spread does not fit, the packing's own does."""
+    """Racks are numbered along the rows, those with switches alone in the middle. Where the even
+    spread does not fit, the packing's own does."""
     spread = _spread(packing, limits, per_row, nodes_of_leaf)
-    counts = spread if spread is not None else [list(rack) for rack in packing.racks]
+    counts = spread if spread is not None else _centred(packing)
     rows = Rows(len(counts), limits.units, per_row)
     return Room(rows, tuple(_stacked(packing.devices, counts, limits.units)))
+
+
+def _centred(packing: Packing) -> list[list[int]]:
+    hosting = [list(rack) for rack in packing.racks if _hosts(packing, rack)]
+    alone = [list(rack) for rack in packing.racks if not _hosts(packing, rack)]
+    middle = (len(hosting) + 1) // 2
+    return [*hosting[:middle], *alone, *hosting[middle:]]
+
+
+def _hosts(packing: Packing, rack: Sequence[int]) -> bool:
+    return any(n and not d.is_switch for d, n in zip(packing.devices, rack, strict=True))
 
 
 def _spread(
@@ -42,14 +54,16 @@ def _spread(
     racks = len(packing.racks)
     rows = Rows(racks, limits.units, per_row)
     counts = [[0] * len(packing.devices) for _ in range(racks)]
+    hosting = [rack for rack, here in enumerate(_centred(packing)) if _hosts(packing, here)]
     totals = [sum(rack[k] for rack in packing.racks) for k in range(len(packing.devices))]
     hosts: list[int] = []
     for k, device in enumerate(packing.devices):
         if not device.is_switch:
-            for rack in range(racks):
-                counts[rack][k] = totals[k] // racks + (1 if rack < totals[k] % racks else 0)
+            each, more = divmod(totals[k], len(hosting))
+            for index, rack in enumerate(hosting):
+                counts[rack][k] = each + (1 if index < more else 0)
             if device.kind == "server":
-                hosts = [rack for rack in range(racks) for _ in range(counts[rack][k])]
+                hosts = [rack for rack in hosting for _ in range(counts[rack][k])]
     if not all(limits.hold(packing.devices, rack) for rack in counts):
         return None
     leaves: list[int] = []

@@ -124,9 +124,7 @@ def _frame(label: str, units: int, numbered: bool) -> str:
 
 
 def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
-    return _frame("front", units, not design.on_desk) + "".join(
-        _box(p, units, p.label) for p in placed
-    )
+    return _frame("front", units, not design.on_desk) + "".join(_box(p, units) for p in placed)
 
 
 def _box(placed: Placed, units: int, indent: float = 10) -> str:
