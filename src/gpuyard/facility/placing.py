@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.packing import Limits, Packing
+from gpuyard.facility.packing import Limits, Packing, room_left, used_by
 from gpuyard.facility.rows import Placed, Rows
 
 _TIERS = ("leaf", "spine", "core", "management")
@@ -64,35 +64,45 @@ def _spread(
                 counts[rack][k] = each + (1 if index < more else 0)
             if device.kind == "server":
                 hosts = [rack for rack in hosting for _ in range(counts[rack][k])]
-    if not all(limits.hold(packing.devices, rack) for rack in counts):
+    shares = [limits.shares(device) for device in packing.devices]
+    used = [used_by(rack, shares) for rack in counts]
+    if any(max(rack) > 1 + 1e-9 for rack in used):
         return None
     leaves: list[int] = []
+    nearness = _Nearness(rows)
     switches = [(k, d) for k, d in enumerate(packing.devices) if d.is_switch]
     for k, device in sorted(switches, key=lambda one: _TIERS.index(one[1].kind)):
         for number in range(totals[k]):
-            free = [r for r, c in enumerate(counts) if _one_more(packing, c, k, limits)]
+            free = [rack for rack in range(racks) if room_left(used[rack], shares[k])]
             if not free:
                 return None
             served = nodes_of_leaf(number) if device.kind == "leaf" else ()
             near = [hosts[node] for node in served] or leaves or hosts
-            rack = _nearest(near, free, rows)
+            away = nearness.metres_to_all(near)
+            rack = min(free, key=lambda r: (away[r], r))
             counts[rack][k] += 1
+            used[rack] = [a + b for a, b in zip(used[rack], shares[k], strict=True)]
             if device.kind == "leaf":
                 leaves.append(rack)
     return counts
 
 
-def _one_more(packing: Packing, counts: Sequence[int], kind: int, limits: Limits) -> bool:
-    return limits.hold(packing.devices, [n + (k == kind) for k, n in enumerate(counts)])
+class _Nearness:
+    """Metres from every rack to a set of racks together, kept: many leaves serve the same machines."""
 
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._known: dict[frozenset[tuple[int, int]], list[float]] = {}
 
-def _nearest(to: Sequence[int], free: Sequence[int], rows: Rows) -> int:
-    """The free rack that is nearest to all of these racks together."""
-    weights = Counter(to)
-    return min(
-        free,
-        key=lambda rack: (sum(n * rows.distance_m(rack, r) for r, n in weights.items()), rack),
-    )
+    def metres_to_all(self, racks: Sequence[int]) -> list[float]:
+        weights = Counter(racks)
+        key = frozenset(weights.items())
+        if key not in self._known:
+            self._known[key] = [
+                sum(n * self._rows.distance_m(rack, other) for other, n in weights.items())
+                for rack in range(self._rows.racks)
+            ]
+        return self._known[key]
 
 
 def _stacked(
