@@ -84,12 +84,11 @@ def fabric(
         others = {name: fabric_document(other) for name, other in beside.items()}
         print_json(fabric_document(design) | others)
         return
-    from gpuyard.cli.fabric_tables import print_fabric
+    from gpuyard.cli.fabric_tables import print_companion, print_fabric
 
     print_fabric(design)
     for name, other in beside.items():
-        console().print()
-        print_fabric(other, f"{name.capitalize()} network")
+        print_companion(name.capitalize(), other)
     if svg is not None:
         console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
 
