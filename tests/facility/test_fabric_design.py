@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -183,3 +184,16 @@ def test_the_drawing_is_one_svg_inside_its_frame(asked: FabricRequest) -> None:
     texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
     assert any(f"{design.request.nodes:,} machine" in text for text in texts)
     assert draw_fabric(design) == draw_fabric(design)
+
+
+@pytest.mark.parametrize(
+    ("picture", "asked"),
+    [
+        ("fabric-32-dgx-h100", FabricRequest(32, 8, "nvidia-qm9700", rails=8)),
+        ("fabric-512-nodes", FabricRequest(512, 8, "nvidia-qm9700", rails=8)),
+        ("fabric-oversubscribed", FabricRequest(96, 1, "nvidia-qm9700", oversubscription=3)),
+    ],
+)
+def test_the_pictures_of_the_docs_are_current(picture: str, asked: FabricRequest) -> None:
+    file = Path(__file__).parents[2] / "docs" / "images" / f"{picture}.svg"
+    assert file.read_text(encoding="utf-8") == draw_fabric(design_fabric(asked))
