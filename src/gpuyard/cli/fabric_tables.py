@@ -16,8 +16,15 @@ def print_fabric(design: "FabricDesign", title: str = "Fabric") -> None:
 
     rate = format_bit_rate(design.switch.port_bytes_per_second)
     request = design.request
+    many = "s" if request.ports_per_node > 1 else ""
+    console().print(
+        f"{title}: {request.nodes:,} machines × {request.ports_per_node} port{many} of {rate}, "
+        f"{design.kind}",
+        style="bold",
+        highlight=False,
+    )
     print_table(
-        f"{title}: {request.nodes:,} machines × {request.ports_per_node} ports of {rate}, {design.kind}",
+        "Switches",
         ["what", "number", "which"],
         [
             [tier, f"{number:,}", _which(design, tier)]
@@ -61,7 +68,23 @@ def print_fabric(design: "FabricDesign", title: str = "Fabric") -> None:
             highlight=False,
         )
     watts = f"{bill.switch_watts:,.0f} W" if bill.switch_watts is not None else "unknown watts"
-    out.print(f"{bill.rack_units:g} rack units, {watts} at most", highlight=False)
+    many = "" if bill.rack_units == 1 else "s"
+    out.print(f"{bill.rack_units:g} rack unit{many}, {watts} at most", highlight=False)
+
+
+def print_companion(name: str, design: "FabricDesign") -> None:
+    """A network beside the fabric, in a line."""
+    from gpuyard.facility.fabric import bill_of
+    from gpuyard.units import format_bit_rate, format_usd
+
+    boxes = " and ".join(f"{count} × {switch}" for switch, count in design.chassis.items())
+    cables = sum(design.cable_counts.values())
+    console().print(
+        f"{name} network: {boxes} for {design.request.endpoints:,} ports of "
+        f"{format_bit_rate(design.switch.port_bytes_per_second)}, {cables:,} cables, about "
+        f"{format_usd(bill_of(design).total_usd or 0)}",
+        highlight=False,
+    )
 
 
 def _which(design: "FabricDesign", tier: str) -> str:

@@ -31,7 +31,9 @@ def fabric(
         float, typer.Option(help="Bandwidth below a leaf over that above it; 1 is non-blocking.")
     ] = 1.0,
     nodes_per_rack: Annotated[int, typer.Option(min=1, help="Machines in one rack.")] = 4,
-    racks_per_row: Annotated[int, typer.Option(min=1, help="Racks in one row.")] = 10,
+    racks_per_row: Annotated[
+        int | None, typer.Option(min=1, help="Racks in one row; ten or a square floor.")
+    ] = None,
     storage_ports: Annotated[
         int | None, typer.Option(min=1, help="Ports of each machine on a storage network.")
     ] = None,
@@ -59,20 +61,20 @@ def fabric(
     """
     from gpuyard.facility.fabric import FabricRequest, Floor, design_fabric
 
-    floor = Floor(nodes_per_rack=nodes_per_rack, racks_per_row=racks_per_row)
     if workload is not None or on is not None:
         if nodes or ports_per_node or switch or spine:
             raise UserMistake(
                 "with --workload the network is proposed: leave the other options out"
             )
-        _propose(workload, on, target_efficiency, batch=batch, floor=floor, svg=svg,
-                 json_output=json_output)  # fmt: skip
+        _propose(workload, on, target_efficiency, batch=batch, svg=svg,
+                 racks=(nodes_per_rack, racks_per_row), json_output=json_output)  # fmt: skip
         return
     if nodes is None or ports_per_node is None or switch is None:
         raise UserMistake(
             "a network is designed from --nodes, --ports-per-node and --switch, "
             "or proposed from --workload and --on"
         )
+    floor = Floor.of(nodes, nodes_per_rack, racks_per_row)
     design = design_fabric(
         FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
     )
@@ -84,12 +86,11 @@ def fabric(
         others = {name: fabric_document(other) for name, other in beside.items()}
         print_json(fabric_document(design) | others)
         return
-    from gpuyard.cli.fabric_tables import print_fabric
+    from gpuyard.cli.fabric_tables import print_companion, print_fabric
 
     print_fabric(design)
     for name, other in beside.items():
-        console().print()
-        print_fabric(other, f"{name.capitalize()} network")
+        print_companion(name.capitalize(), other)
     if svg is not None:
         console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
 
@@ -119,11 +120,12 @@ def _propose(
     target_efficiency: str,
     *,
     batch: int | None,
-    floor: "Floor",
+    racks: tuple[int, int | None],
     svg: Path | None,
     json_output: bool,
 ) -> None:
     from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.facility.fabric import Floor
     from gpuyard.planner.fabric_choice import choose_fabric
     from gpuyard.units import parse_share
     from gpuyard.workloads import profile_of
@@ -132,9 +134,9 @@ def _propose(
         raise UserMistake("a proposal needs both --workload and --on")
     spec = read_workload(workload)
     target = parse_share(target_efficiency)
-    choice = choose_fabric(
-        spec, profile_of(spec), read_cluster(on), target, batch=batch, floor=floor
-    )
+    cluster = read_cluster(on)
+    floor = Floor.of(cluster.nodes, *racks)
+    choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
     _draw(choice.chosen.design, svg)
     if json_output:
         from gpuyard.cli.fabric_documents import choice_document

@@ -9,6 +9,7 @@ from gpuyard.cli.options import JsonOption, console, print_json, print_table
 if TYPE_CHECKING:
     from gpuyard.catalog import StorageNeed
     from gpuyard.facility.storage import StorageFit, StorageSizing
+    from gpuyard.specs import Cluster
 
 
 def storage(
@@ -51,9 +52,18 @@ def storage(
     sizing = size_storage(request)
     published = published_need(spec, cluster)
     if json_output:
-        print_json(_document(sizing, published) | {"workload": spec.name, "cluster": cluster.name})
+        own = _own_document(sizing, cluster)
+        named = {"workload": spec.name, "cluster": cluster.name}
+        print_json(named | _document(sizing, published) | own)
         return
     _show(sizing, f"{spec.name} on {cluster.name}")
+    if cluster.storage is not None:
+        fed = _fed(sizing, cluster.storage.read)
+        console().print(
+            f"The cluster's own storage reads {units.format_byte_rate(cluster.storage.read)}: enough for "
+            f"{'any number of' if fed is None else f'{fed:,}'} GPUs.",
+            highlight=False,
+        )
     if spec.dataset is None or spec.dataset.bytes_per_sample is None:
         console().print(
             "The workload does not say how many bytes of storage a sample takes; the size of its "
@@ -93,6 +103,7 @@ def _show(sizing: "StorageSizing", title: str) -> None:
         ["option", "licence", "units", "reads", "checkpoint", "feeds up to", "enough", "basis"],
         [_row(fit) for fit in sizing.fits],
     )
+    console().print(sizing.verdict, highlight=False)
 
 
 def _row(fit: "StorageFit") -> list[str]:
@@ -113,6 +124,24 @@ def _row(fit: "StorageFit") -> list[str]:
         "yes" if fit.enough else fit.missing,
         fit.option.basis,
     ]
+
+
+def _fed(sizing: "StorageSizing", read_bytes_per_second: float) -> int | None:
+    each = sizing.request.read_bytes_per_second_per_gpu
+    return int(read_bytes_per_second // each) if each else None
+
+
+def _own_document(sizing: "StorageSizing", cluster: "Cluster") -> dict[str, Any]:
+    if cluster.storage is None:
+        return {"cluster_storage": None}
+    read = cluster.storage.read
+    return {
+        "cluster_storage": {
+            "read_bytes_per_second": read,
+            "enough": read >= sizing.request.read_bytes_per_second,
+            "largest_gpus": _fed(sizing, read),
+        }
+    }
 
 
 def _document(sizing: "StorageSizing", published: "StorageNeed | None") -> dict[str, Any]:
@@ -146,6 +175,7 @@ def _document(sizing: "StorageSizing", published: "StorageNeed | None") -> dict[
             }
             for fit in sizing.fits
         ],
+        "verdict": sizing.verdict,
         "published_read_bytes_per_second_per_gpu": (
             published.read_bytes_per_second if published else None
         ),

@@ -84,6 +84,24 @@ class StorageSizing:
     def fit(self, name: str) -> StorageFit:
         return next(fit for fit in self.fits if fit.option.id == name)
 
+    @property
+    def verdict(self) -> str:
+        """The simplest way that is enough, alone and shared by all machines."""
+        enough = [fit for fit in self.fits if fit.enough]
+        if not enough:
+            return "Nothing in the catalog is enough; the table says what is missing."
+        shared = next((fit for fit in enough if fit.option.kind != "local"), None)
+        sentence = f"The simplest that is enough is {_counted(enough[0])}."
+        if shared is None:
+            return f"{sentence} No shared storage of the catalog is."
+        if shared is enough[0]:
+            return sentence
+        return f"{sentence} Shared by all machines, it is {_counted(shared)}."
+
+
+def _counted(fit: StorageFit) -> str:
+    return f"{fit.units} × {fit.option.id}" if fit.units > 1 else fit.option.id
+
 
 def size_storage(request: StorageRequest) -> StorageSizing:
     """Every way of the catalog against one need."""

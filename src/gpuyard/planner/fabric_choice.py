@@ -76,7 +76,7 @@ def choose_fabric(
     _, machine = machine_of(cluster)
     known: dict[Network, Prediction] = {}
     candidates = []
-    for design in _designs(cluster.nodes, machine.gpus, floor or Floor()):
+    for design in _designs(cluster.nodes, machine.gpus, floor or Floor.of(cluster.nodes)):
         bill = bill_of(design)
         if bill.total_usd is None:
             continue

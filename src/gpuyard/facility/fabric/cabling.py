@@ -44,7 +44,7 @@ class SwitchRacks:
 def place_switches(wiring: Wiring, floor: Floor) -> SwitchRacks:
     """Where cables come out short."""
     below: dict[int, list[int]] = {leaf: [] for leaf in range(wiring.shape.leaves)}
-    for node, _, leaf in wiring.endpoints():
+    for node, _, leaf in wiring.endpoints:
         below[leaf].append(floor.rack_of(node))
     middle = floor.rack_of(wiring.demand.nodes - 1) // 2
     # a leaf without machines is a spare: it stands in the middle
@@ -66,21 +66,25 @@ def lay_cables(
 ) -> tuple[CableRun, ...]:
     """All cables, those that are alike together."""
     racks = place_switches(wiring, floor)
-    down = Counter(
-        floor.length_m(floor.rack_of(node), racks.leaves[leaf])
-        for node, _, leaf in wiring.endpoints()
-    )
-    up: Counter[float] = Counter()
+    down = Counter((floor.rack_of(node), racks.leaves[leaf]) for node, _, leaf in wiring.endpoints)
+    up: Counter[tuple[int, int]] = Counter()
     for bundle in wiring.leaf_spine():
-        up[floor.length_m(racks.leaves[bundle.lower], racks.spines[bundle.upper])] += bundle.links
-    top: Counter[float] = Counter()
+        up[racks.leaves[bundle.lower], racks.spines[bundle.upper]] += bundle.links
+    top: Counter[tuple[int, int]] = Counter()
     for bundle in wiring.spine_core():
-        top[floor.length_m(racks.spines[bundle.lower], racks.cores[bundle.upper])] += bundle.links
+        top[racks.spines[bundle.lower], racks.cores[bundle.upper]] += bundle.links
     return (
-        *_runs("node", "leaf", down, port_gbit),
-        *_runs("leaf", "spine", up, uplink_gbit),
-        *_runs("spine", "core", top, uplink_gbit),
+        *_runs("node", "leaf", _lengths(floor, down), port_gbit),
+        *_runs("leaf", "spine", _lengths(floor, up), uplink_gbit),
+        *_runs("spine", "core", _lengths(floor, top), uplink_gbit),
     )
+
+
+def _lengths(floor: Floor, between: Counter[tuple[int, int]]) -> Counter[float]:
+    lengths: Counter[float] = Counter()
+    for (rack, other), count in between.items():
+        lengths[floor.length_m(rack, other)] += count
+    return lengths
 
 
 def _runs(lower: Tier, upper: Tier, lengths: Counter[float], gbit: float) -> Iterable[CableRun]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from gpuyard.catalog import Switch
 from gpuyard.facility.fabric.cabling import CableRun, lay_cables
 from gpuyard.facility.fabric.director import Boards, populate
+from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.request import FabricRequest
 from gpuyard.facility.fabric.search import single, three_tiers, two_tiers
 from gpuyard.facility.fabric.shape import Shape
@@ -177,7 +178,7 @@ def design_fabric(request: FabricRequest) -> FabricDesign:
         spine_boards=populate(above, below_spine) if above.director and not alone else None,
         cables=lay_cables(
             Wiring(demand, shape),
-            request.floor,
+            request.floor or Floor.of(request.nodes),
             leaf.port_gbit_per_second,
             leaf.up_gbit_per_second,
         ),

@@ -60,7 +60,7 @@ def draw_fabric(design: FabricDesign) -> str:
     for row in rows:
         parts += _boxes(design, row)
     parts += _labels(design, rows)
-    parts.append(_foot(design, height))
+    parts.append(_foot(design, any(None in row.slots for row in rows), height))
     return _page(design, parts, height)
 
 
@@ -178,7 +178,7 @@ def _title(design: FabricDesign) -> list[str]:
     ]
 
 
-def _foot(design: FabricDesign, height: float) -> str:
+def _foot(design: FabricDesign, cut: bool, height: float) -> str:
     bisection = format_byte_rate(design.bisection_bytes_per_second)
     spare = design.spare_leaf_ports
     boards = ""
@@ -187,7 +187,8 @@ def _foot(design: FabricDesign, height: float) -> str:
             f" The chassis holds {design.boards.leaf_boards} leaf boards and "
             f"{design.boards.spine_boards} spine boards."
         )
-    line = f"Bisection {bisection} in one direction. Free ports for machines: {spare:,}.{boards}"
+    left_out = " Cables to what is not drawn are left out." if cut else ""
+    line = f"Bisection {bisection} in one direction. Free ports for machines: {spare:,}.{boards}{left_out}"
     return text(line, _MARGIN, height - _MARGIN, size=12, fill=_FADED)
 
 

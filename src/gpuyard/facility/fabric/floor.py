@@ -1,6 +1,9 @@
 """A simple machine room: racks in rows, cables over a tray, and how long they come out."""
 
+import math
 from dataclasses import dataclass
+
+_FEWEST_IN_A_ROW = 10
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,13 @@ class Floor:
     row_pitch_m: float = 3.0
     inside_rack_m: float = 2.0
     tray_m: float = 3.5
+
+    @classmethod
+    def of(cls, nodes: int, nodes_per_rack: int = 4, racks_per_row: int | None = None) -> "Floor":
+        """A floor for so many machines; rows of ten racks, of more where the floor is square then."""
+        racks = math.ceil(nodes / nodes_per_rack)
+        square = math.ceil(math.sqrt(racks * cls.row_pitch_m / cls.rack_width_m))
+        return cls(nodes_per_rack, racks_per_row or max(_FEWEST_IN_A_ROW, square))
 
     def rack_of(self, node: int) -> int:
         return node // self.nodes_per_rack

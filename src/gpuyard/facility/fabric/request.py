@@ -1,6 +1,6 @@
 """What is asked of a fabric, checked before anything is designed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gpuyard.catalog import Switch, switches
@@ -8,7 +8,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.search import Demand, Ports
 
-MOST_ENDPOINTS = 1_000_000
+MOST_ENDPOINTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FabricRequest:
     rails: int = 1
     oversubscription: float = 1.0
     spine: str | None = None
-    floor: Floor = field(default_factory=Floor)
+    floor: Floor | None = None  # one of the machines' own size
 
     @property
     def endpoints(self) -> int:

@@ -1,5 +1,6 @@
 """Every link of a fabric, one by one or bundle by bundle: which port meets which switch."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +36,7 @@ class Wiring:
         shape = self.shape
         rail = port % self.demand.rails
         group = rail * shape.groups // self.demand.rails
-        part = next(p for p in range(shape.parts) if node < self._part_starts[p + 1])
+        part = bisect_right(self._part_starts, node) - 1
         first, last = self._part_starts[part], self._part_starts[part + 1]
         per_node = self.demand.ports_per_node // shape.groups
         slot = self._slot(port, group)
@@ -50,11 +51,15 @@ class Wiring:
         rail = port % self.demand.rails
         return (port // self.demand.rails) * rails_per_group + rail - group * rails_per_group
 
-    def endpoints(self) -> Iterator[tuple[int, int, int]]:
+    @cached_property
+    def endpoints(self) -> tuple[tuple[int, int, int], ...]:
         """Machine, port, leaf."""
-        for node in range(self.demand.nodes):
-            for port in range(self.demand.ports_per_node):
-                yield node, port, self.leaf_of(node, port)
+        ports = range(self.demand.ports_per_node)
+        return tuple(
+            (node, port, self.leaf_of(node, port))
+            for node in range(self.demand.nodes)
+            for port in ports
+        )
 
     def leaf_spine(self) -> Iterator[Bundle]:
         shape = self.shape
