@@ -55,7 +55,7 @@ def network_for(cluster: Cluster, nodes_per_rack: int, per_row: int) -> RoomNetw
     management = management_network(cluster.nodes, boxes, floor)
     tiers += [("management", switches().get(s), count) for s, count in management.chassis.items()]
     below: list[set[int]] = [set() for _ in range(shape.leaves)]
-    for node, _, leaf in compute.wiring.endpoints():
+    for node, _, leaf in compute.wiring.endpoints:
         below[leaf].add(node)
     return RoomNetwork(
         compute,

@@ -38,7 +38,7 @@ def _compute(network: RoomNetwork, room: Room) -> Iterator[NetworkCable]:
     nodes, leaves = room.of_kind("server"), room.of_kind("leaf")
     spines, cores = room.of_kind("spine"), room.of_kind("core")
     down, up, top = Counter[float](), Counter[float](), Counter[float]()
-    for node, _, leaf in fabric.wiring.endpoints():
+    for node, _, leaf in fabric.wiring.endpoints:
         down[_apart(room, nodes[node], leaves[leaf])] += 1
     for bundle in fabric.wiring.leaf_spine():
         up[_apart(room, leaves[bundle.lower], spines[bundle.upper])] += bundle.links
