@@ -19,6 +19,7 @@ from gpuyard.facility.strip_choice import Feeding, choose_feeding
 from gpuyard.specs import Cluster, Site
 
 _TRIES = 12
+_MOST_PROBED = 84
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,9 @@ def _powered(
 
 
 def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
-    """How many of this device alone the PDUs of one rack carry."""
-    low, high = 1, max(limits.most_of(device), 1)
+    """How many of this device alone the PDUs of one rack carry, also past what else fits into it: what
+    they could carry more is left for others."""
+    low, high = 1, min(max(3 * limits.most_of(device), 1), _MOST_PROBED)
     while low < high:
         middle = (low + high + 1) // 2
         try:

@@ -2,7 +2,7 @@
 shortest, and the switches above amid the leaves."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
@@ -25,16 +25,24 @@ class Room:
         return [one for one in self.placed if one.rack == rack]
 
     def of_kind(self, kind: str) -> list[Placed]:
-        return [one for one in self.placed if one.device.kind == kind]
+        """In the order of their numbers."""
+        found = [one for one in self.placed if one.device.kind == kind]
+        return sorted(found, key=lambda one: one.number)
 
 
 def place(packing: Packing, limits: Limits, per_row: int, nodes_of_leaf: NodesOfLeaf) -> Room:
     """Racks are numbered along the rows, those with switches alone in the middle. Where the even
     spread does not fit, the packing's own does."""
-    spread = _spread(packing, limits, per_row, nodes_of_leaf)
-    counts = spread if spread is not None else _centred(packing)
-    rows = Rows(len(counts), limits.units, per_row)
-    return Room(rows, tuple(_stacked(packing.devices, counts, limits.units)))
+    racks_of = _spread(packing, limits, per_row, nodes_of_leaf) or _as_packed(packing)
+    rows = Rows(len(packing.racks), limits.units, per_row)
+    return Room(rows, tuple(_stacked(packing.devices, racks_of, rows)))
+
+
+def _as_packed(packing: Packing) -> list[list[int]]:
+    """For each device, the rack of its first, second, …"""
+    racks = list(enumerate(_centred(packing)))
+    kinds = range(len(packing.devices))
+    return [[rack for rack, here in racks for _ in range(here[k])] for k in kinds]
 
 
 def _centred(packing: Packing) -> list[list[int]]:
@@ -53,19 +61,16 @@ def _spread(
 ) -> list[list[int]] | None:
     racks = len(packing.racks)
     rows = Rows(racks, limits.units, per_row)
-    counts = [[0] * len(packing.devices) for _ in range(racks)]
     hosting = [rack for rack, here in enumerate(_centred(packing)) if _hosts(packing, here)]
     totals = [sum(rack[k] for rack in packing.racks) for k in range(len(packing.devices))]
+    racks_of: list[list[int]] = [[] for _ in packing.devices]
     hosts: list[int] = []
     for k, device in enumerate(packing.devices):
         if not device.is_switch:
-            each, more = divmod(totals[k], len(hosting))
-            for index, rack in enumerate(hosting):
-                counts[rack][k] = each + (1 if index < more else 0)
-            if device.kind == "server":
-                hosts = [rack for rack in hosting for _ in range(counts[rack][k])]
+            racks_of[k] = _evenly(totals[k], hosting)
+            hosts = racks_of[k] if device.kind == "server" else hosts
     shares = [limits.shares(device) for device in packing.devices]
-    used = [used_by(rack, shares) for rack in counts]
+    used = [used_by([here.count(rack) for here in racks_of], shares) for rack in range(racks)]
     if any(max(rack) > 1 + 1e-9 for rack in used):
         return None
     leaves: list[int] = []
@@ -80,11 +85,17 @@ def _spread(
             near = [hosts[node] for node in served] or leaves or hosts
             away = nearness.metres_to_all(near)
             rack = min(free, key=lambda r: (away[r], r))
-            counts[rack][k] += 1
+            racks_of[k].append(rack)
             used[rack] = [a + b for a, b in zip(used[rack], shares[k], strict=True)]
             if device.kind == "leaf":
                 leaves.append(rack)
-    return counts
+    return racks_of
+
+
+def _evenly(count: int, racks: Sequence[int]) -> list[int]:
+    """The rack of each, in order; the first racks have one more."""
+    each, more = divmod(count, len(racks))
+    return [rack for i, rack in enumerate(racks) for _ in range(each + (i < more))]
 
 
 class _Nearness:
@@ -106,24 +117,27 @@ class _Nearness:
 
 
 def _stacked(
-    devices: Sequence[Device], counts: Sequence[Sequence[int]], units: int
-) -> list[Placed]:
-    """The heavy boxes from the floor up, the switches from the top down."""
-    numbers = dict.fromkeys(devices, 0)
-    placed = []
-    for rack, here in enumerate(counts):
-        low, high = 1, units + 1
-        order = sorted(
-            range(len(devices)), key=lambda k: (devices[k].is_switch, -devices[k].weight_kg)
-        )
-        for k in order:
-            for _ in range(here[k]):
-                device = devices[k]
-                numbers[device] += 1
-                if device.is_switch:
-                    high -= device.rack_units
-                    unit = high
-                else:
-                    unit, low = low, low + device.rack_units
-                placed.append(Placed(device, numbers[device], rack, unit))
-    return placed
+    devices: Sequence[Device], racks_of: Sequence[Sequence[int]], rows: Rows
+) -> Iterator[Placed]:
+    """The heavy boxes from the floor up, the switches from the top down; numbered by their kind."""
+    inside: list[list[tuple[Device, int]]] = [[] for _ in range(rows.racks)]
+    numbers: Counter[str] = Counter()
+    for device, racks in zip(devices, racks_of, strict=True):
+        for rack in racks:
+            numbers[device.kind] += 1
+            inside[rack].append((device, numbers[device.kind]))
+    for rack, here in enumerate(inside):
+        low, high = 1, rows.units + 1
+        for device, number in sorted(here, key=_lowest_first):
+            if device.is_switch:
+                high -= device.rack_units
+                yield Placed(device, number, rack, high)
+            else:
+                yield Placed(device, number, rack, low)
+                low += device.rack_units
+
+
+def _lowest_first(one: tuple[Device, int]) -> tuple[bool, int, float, int]:
+    device, number = one
+    tier = _TIERS.index(device.kind) if device.is_switch else 0
+    return device.is_switch, tier, -device.weight_kg, number
