@@ -47,7 +47,7 @@ def designs(draw: st.DrawFn) -> FabricDesign:
 
 @given(designs())
 def test_no_switch_has_more_links_than_ports(design: FabricDesign) -> None:
-    down = Counter(leaf for _, _, leaf in design.wiring.endpoints)
+    down = Counter(leaf for _, _, leaf in design.wiring.endpoints())
     up: Counter[int] = Counter()
     spines: Counter[int] = Counter()
     cores: Counter[int] = Counter()
@@ -74,12 +74,18 @@ def test_no_switch_has_more_links_than_ports(design: FabricDesign) -> None:
 
 @given(designs())
 def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) -> None:
-    plugged = list(design.wiring.endpoints)
+    plugged = list(design.wiring.endpoints())
     assert len(plugged) == design.request.endpoints == len({(n, p) for n, p, _ in plugged})
     assert all(0 <= leaf < design.shape.leaves for _, _, leaf in plugged)
     sizes = Counter(leaf for _, _, leaf in plugged)
     # machines may differ by one between parts, so leaves by no more than one machine's share
     assert max(sizes.values()) - min(sizes.values()) <= 1 + design.request.ports_per_node
+
+
+@given(designs())
+def test_one_port_is_found_where_the_table_has_it(design: FabricDesign) -> None:
+    for node, port, leaf in design.wiring.endpoints():
+        assert design.wiring.leaf_of(node, port) == leaf
 
 
 @given(designs())
@@ -130,7 +136,7 @@ def test_every_link_is_a_cable(design: FabricDesign) -> None:
 def test_rails_meet_their_like_on_their_own_leaves(nodes: int) -> None:
     design = design_fabric(FabricRequest(nodes, 8, "nvidia-qm9700", rails=8))
     rails_on: dict[int, set[int]] = {}
-    for _, port, leaf in design.wiring.endpoints:
+    for _, port, leaf in design.wiring.endpoints():
         rails_on.setdefault(leaf, set()).add(port % 8)
     assert all(len(rails) == 1 for rails in rails_on.values())
 
