@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-_COMMANDS = ("design", "fabric", "storage")
+_COMMANDS = ("design", "plugs", "fabric", "storage")
 _DEFAULT = "design"
 
 

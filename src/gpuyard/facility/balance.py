@@ -7,6 +7,7 @@ is installed, and else the largest cord goes to the emptiest leg, without a proo
 
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,12 @@ def _searched(
     that any assignment can have, infinite where there certainly is none."""
     order = sorted(kinds)
     ways = []
-    for way in itertools.product(*(list(_split(kinds[kind], legs)) for kind in order)):
+    caps = [[_most_on(kind, banks, leg, volts) for leg in range(legs)] for kind in order]
+    splits = [
+        [split for split in _split(kinds[kind], legs) if all(map(operator.le, split, cap))]
+        for kind, cap in zip(order, caps, strict=True)
+    ]
+    for way in itertools.product(*splits):
         leg_va = [
             sum(kind.leg_va * counts[leg] for kind, counts in zip(order, way, strict=True))
             for leg in range(legs)
@@ -97,6 +103,18 @@ def _searched(
             bound = difference if least is None else least
             return _result(loads, banks, places, legs, bound), bound
     return None, math.inf if least is None else least
+
+
+def _most_on(kind: Load, banks: Sequence[Bank], leg: int, volts: float) -> int:
+    """So many of one kind, and no more, fit on an empty leg."""
+    return sum(
+        min(
+            sum(count for face, count in bank.outlets if face in kind.outlets),
+            int(bank.usable_amps * volts / kind.bank_va + 1e-9) if kind.bank_va else 10**6,
+        )
+        for bank in banks
+        if bank.leg == leg
+    )
 
 
 def _split(count: int, legs: int) -> Iterator[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import plugs
 from gpuyard.facility.cord_list import cord_counts
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.network import NetworkCable
+from gpuyard.facility.network_cables import NetworkCable
 
 COLUMNS = (
     "quantity", "part", "id", "unit_price_usd", "price_date", "total_usd", "peak_watts_each", "plugs",
@@ -37,7 +37,7 @@ class Item:
 
 def bill_of_materials(design: FacilityDesign) -> tuple[Item, ...]:
     """Devices, PDUs, racks, cords and network cables."""
-    return (*_devices(design), *_housing(design), *_cords(design), *_cables(design.network.cables))
+    return (*_devices(design), *_housing(design), *_cords(design), *_cables(design.cables))
 
 
 def _devices(design: FacilityDesign) -> Iterator[Item]:
@@ -98,6 +98,7 @@ def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
         yield Item(
             cable.count,
             f"{cable.kind}, {cable.use}",
+            cable.cable,
             unit_price_usd=cable.price_usd,
             length_m=cable.length_m,
             price_date=cable.price_date,

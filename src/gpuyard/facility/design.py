@@ -9,6 +9,7 @@ from gpuyard.facility.checks import check_device, check_room
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw
 from gpuyard.facility.network import RoomNetwork, network_for
+from gpuyard.facility.network_cables import NetworkCable, network_cables
 from gpuyard.facility.packing import Limits, Packing, pack
 from gpuyard.facility.placing import Room, place
 from gpuyard.facility.rack_power import CannotPower, Contents, RackPower, power_rack
@@ -36,6 +37,7 @@ class FacilityDesign:
     room: Room
     power: tuple[RackPower, ...]
     network: RoomNetwork
+    cables: tuple[NetworkCable, ...]
 
     @property
     def site(self) -> Site:
@@ -79,7 +81,8 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
     for device, _ in network.devices:
         _refuse(check_device(device, rules), rules)
     packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
-    longest = max((cable.length_m for cable in network.cables), default=0.0)
+    cables = network_cables(network, room)
+    longest = max((cable.length_m for cable in cables), default=0.0)
     _refuse(check_room(room, power, rules, longest), rules)
     return FacilityDesign(
         cluster=cluster,
@@ -93,6 +96,7 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         room=room,
         power=power,
         network=network,
+        cables=cables,
     )
 
 
@@ -116,11 +120,11 @@ def _powered(
     network: RoomNetwork,
     rules: Rules,
 ) -> tuple[Packing, Room, tuple[RackPower, ...], Limits]:
-    """Pack, place and power; where a mixed rack's cords don't fit, one server fewer goes into each."""
-    server = kinds[0][0]
+    """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
+    alone = [(device, _most_alone(device, limits, feeding)) for device, _ in kinds]
     reason = ""
-    for fewer in range(min(feeding.servers_per_rack, _TRIES)):
-        most = ((server, feeding.servers_per_rack - fewer),)
+    for fewer in range(_TRIES):
+        most = tuple((device, max(count - fewer, 1)) for device, count in alone)
         bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
         packing = pack(kinds, bounded)
         room = place(packing, bounded, rules.site.rack.per_row, network.nodes_of_leaf)
@@ -129,6 +133,20 @@ def _powered(
         except CannotPower as cannot:
             reason = str(cannot)
     raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
+
+
+def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
+    """How many of this device alone the PDUs of one rack carry."""
+    low, high = 1, max(limits.most_of(device), 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            power_rack(((device, middle),), feeding.strips, feeding.places)
+        except CannotPower:
+            high = middle - 1
+        else:
+            low = middle
+    return low
 
 
 def _power_all(room: Room, feeding: Feeding) -> tuple[RackPower, ...]:

@@ -12,6 +12,10 @@ _MOST_RACKS_FOR_THE_MODEL = 40
 _SECONDS = 3.0
 
 
+Shares = tuple[float, float, float, float]
+RESOURCES = 4
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one rack takes; `most` of one device where its cords allow no more."""
@@ -23,24 +27,32 @@ class Limits:
 
     def most_of(self, device: Device) -> int:
         """How many of this device alone fit into one rack."""
-        by_power = dict(self.most).get(device, 10**6)
-        return min(
-            self.units // device.rack_units,
-            int(self.weight_kg / device.weight_kg + 1e-9),
-            int(self.watts / device.peak_watts + 1e-9) if device.peak_watts else 10**6,
-            by_power,
+        return int(1 / max(self.shares(device)) + 1e-9)
+
+    def shares(self, device: Device) -> Shares:
+        """What one device takes of a rack's units, weight, power and outlets. Cords of different
+        devices share the same outlets, so what each kind alone could have is shared out evenly."""
+        by_cords = next((most for other, most in self.most if other is device), 0)
+        return (
+            device.rack_units / self.units,
+            device.weight_kg / self.weight_kg,
+            device.peak_watts / self.watts,
+            1 / by_cords if by_cords else 0.0,
         )
 
-    def hold(self, devices: Sequence[Device], counts: Sequence[int]) -> bool:
-        """Whether one rack takes all of these."""
-        pairs = list(zip(devices, counts, strict=True))
-        return (
-            sum(d.rack_units * n for d, n in pairs) <= self.units
-            and sum(d.weight_kg * n for d, n in pairs) <= self.weight_kg + 1e-6
-            and sum(d.peak_watts * n for d, n in pairs) <= self.watts + 1e-6
-            # cords of different devices share the same outlets
-            and sum(n / self.most_of(d) for d, n in pairs if d in dict(self.most)) <= 1 + 1e-9
-        )
+
+def room_left(used: Sequence[float], shares: Shares) -> int:
+    """How many more of a device with these shares fit beside what is used."""
+    return min(
+        int((1 - taken) / share + 1e-9) for taken, share in zip(used, shares, strict=True) if share
+    )
+
+
+def used_by(counts: Sequence[int], shares: Sequence[Shares]) -> list[float]:
+    """What so many of each take of one rack."""
+    return [
+        sum(n * share[k] for n, share in zip(counts, shares, strict=True)) for k in range(RESOURCES)
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,51 +78,32 @@ def pack(kinds: Sequence[tuple[Device, int]], limits: Limits) -> Packing:
 
 def fewest_racks(kinds: Sequence[tuple[Device, int]], limits: Limits) -> int:
     """A bound: the total of each resource over what a rack has of it, and each device by itself."""
-    totals = (
-        sum(d.rack_units * n for d, n in kinds) / limits.units,
-        sum(d.weight_kg * n for d, n in kinds) / limits.weight_kg,
-        sum(d.peak_watts * n for d, n in kinds) / limits.watts,
-        *(n / limits.most_of(d) for d, n in kinds if n),
-    )
-    return max(math.ceil(max(totals) - 1e-9), 1)
+    totals = used_by([n for _, n in kinds], [limits.shares(d) for d, _ in kinds])
+    alone = [n / limits.most_of(d) for d, n in kinds]
+    return max(math.ceil(max(*totals, *alone) - 1e-9), 1)
 
 
 def _size(device: Device, limits: Limits) -> float:
-    return max(
-        device.rack_units / limits.units,
-        device.weight_kg / limits.weight_kg,
-        device.peak_watts / limits.watts,
-    )
+    return max(limits.shares(device)[:3])
 
 
 def _first_fit(
     devices: Sequence[Device], counts: Sequence[int], limits: Limits
 ) -> list[tuple[int, ...]]:
+    shares = [limits.shares(device) for device in devices]
     racks: list[list[int]] = []
     for kind, count in enumerate(counts):
         left = count
         for rack in racks:
-            left -= _filled(rack, kind, left, devices, limits)
+            added = min(left, room_left(used_by(rack, shares), shares[kind]))
+            rack[kind] += added
+            left -= added
         while left:
             rack = [0] * len(devices)
+            rack[kind] = min(left, room_left([0.0] * RESOURCES, shares[kind]))
+            left -= rack[kind]
             racks.append(rack)
-            left -= _filled(rack, kind, left, devices, limits)
     return [tuple(rack) for rack in racks]
-
-
-def _filled(
-    rack: list[int], kind: int, left: int, devices: Sequence[Device], limits: Limits
-) -> int:
-    """Put as many as fit into the rack; how many that were."""
-    low, high = 0, min(left, limits.most_of(devices[kind]))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if limits.hold(devices, [n + (middle if k == kind else 0) for k, n in enumerate(rack)]):
-            low = middle
-        else:
-            high = middle - 1
-    rack[kind] += low
-    return low
 
 
 def _modelled(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.packing import Limits, Packing
+from gpuyard.facility.packing import Limits, Packing, room_left, used_by
 from gpuyard.facility.rows import Placed, Rows
 
 _TIERS = ("leaf", "spine", "core", "management")
@@ -29,11 +29,23 @@ class Room:
 
 
 def place(packing: Packing, limits: Limits, per_row: int, nodes_of_leaf: NodesOfLeaf) -> Room:
-    """Racks are numbered along the rows. Where the even spread does not fit, the packing's own does."""
+    """Racks are numbered along the rows, those with switches alone in the middle. Where the even
+    spread does not fit, the packing's own does."""
     spread = _spread(packing, limits, per_row, nodes_of_leaf)
-    counts = spread if spread is not None else [list(rack) for rack in packing.racks]
+    counts = spread if spread is not None else _centred(packing)
     rows = Rows(len(counts), limits.units, per_row)
     return Room(rows, tuple(_stacked(packing.devices, counts, limits.units)))
+
+
+def _centred(packing: Packing) -> list[list[int]]:
+    hosting = [list(rack) for rack in packing.racks if _hosts(packing, rack)]
+    alone = [list(rack) for rack in packing.racks if not _hosts(packing, rack)]
+    middle = (len(hosting) + 1) // 2
+    return [*hosting[:middle], *alone, *hosting[middle:]]
+
+
+def _hosts(packing: Packing, rack: Sequence[int]) -> bool:
+    return any(n and not d.is_switch for d, n in zip(packing.devices, rack, strict=True))
 
 
 def _spread(
@@ -42,43 +54,55 @@ def _spread(
     racks = len(packing.racks)
     rows = Rows(racks, limits.units, per_row)
     counts = [[0] * len(packing.devices) for _ in range(racks)]
+    hosting = [rack for rack, here in enumerate(_centred(packing)) if _hosts(packing, here)]
     totals = [sum(rack[k] for rack in packing.racks) for k in range(len(packing.devices))]
     hosts: list[int] = []
     for k, device in enumerate(packing.devices):
         if not device.is_switch:
-            for rack in range(racks):
-                counts[rack][k] = totals[k] // racks + (1 if rack < totals[k] % racks else 0)
+            each, more = divmod(totals[k], len(hosting))
+            for index, rack in enumerate(hosting):
+                counts[rack][k] = each + (1 if index < more else 0)
             if device.kind == "server":
-                hosts = [rack for rack in range(racks) for _ in range(counts[rack][k])]
-    if not all(limits.hold(packing.devices, rack) for rack in counts):
+                hosts = [rack for rack in hosting for _ in range(counts[rack][k])]
+    shares = [limits.shares(device) for device in packing.devices]
+    used = [used_by(rack, shares) for rack in counts]
+    if any(max(rack) > 1 + 1e-9 for rack in used):
         return None
     leaves: list[int] = []
+    nearness = _Nearness(rows)
     switches = [(k, d) for k, d in enumerate(packing.devices) if d.is_switch]
     for k, device in sorted(switches, key=lambda one: _TIERS.index(one[1].kind)):
         for number in range(totals[k]):
-            free = [r for r, c in enumerate(counts) if _one_more(packing, c, k, limits)]
+            free = [rack for rack in range(racks) if room_left(used[rack], shares[k])]
             if not free:
                 return None
             served = nodes_of_leaf(number) if device.kind == "leaf" else ()
             near = [hosts[node] for node in served] or leaves or hosts
-            rack = _nearest(near, free, rows)
+            away = nearness.metres_to_all(near)
+            rack = min(free, key=lambda r: (away[r], r))
             counts[rack][k] += 1
+            used[rack] = [a + b for a, b in zip(used[rack], shares[k], strict=True)]
             if device.kind == "leaf":
                 leaves.append(rack)
     return counts
 
 
-def _one_more(packing: Packing, counts: Sequence[int], kind: int, limits: Limits) -> bool:
-    return limits.hold(packing.devices, [n + (k == kind) for k, n in enumerate(counts)])
+class _Nearness:
+    """Metres from every rack to a set of racks together, kept: many leaves serve the same machines."""
 
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._known: dict[frozenset[tuple[int, int]], list[float]] = {}
 
-def _nearest(to: Sequence[int], free: Sequence[int], rows: Rows) -> int:
-    """The free rack that is nearest to all of these racks together."""
-    weights = Counter(to)
-    return min(
-        free,
-        key=lambda rack: (sum(n * rows.distance_m(rack, r) for r, n in weights.items()), rack),
-    )
+    def metres_to_all(self, racks: Sequence[int]) -> list[float]:
+        weights = Counter(racks)
+        key = frozenset(weights.items())
+        if key not in self._known:
+            self._known[key] = [
+                sum(n * self._rows.distance_m(rack, other) for other, n in weights.items())
+                for rack in range(self._rows.racks)
+            ]
+        return self._known[key]
 
 
 def _stacked(

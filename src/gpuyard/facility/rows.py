@@ -1,6 +1,5 @@
 """The racks in their rows, where in a rack each device sits, and how long the cables between them are."""
 
-import math
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
@@ -11,7 +10,6 @@ ROW_PITCH_M = 2.4
 UNIT_M = 0.04445
 _TRAY_M = 0.4  # from the top of a rack to the tray above it
 _SLACK_M = 0.6  # both ends together
-LENGTHS_M = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,3 @@ class Rows:
             return abs(one.unit - other.unit) * UNIT_M + _SLACK_M
         rise = sum((self.units - placed.unit) * UNIT_M + _TRAY_M for placed in (one, other))
         return rise + self.distance_m(one.rack, other.rack) + _SLACK_M
-
-
-def sold_length_m(length_m: float) -> float:
-    """The next length that cables are sold in."""
-    for sold in LENGTHS_M:
-        if sold >= length_m - 1e-9:
-            return sold
-    return math.ceil(length_m / 10) * 10.0

@@ -124,9 +124,7 @@ def _frame(label: str, units: int, numbered: bool) -> str:
 
 
 def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
-    return _frame("front", units, not design.on_desk) + "".join(
-        _box(p, units, p.label) for p in placed
-    )
+    return _frame("front", units, not design.on_desk) + "".join(_box(p, units) for p in placed)
 
 
 def _box(placed: Placed, units: int, indent: float = 10) -> str:
@@ -153,7 +151,7 @@ def _box(placed: Placed, units: int, indent: float = 10) -> str:
 
 def _rear(design: FacilityDesign, rack: int, cords: Sequence[PlacedCord], units: int) -> str:
     placed = design.room.in_rack(rack)
-    parts = [_frame("rear", units, False), *(_box(p, units) for p in placed)]
+    parts = [_frame("rear", units, False), *(_box(p, units, indent=26) for p in placed)]
     strips: dict[tuple[str, int], list[PlacedCord]] = {}
     for cord in cords:
         strips.setdefault((cord.feed, cord.strip), []).append(cord)

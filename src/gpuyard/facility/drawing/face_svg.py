@@ -9,7 +9,7 @@ from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text
 from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND, INK
 
 _SCALE = 2.7
-_TILE_WIDTH, _TILE_HEIGHT, _COLUMNS = 236.0, 236.0, 4
+_TILE_WIDTH, _TILE_HEIGHT, _COLUMNS = 308.0, 236.0, 4
 _BODY, _DARK, _EDGE, _PIN = "#f3f0e8", "#33383f", "#5b616b", "#d8dde3"
 
 
@@ -119,7 +119,7 @@ def _label(contact: Contact, x: float, y: float, ink: str) -> str:
     if length < 1:
         return text(contact.label, x + 13, y + 3, size=9, fill=ink, anchor="middle")
     reach = 15 if contact.shape in {"arc", "round"} else contact.height * _SCALE / 2 + 7
-    if contact.shape == "slot" and abs(x) > 1:
+    if contact.shape in {"slot", "tee"} and abs(x) > 1:
         return text(contact.label, x, y + reach + 4, size=9, fill=ink, anchor="middle")
     inwards = 1 - reach / length
     return text(contact.label, x * inwards, y * inwards + 3, size=9, fill=ink, anchor="middle")

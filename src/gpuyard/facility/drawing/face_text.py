@@ -11,9 +11,11 @@ def face_text(plug: Plug) -> list[str]:
     face = face_of(plug)
     side = -1 if plug.gender == "plug" else 1
     grid = [[" "] * _COLUMNS for _ in range(_LINES)]
+    across = max(abs(contact.x) for contact in face.contacts) or 1.0
+    down = max(abs(contact.y) for contact in face.contacts) or 1.0
     for contact in face.contacts:
-        column = round((contact.x * side / face.width + 0.5) * (_COLUMNS - 3)) + 1
-        line = min(round((contact.y / face.height + 0.5) * (_LINES - 1)), _LINES - 1)
+        column = _COLUMNS // 2 + round(contact.x * side / across * 3)
+        line = _LINES // 2 + round(contact.y / down * (1 if down < 9 else 2))
         grid[line][column] = _sign(contact)
     left, right = ("(", ")") if face.outline in {"round", "notched"} else ("[", "]")
     return [left + "".join(line) + right for line in grid]
