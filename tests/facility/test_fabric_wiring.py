@@ -47,7 +47,7 @@ def designs(draw: st.DrawFn) -> FabricDesign:
 
 @given(designs())
 def test_no_switch_has_more_links_than_ports(design: FabricDesign) -> None:
-    down = Counter(leaf for _, _, leaf in design.wiring.endpoints())
+    down = Counter(leaf for _, _, leaf in design.wiring.endpoints)
     up: Counter[int] = Counter()
     spines: Counter[int] = Counter()
     cores: Counter[int] = Counter()
@@ -74,7 +74,7 @@ def test_no_switch_has_more_links_than_ports(design: FabricDesign) -> None:
 
 @given(designs())
 def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) -> None:
-    plugged = list(design.wiring.endpoints())
+    plugged = list(design.wiring.endpoints)
     assert len(plugged) == design.request.endpoints == len({(n, p) for n, p, _ in plugged})
     assert all(0 <= leaf < design.shape.leaves for _, _, leaf in plugged)
     sizes = Counter(leaf for _, _, leaf in plugged)
@@ -84,7 +84,7 @@ def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) ->
 
 @given(designs())
 def test_one_port_is_found_where_the_table_has_it(design: FabricDesign) -> None:
-    for node, port, leaf in design.wiring.endpoints():
+    for node, port, leaf in design.wiring.endpoints:
         assert design.wiring.leaf_of(node, port) == leaf
 
 
@@ -136,7 +136,7 @@ def test_every_link_is_a_cable(design: FabricDesign) -> None:
 def test_rails_meet_their_like_on_their_own_leaves(nodes: int) -> None:
     design = design_fabric(FabricRequest(nodes, 8, "nvidia-qm9700", rails=8))
     rails_on: dict[int, set[int]] = {}
-    for _, port, leaf in design.wiring.endpoints():
+    for _, port, leaf in design.wiring.endpoints:
         rails_on.setdefault(leaf, set()).add(port % 8)
     assert all(len(rails) == 1 for rails in rails_on.values())
 

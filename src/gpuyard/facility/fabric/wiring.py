@@ -74,11 +74,14 @@ class Wiring:
         ).astype(np.int64)
         return table
 
-    def endpoints(self) -> Iterator[tuple[int, int, int]]:
+    @cached_property
+    def endpoints(self) -> tuple[tuple[int, int, int], ...]:
         """Machine, port, leaf."""
-        for node, row in enumerate(self.leaf_table().tolist()):
-            for port, leaf in enumerate(row):
-                yield node, port, leaf
+        return tuple(
+            (node, port, leaf)
+            for node, row in enumerate(self.leaf_table().tolist())
+            for port, leaf in enumerate(row)
+        )
 
     def leaf_spine(self) -> Iterator[Bundle]:
         shape = self.shape
