@@ -39,7 +39,9 @@ def test_a_director_has_six_spines(cli: Cli) -> None:
         "facility", "fabric", "--nodes", "216", "--ports-per-node", "1", "--switch",
         "mellanox-cs7520", "--json",
     )  # fmt: skip
-    assert json.loads(done.stdout)["switches"]["spine"] == 6
+    document = json.loads(done.stdout)
+    assert document["switches"]["spine"] == document["boards"]["spine"] == 6
+    assert document["chassis"] == {"mellanox-cs7520": 1}
 
 
 def test_a_network_is_proposed(cli: Cli) -> None:

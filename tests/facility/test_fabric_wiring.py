@@ -83,6 +83,12 @@ def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) ->
 
 
 @given(designs())
+def test_one_port_is_found_where_the_table_has_it(design: FabricDesign) -> None:
+    for node, port, leaf in design.wiring.endpoints:
+        assert design.wiring.leaf_of(node, port) == leaf
+
+
+@given(designs())
 def test_everybody_reaches_everybody(design: FabricDesign) -> None:
     parent: dict[tuple[str, int], tuple[str, int]] = {}
 

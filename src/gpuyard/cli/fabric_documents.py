@@ -22,6 +22,7 @@ def fabric_document(design: "FabricDesign") -> dict[str, Any]:
         "tiers": shape.tiers,
         "switches": design.switches,
         "chassis": design.chassis,
+        "boards": _boards(design),
         "switch": design.switch.model_dump(mode="json"),
         "spine_switch": design.spine_switch.id if shape.tiers > 1 else None,
         "cables": design.cable_counts,
@@ -68,6 +69,14 @@ def fabric_document(design: "FabricDesign") -> dict[str, Any]:
             "per_port": bill.usd_per_port,
         },
     }
+
+
+def _boards(design: "FabricDesign") -> dict[str, int] | None:
+    """In each director, where there are directors."""
+    boards = design.boards or design.spine_boards
+    if boards is None:
+        return None
+    return {"leaf": boards.leaf_boards, "spine": boards.spine_boards}
 
 
 def candidate_document(candidate: "FabricCandidate") -> dict[str, Any]:

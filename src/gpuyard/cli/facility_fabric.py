@@ -136,7 +136,8 @@ def _propose(
     target = parse_share(target_efficiency)
     cluster = read_cluster(on)
     floor = Floor.of(cluster.nodes, *racks)
-    choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
+    with console(stderr=True).status("trying the switches of the catalog"):
+        choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
     _draw(choice.chosen.design, svg)
     if json_output:
         from gpuyard.cli.fabric_documents import choice_document

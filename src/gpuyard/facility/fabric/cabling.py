@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median_low
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from gpuyard.catalog import Cable, cables
 from gpuyard.errors import UserMistake
@@ -34,56 +36,67 @@ class CableRun:
 
 @dataclass(frozen=True)
 class SwitchRacks:
-    """The rack that each switch stands in: a leaf amid its machines, the upper tiers in the middle."""
+    """The rack that each leaf stands in, amid its machines; the spines of each pod; and all cores.
 
-    leaves: tuple[int, ...]
-    spines: tuple[int, ...]
-    cores: tuple[int, ...]
+    In two tiers there is one place for the spines.
+    """
+
+    leaves: npt.NDArray[np.int64]
+    spines: npt.NDArray[np.int64]
+    cores: int
 
 
 def place_switches(wiring: Wiring, floor: Floor) -> SwitchRacks:
     """Where cables come out short."""
-    below: dict[int, list[int]] = {leaf: [] for leaf in range(wiring.shape.leaves)}
-    for node, _, leaf in wiring.endpoints:
-        below[leaf].append(floor.rack_of(node))
-    middle = floor.rack_of(wiring.demand.nodes - 1) // 2
-    # a leaf without machines is a spare: it stands in the middle
-    leaves = tuple(median_low(racks) if racks else middle for racks in below.values())
-    shape = wiring.shape
-    if shape.tiers == 3:
-        of_pod = [
-            median_low(leaves[pod * shape.leaves_per_pod : (pod + 1) * shape.leaves_per_pod])
-            for pod in range(shape.pods)
-        ]
-        spines = tuple(of_pod[spine // shape.spines_per_pod] for spine in range(shape.spines))
-    else:
-        spines = (middle,) * shape.spines
-    return SwitchRacks(leaves, spines, (middle,) * shape.cores)
+    shape, nodes = wiring.shape, wiring.demand.nodes
+    table = wiring.leaf_table()
+    node = np.broadcast_to(np.arange(nodes)[:, None], table.shape)
+    # the machines of a leaf are neighbours: the middle one is halfway between first and last
+    first, last = np.full(shape.leaves, nodes - 1), np.zeros(shape.leaves, dtype=np.int64)
+    np.minimum.at(first, table.ravel(), node.ravel())
+    np.maximum.at(last, table.ravel(), node.ravel())
+    leaves = (first + last) // 2 // floor.nodes_per_rack
+    middle = floor.rack_of(nodes - 1) // 2
+    if shape.tiers < 3:
+        return SwitchRacks(leaves, np.array([middle]), middle)
+    return SwitchRacks(
+        leaves, np.sort(leaves.reshape(shape.pods, -1))[:, (shape.leaves_per_pod - 1) // 2], middle
+    )
 
 
 def lay_cables(
     wiring: Wiring, floor: Floor, port_gbit: float, uplink_gbit: float
 ) -> tuple[CableRun, ...]:
     """All cables, those that are alike together."""
-    racks = place_switches(wiring, floor)
-    down = Counter((floor.rack_of(node), racks.leaves[leaf]) for node, _, leaf in wiring.endpoints)
-    up: Counter[tuple[int, int]] = Counter()
-    for bundle in wiring.leaf_spine():
-        up[racks.leaves[bundle.lower], racks.spines[bundle.upper]] += bundle.links
-    top: Counter[tuple[int, int]] = Counter()
-    for bundle in wiring.spine_core():
-        top[racks.spines[bundle.lower], racks.cores[bundle.upper]] += bundle.links
+    shape, racks = wiring.shape, place_switches(wiring, floor)
+    table = wiring.leaf_table()
+    own = np.broadcast_to((np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape)
+    over = np.resize(np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves)
+    down = _lengths(floor, own.ravel(), racks.leaves[table.ravel()], 1)
+    up = _lengths(floor, racks.leaves, over, shape.uplinks_per_leaf)
+    top = _lengths(
+        floor,
+        racks.spines,
+        np.full(len(racks.spines), racks.cores),
+        shape.spines_per_pod * shape.uplinks_per_spine,
+    )
     return (
-        *_runs("node", "leaf", _lengths(floor, down), port_gbit),
-        *_runs("leaf", "spine", _lengths(floor, up), uplink_gbit),
-        *_runs("spine", "core", _lengths(floor, top), uplink_gbit),
+        *_runs("node", "leaf", down, port_gbit),
+        *_runs("leaf", "spine", up, uplink_gbit),
+        *_runs("spine", "core", top, uplink_gbit),
     )
 
 
-def _lengths(floor: Floor, between: Counter[tuple[int, int]]) -> Counter[float]:
+def _lengths(
+    floor: Floor, racks: npt.NDArray[np.int64], others: npt.NDArray[np.int64], links: int
+) -> Counter[float]:
+    """How many cables are how long, with so many links between each two."""
     lengths: Counter[float] = Counter()
-    for (rack, other), count in between.items():
-        lengths[floor.length_m(rack, other)] += count
+    if links == 0:
+        return lengths
+    pairs, counts = np.unique(np.stack([racks, others]), axis=1, return_counts=True)
+    for rack, other, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        lengths[floor.length_m(rack, other)] += count * links
     return lengths
 
 

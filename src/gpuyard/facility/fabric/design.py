@@ -28,7 +28,16 @@ class FabricDesign:
     spine_switch: Switch  # of both upper tiers
     boards: Boards | None  # of the only switch, where it is a director
     spine_boards: Boards | None  # of each spine, where it is a director
-    cables: tuple[CableRun, ...]
+
+    @cached_property
+    def cables(self) -> tuple[CableRun, ...]:
+        """Laid when they are first asked for: that takes longer than the rest."""
+        return lay_cables(
+            self.wiring,
+            self.request.floor or Floor.of(self.request.nodes),
+            self.switch.port_gbit_per_second,
+            self.switch.up_gbit_per_second,
+        )
 
     @property
     def kind(self) -> str:
@@ -176,10 +185,4 @@ def design_fabric(request: FabricRequest) -> FabricDesign:
             else None
         ),
         spine_boards=populate(above, below_spine) if above.director and not alone else None,
-        cables=lay_cables(
-            Wiring(demand, shape),
-            request.floor or Floor.of(request.nodes),
-            leaf.port_gbit_per_second,
-            leaf.up_gbit_per_second,
-        ),
     )

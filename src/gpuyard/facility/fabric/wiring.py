@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from gpuyard.facility.fabric.search import Demand
 from gpuyard.facility.fabric.shape import Shape
 
@@ -51,14 +54,33 @@ class Wiring:
         rail = port % self.demand.rails
         return (port // self.demand.rails) * rails_per_group + rail - group * rails_per_group
 
+    def leaf_table(self) -> npt.NDArray[np.int64]:
+        """`leaf_of` for all at once: a row for each machine, a column for each of its ports."""
+        shape, demand = self.shape, self.demand
+        starts = np.array(self._part_starts)
+        node = np.arange(demand.nodes)[:, None]
+        port = np.arange(demand.ports_per_node)[None, :]
+        part = np.searchsorted(starts, node, side="right") - 1
+        first, last = starts[part], starts[part + 1]
+        rail = port % demand.rails
+        group = rail * shape.groups // demand.rails
+        per_group = demand.rails // shape.groups
+        slot = (port // demand.rails) * per_group + rail - group * per_group
+        per_node = demand.ports_per_node // shape.groups
+        index, in_pod = (node - first) * per_node + slot, (last - first) * per_node
+        within = index * shape.leaves_per_pod // in_pod
+        table: npt.NDArray[np.int64] = (
+            (group * shape.parts + part) * shape.leaves_per_pod + within
+        ).astype(np.int64)
+        return table
+
     @cached_property
     def endpoints(self) -> tuple[tuple[int, int, int], ...]:
         """Machine, port, leaf."""
-        ports = range(self.demand.ports_per_node)
         return tuple(
-            (node, port, self.leaf_of(node, port))
-            for node in range(self.demand.nodes)
-            for port in ports
+            (node, port, leaf)
+            for node, row in enumerate(self.leaf_table().tolist())
+            for port, leaf in enumerate(row)
         )
 
     def leaf_spine(self) -> Iterator[Bundle]:
