@@ -1,6 +1,7 @@
 """Where everything stands: servers spread evenly over the racks, each leaf where its cables are
 shortest, and the switches above amid the leaves."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,15 @@ class Room:
     rows: Rows
     placed: tuple[Placed, ...]
 
+    @functools.cached_property
+    def _by_rack(self) -> list[list[Placed]]:
+        racks: list[list[Placed]] = [[] for _ in range(self.rows.racks)]
+        for one in self.placed:
+            racks[one.rack].append(one)
+        return racks
+
     def in_rack(self, rack: int) -> list[Placed]:
-        return [one for one in self.placed if one.rack == rack]
+        return self._by_rack[rack]
 
     def of_kind(self, kind: str) -> list[Placed]:
         """In the order of their numbers."""
@@ -77,8 +85,8 @@ def _spread(
     nearness = _Nearness(rows)
     switches = [(k, d) for k, d in enumerate(packing.devices) if d.is_switch]
     for k, device in sorted(switches, key=lambda one: _TIERS.index(one[1].kind)):
+        free = [rack for rack in range(racks) if room_left(used[rack], shares[k])]
         for number in range(totals[k]):
-            free = [rack for rack in range(racks) if room_left(used[rack], shares[k])]
             if not free:
                 return None
             served = nodes_of_leaf(number) if device.kind == "leaf" else ()
@@ -87,6 +95,8 @@ def _spread(
             rack = min(free, key=lambda r: (away[r], r))
             racks_of[k].append(rack)
             used[rack] = [a + b for a, b in zip(used[rack], shares[k], strict=True)]
+            if not room_left(used[rack], shares[k]):
+                free.remove(rack)
             if device.kind == "leaf":
                 leaves.append(rack)
     return racks_of

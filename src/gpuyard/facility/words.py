@@ -1,5 +1,6 @@
 """A design in words and rows, for the terminal and the page alike."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -38,9 +39,10 @@ def rack_rows(design: FacilityDesign) -> Rows:
     columns = ["rack", "inside", "U", "kg", "kW typical", "kW peak", "BTU/h", "CFM"]
     rows = []
     for numbers, need in _alike(design):
-        inside = ", ".join(
-            f"{count} × {device.name}" for device, count in design.contents(need.number - 1)
-        )
+        names: Counter[str] = Counter()
+        for device, count in design.contents(need.number - 1):
+            names[device.name] += count
+        inside = ", ".join(f"{count} × {name}" for name, count in names.items())
         rows.append(
             [
                 numbers,
