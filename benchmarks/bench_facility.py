@@ -9,6 +9,7 @@ from gpuyard.facility.design import design_facility
 from gpuyard.facility.document import design_document
 from gpuyard.specs import Cluster
 
+
 def clusters() -> list[Cluster]:
     described = [
         {"machine": "dgx-h100", "network": {"link": "infiniband-ndr", "rails": 8}},

@@ -1,5 +1,7 @@
 """Drawings are whole SVG files that show everything once, and the same bytes every time."""
 
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +14,8 @@ from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.drawing import draw_face, draw_plugs, draw_racks, face_text
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 def parse(drawing: str) -> ElementTree.Element:
@@ -67,3 +70,9 @@ def test_the_bill_has_all_cords_and_says_what_is_an_estimate(design: FacilityDes
     assert len(lines) == len(items) + 1
     for item in items:
         assert (item.unit_price_usd is None) == (item.price_date == ""), "no price without a date"
+
+
+def test_the_drawings_in_the_documentation_are_current() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "draw_rooms.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
