@@ -74,7 +74,7 @@ def test_servers_agree_with_the_machines_of_the_same_name() -> None:
 
 def test_every_row_has_a_date() -> None:
     for table in (plugs(), pdus(), servers(), facility_costs()):
-        for row in table:  # type: ignore[attr-defined]
+        for row in table:
             assert datetime.date(2010, 1, 1) <= row.date <= datetime.date(2027, 1, 1), row.id
 
 

@@ -205,7 +205,7 @@ def test_costs_by_hand() -> None:
     )
     assert colocation.rent_usd_per_month == pytest.approx(design.peak_watts / 1000 * 184.06)
     assert own.build_usd == pytest.approx(design.peak_watts / 1000 * 11_000)
-    assert own.build_usd_per_month == pytest.approx(own.build_usd / 120)
+    assert own.build_usd_per_month == pytest.approx(design.peak_watts / 1000 * 11_000 / 120)
 
 
 MACHINES = ["supermicro-4029gp-trt", "dgx-a100", "dgx-h100", "dgx-b200", "dell-c4140", "dgx-1-v100"]

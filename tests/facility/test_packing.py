@@ -43,7 +43,7 @@ def fewest_by_brute_force(kinds: list[tuple[Device, int]], limits: Limits) -> in
     def racks(left: tuple[int, ...]) -> int:
         if not any(left):
             return 0
-        ways = [()]
+        ways: list[tuple[int, ...]] = [()]
         for n in left:
             ways = [(*way, k) for way in ways for k in range(n + 1)]
         return 1 + min(

@@ -4,17 +4,23 @@ import datetime
 import math
 
 from gpuyard.catalog import Gpu, Machine, Server, gpus, machines, servers
+from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw, draw_of
 from gpuyard.specs import Cluster
 
 _SUPPLY_SIZES = (750.0, 1000.0, 1200.0, 1600.0, 2000.0, 2200.0, 2700.0, 3000.0, 3300.0)
 _TOWER_GPUS = 4
+_CLOUDS = ("aws-", "gcp-", "azure-")
 
 
 def server_device(cluster: Cluster) -> tuple[Device, Draw]:
     """The device of one node, and how its draw was found."""
     machine = machines().get(cluster.machine) if isinstance(cluster.machine, str) else None
+    if machine is not None and machine.id.startswith(_CLOUDS):
+        raise UserMistake(
+            f"{machine.name} is rented and stands in its owner's room: it needs none here"
+        )
     if isinstance(cluster.machine, str):
         row = machines().get(cluster.machine)
         gpu, count, name = gpus().get(row.gpu), row.gpus, row.name

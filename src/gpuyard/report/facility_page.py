@@ -114,7 +114,7 @@ def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
             f"{item.length_m:g}" if item.length_m is not None else "",
             f"{item.peak_watts_each:,.0f}" if item.peak_watts_each is not None else "",
             format_usd(item.unit_price_usd) if item.unit_price_usd is not None else "",
-            item.price_date,
+            item.price_date.replace("-", "\u2011"),
             format_usd(item.total_usd) if item.total_usd is not None else "",
             item.note,
         ]
