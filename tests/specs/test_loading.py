@@ -8,6 +8,7 @@ from gpuyard.catalog.specfiles import (
     read_cluster,
     read_offers,
     read_plan,
+    read_site,
     read_study,
     read_workload,
 )
@@ -52,6 +53,8 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_offers(path)
         case "plan":
             read_plan(path)
+        case "site":
+            read_site(path)
         case _:
             raise AssertionError(kind)
 

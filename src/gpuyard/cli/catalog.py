@@ -2,6 +2,8 @@
 
 import typer
 
+from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
+from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog_parts import chassis, gpu_prices, ports
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
@@ -133,5 +135,17 @@ def past_prices(name: NameArgument = None, *, json_output: JsonOption = False) -
     show(table(), name, _PRICE_COLUMNS, json_output, title)
 
 
-for _table in (gpu_prices, chassis, ports):
+for _table in (
+    gpu_prices,
+    chassis,
+    ports,
+    servers,
+    pdus,
+    plugs,
+    facility_costs,
+    switches,
+    cables,
+    storage,
+    storage_needs,
+):
     app.command()(_table)

@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "cost", "data", "prices", "results", "topo")
+_GROUPS = ("bench", "catalog", "cost", "data", "facility", "prices", "results", "topo")
 _VERBS = ("calibrate", "doctor", "plan", "playbook", "predict", "schema", "study", "validate")
 
 

@@ -15,6 +15,7 @@ from gpuyard.specs.offers import (
 from gpuyard.specs.plan import Load, OwnOffer, Plan, Remedy, Way
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.schema import SPECS, json_schema
+from gpuyard.specs.site import Circuit, Cooling, RackLimits, Site, SiteKind
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.specs.workload import (
     Dataset,
@@ -29,7 +30,9 @@ from gpuyard.specs.workload import (
 __all__ = [
     "DEFAULT_EXCHANGE",
     "SPECS",
+    "Circuit",
     "Cluster",
+    "Cooling",
     "Dataset",
     "GradientExchange",
     "KnownNames",
@@ -46,9 +49,12 @@ __all__ = [
     "Plan",
     "Precision",
     "Protocol",
+    "RackLimits",
     "Remedy",
     "RentOrBuy",
     "ReservedOffer",
+    "Site",
+    "SiteKind",
     "Spec",
     "SpotOffer",
     "Storage",

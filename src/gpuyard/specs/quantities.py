@@ -70,7 +70,9 @@ Watts = Annotated[
 Share = Annotated[float, BeforeValidator(_quantity(units.parse_share)), _schema("a share", "30 %")]
 
 
-def _known(kind: str) -> Callable[[str, ValidationInfo], str]:
+def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
+    """A validator: the name is one that the catalog has."""
+
     def validate(name: str, info: ValidationInfo) -> str:
         names: KnownNames = info.context or {}
         known = names.get(kind)
@@ -82,23 +84,23 @@ def _known(kind: str) -> Callable[[str, ValidationInfo], str]:
     return validate
 
 
-InstanceName = Annotated[str, AfterValidator(_known("price"))]
-GpuName = Annotated[str, AfterValidator(_known("GPU"))]
-LinkName = Annotated[str, AfterValidator(_known("link"))]
-CloudName = Annotated[str, AfterValidator(_known("cloud"))]
-MachineName = Annotated[str, AfterValidator(_known("machine"))]
+InstanceName = Annotated[str, AfterValidator(known_name("price"))]
+GpuName = Annotated[str, AfterValidator(known_name("GPU"))]
+LinkName = Annotated[str, AfterValidator(known_name("link"))]
+CloudName = Annotated[str, AfterValidator(known_name("cloud"))]
+MachineName = Annotated[str, AfterValidator(known_name("machine"))]
 
 
 def _known_model(name: str, info: ValidationInfo) -> str:
     # "module:factory" is code of the user's; only a plain name is a catalog name
-    return name if ":" in name else _known("model")(name, info)
+    return name if ":" in name else known_name("model")(name, info)
 
 
 def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
     """A name of the catalog, or a file beside the spec, which is read later."""
 
     def validate(name: str, info: ValidationInfo) -> str:
-        return name if name.endswith((".yaml", ".yml")) else _known(kind)(name, info)
+        return name if name.endswith((".yaml", ".yml")) else known_name(kind)(name, info)
 
     return validate
 

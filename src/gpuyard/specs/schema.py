@@ -7,6 +7,7 @@ from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.offers import Offers
 from gpuyard.specs.plan import Plan
+from gpuyard.specs.site import Site
 from gpuyard.specs.study import Study
 from gpuyard.specs.workload import Workload
 
@@ -16,6 +17,7 @@ SPECS: dict[str, type[Spec]] = {
     "study": Study,
     "plan": Plan,
     "offers": Offers,
+    "site": Site,
 }
 
 

@@ -1,0 +1,39 @@
+"""Seconds to design the room of 1,000 servers, with its three-tier network: the slower of two."""
+
+import json
+import time
+
+from gpuyard.catalog.specfiles import known_names
+from gpuyard.facility.balance_model import solver_module
+from gpuyard.facility.design import design_facility
+from gpuyard.facility.document import design_document
+from gpuyard.specs import Cluster
+
+
+def clusters() -> list[Cluster]:
+    described = [
+        {"machine": "dgx-h100", "network": {"link": "infiniband-ndr", "rails": 8}},
+        {"machine": "supermicro-4029gp-trt", "network": {"link": "infiniband-hdr"}},
+    ]
+    return [
+        Cluster.model_validate(
+            {"name": "1,000 servers", "nodes": 1000, **one}, context=known_names()
+        )
+        for one in described
+    ]
+
+
+def main() -> None:
+    solver_module()  # imports and tables are not what is timed
+    design_facility(clusters()[1].model_copy(update={"nodes": 4}))
+    seconds = []
+    for cluster in clusters():  # each once: a second time, its racks would be remembered
+        start = time.perf_counter()
+        document = design_document(design_facility(cluster))
+        seconds.append(time.perf_counter() - start)
+        print(f"{cluster.machine}: {len(document['racks'])} racks in {seconds[-1]:.2f} s")
+    print(json.dumps({"name": "bench_facility", "value": round(max(seconds), 3), "unit": "s"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The switches that a fabric is built of, from a shelf of one rack unit to a director chassis."""
+
+import functools
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from gpuyard.catalog.tables import Fact, Table, read_toml
+
+Basis = Literal["listed", "estimate"]
+
+
+class Switch(Fact):
+    """One switch. `ports` are alike and of `port_gbit_per_second`; where a switch has faster ports to
+    go up with, those are its uplinks, and `ports` then only go down. `link` is the row of the links
+    table that a machine's card speaks on a port. A director is a chassis: leaf boards carry the ports,
+    spine boards join their chips. Power and price say whether they were listed or are estimates."""
+
+    name: str
+    kind: Literal["ethernet", "infiniband"]
+    link: str
+    ports: int = Field(gt=1)
+    port_gbit_per_second: float = Field(gt=0)
+    uplink_ports: int = Field(default=0, ge=0)
+    uplink_gbit_per_second: float | None = Field(default=None, gt=0)
+    cages: int | None = Field(default=None, gt=0)
+    rack_units: float = Field(ge=0)
+    max_watts: float | None = Field(default=None, gt=0)
+    watts_basis: Basis | None = None
+    weight_kg: float | None = Field(default=None, gt=0)
+    price_usd: float | None = Field(default=None, gt=0)
+    price_basis: Basis | None = None
+    card_price_usd: float = Field(ge=0)
+    """A machine's side of one port; always an estimate."""
+    discontinued: bool = False
+    """No longer sold new: designs may name it, nothing proposes it."""
+    leaf_boards: int | None = Field(default=None, gt=0)
+    ports_per_leaf_board: int | None = Field(default=None, gt=0)
+    spine_boards: int | None = Field(default=None, gt=0)
+    chip_ports: int | None = Field(default=None, gt=0)
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Switch":
+        boards = (
+            self.leaf_boards,
+            self.ports_per_leaf_board,
+            self.spine_boards,
+            self.chip_ports,
+        )
+        if any(boards) and not all(boards):
+            raise ValueError(f"{self.id} is a director with some of its boards unknown")
+        if bool(self.uplink_ports) != (self.uplink_gbit_per_second is not None):
+            raise ValueError(f"{self.id} has uplinks without a rate, or a rate without uplinks")
+        return self
+
+    @property
+    def director(self) -> bool:
+        return self.leaf_boards is not None
+
+    @property
+    def up_gbit_per_second(self) -> float:
+        """The rate of a port that goes up."""
+        return self.uplink_gbit_per_second or self.port_gbit_per_second
+
+    @property
+    def port_bytes_per_second(self) -> float:
+        return self.port_gbit_per_second * 1e9 / 8
+
+
+@functools.cache
+def switches() -> Table[Switch]:
+    return read_toml("switch", Switch, "switches.toml")

@@ -1,0 +1,39 @@
+"""`gpuyard facility`: the room that a cluster needs; a bare file stands for `facility design FILE`."""
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+_COMMANDS = ("design", "plugs", "fabric", "storage")
+_DEFAULT = "design"
+
+
+class DesignByDefault(TyperGroup):
+    """`facility FILE` reads like `facility design FILE`; names of commands stay commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=DesignByDefault,
+    help="Design the room: power, plugs, racks, cooling, cables, switches and storage.",
+    epilog="gpuyard facility FILE.cluster.yaml is short for gpuyard facility design FILE.cluster.yaml",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def facility() -> None:
+    """Design the room: power, plugs, racks, cooling, cables, switches and storage.
+
+    Example: gpuyard facility apollo.cluster.yaml --site office.site.yaml
+    """
+
+
+for _name in _COMMANDS:
+    app.command(_name)(getattr(import_module(f"gpuyard.cli.facility_{_name}"), _name))

@@ -1,0 +1,161 @@
+"""`gpuyard facility fabric`: the network between machines, designed alone."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.errors import UserMistake
+
+if TYPE_CHECKING:
+    from gpuyard.facility.fabric import FabricDesign, Floor
+
+
+def fabric(
+    *,
+    nodes: Annotated[int | None, typer.Option(min=1, help="How many machines.")] = None,
+    ports_per_node: Annotated[
+        int | None, typer.Option(min=1, help="Ports of each machine on this network.")
+    ] = None,
+    switch: Annotated[
+        str | None, typer.Option(help="A switch of the catalog.", metavar="ID")
+    ] = None,
+    spine: Annotated[
+        str | None, typer.Option(help="Another switch for the upper tiers.", metavar="ID")
+    ] = None,
+    rails: Annotated[
+        int, typer.Option(min=1, help="Keep port i of all machines together, in so many rails.")
+    ] = 1,
+    oversubscription: Annotated[
+        float, typer.Option(help="Bandwidth below a leaf over that above it; 1 is non-blocking.")
+    ] = 1.0,
+    nodes_per_rack: Annotated[int, typer.Option(min=1, help="Machines in one rack.")] = 4,
+    racks_per_row: Annotated[
+        int | None, typer.Option(min=1, help="Racks in one row; ten or a square floor.")
+    ] = None,
+    storage_ports: Annotated[
+        int | None, typer.Option(min=1, help="Ports of each machine on a storage network.")
+    ] = None,
+    storage_switch: Annotated[
+        str | None, typer.Option(help="The switch of the storage network.", metavar="ID")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Propose a network for this *.workload.yaml or model.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="The cluster that it runs on.", metavar="CLUSTER")
+    ] = None,
+    target_efficiency: Annotated[
+        str, typer.Option(help="With --workload: the scaling efficiency to keep.")
+    ] = "90 %",
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="With --workload: samples a GPU and step.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the drawing to this file.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Design a network: switches, cables, bandwidth, price; or propose one for a workload.
+
+    Example: gpuyard facility fabric --nodes 128 --ports-per-node 8 --switch nvidia-qm9700 --rails 8
+    """
+    from gpuyard.facility.fabric import FabricRequest, Floor, design_fabric
+
+    if workload is not None or on is not None:
+        if nodes or ports_per_node or switch or spine:
+            raise UserMistake(
+                "with --workload the network is proposed: leave the other options out"
+            )
+        _propose(workload, on, target_efficiency, batch=batch, svg=svg,
+                 racks=(nodes_per_rack, racks_per_row), json_output=json_output)  # fmt: skip
+        return
+    if nodes is None or ports_per_node is None or switch is None:
+        raise UserMistake(
+            "a network is designed from --nodes, --ports-per-node and --switch, "
+            "or proposed from --workload and --on"
+        )
+    floor = Floor.of(nodes, nodes_per_rack, racks_per_row)
+    design = design_fabric(
+        FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
+    )
+    beside = _beside(design, floor, storage_ports, storage_switch)
+    _draw(design, svg)
+    if json_output:
+        from gpuyard.cli.fabric_documents import fabric_document
+
+        others = {name: fabric_document(other) for name, other in beside.items()}
+        print_json(fabric_document(design) | others)
+        return
+    from gpuyard.cli.fabric_tables import print_companion, print_fabric
+
+    print_fabric(design)
+    for name, other in beside.items():
+        print_companion(name.capitalize(), other)
+    if svg is not None:
+        console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
+
+
+def _beside(
+    design: "FabricDesign", floor: "Floor", storage_ports: int | None, storage_switch: str | None
+) -> "dict[str, FabricDesign]":
+    """The management network, and a storage network where one is asked for."""
+    from gpuyard.facility.fabric import management_network, storage_network
+
+    if (storage_ports is None) != (storage_switch is None):
+        raise UserMistake("a storage network needs both --storage-ports and --storage-switch")
+    beside: dict[str, FabricDesign] = {}
+    boxes = sum(design.chassis.values())
+    if storage_ports is not None and storage_switch is not None:
+        beside["storage"] = storage_network(
+            design.request.nodes, storage_ports, storage_switch, floor
+        )
+        boxes += sum(beside["storage"].chassis.values())
+    beside["management"] = management_network(design.request.nodes, boxes, floor)
+    return beside
+
+
+def _propose(
+    workload: str | None,
+    on: str | None,
+    target_efficiency: str,
+    *,
+    batch: int | None,
+    racks: tuple[int, int | None],
+    svg: Path | None,
+    json_output: bool,
+) -> None:
+    from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.facility.fabric import Floor
+    from gpuyard.planner.fabric_choice import choose_fabric
+    from gpuyard.units import parse_share
+    from gpuyard.workloads import profile_of
+
+    if workload is None or on is None:
+        raise UserMistake("a proposal needs both --workload and --on")
+    spec = read_workload(workload)
+    target = parse_share(target_efficiency)
+    cluster = read_cluster(on)
+    floor = Floor.of(cluster.nodes, *racks)
+    with console(stderr=True).status("trying the switches of the catalog"):
+        choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
+    _draw(choice.chosen.design, svg)
+    if json_output:
+        from gpuyard.cli.fabric_documents import choice_document
+
+        print_json(choice_document(choice))
+        return
+    from gpuyard.cli.fabric_tables import print_choice, print_fabric
+
+    print_choice(choice)
+    print_fabric(choice.chosen.design, "Proposed")
+    if svg is not None:
+        console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
+
+
+def _draw(design: "FabricDesign", svg: Path | None) -> None:
+    if svg is None:
+        return
+    from gpuyard.facility.fabric.drawing import draw_fabric
+    from gpuyard.files import write_text
+
+    write_text(svg, draw_fabric(design))

@@ -1,0 +1,54 @@
+"""`gpuyard facility plugs`: what plugs look like, what they carry and what they fit."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, print_json, print_table
+from gpuyard.errors import UserMistake
+
+if TYPE_CHECKING:
+    from gpuyard.catalog import Plug
+
+
+def plugs(
+    name: Annotated[str | None, typer.Argument(help="One plug or socket.")] = None,
+    *,
+    svg: Annotated[bool, typer.Option("--svg", help="Print the drawings as SVG.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print a page with the drawings.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show plugs and sockets with a drawing of each face, their ratings, and what fits what.
+
+    Example: gpuyard facility plugs --svg > plugs.svg
+    """
+    if svg + html + json_output > 1:
+        raise UserMistake("give one of --svg, --html and --json, not several")
+    from gpuyard.catalog import plugs as table
+    from gpuyard.facility.drawing import draw_face, draw_plugs, face_text
+
+    rows = [table().get(name)] if name else list(table())
+    if json_output:
+        documents = [row.model_dump(mode="json") | {"svg": draw_face(row)} for row in rows]
+        print_json(documents[0] if name else documents)
+    elif svg:
+        sys.stdout.write(draw_face(rows[0]) if name else draw_plugs(rows))
+    elif html:
+        from gpuyard.report.facility_page import render_plugs
+
+        sys.stdout.write(render_plugs(rows))
+    else:
+        cells = [["\n".join(face_text(row)), *_cells(row)] for row in rows]
+        columns = ["face", "name", "id", "ratings", "use", "fits"]
+        print_table(f"Plugs and sockets, seen from the front: {len(rows)}", columns, cells)
+
+
+def _cells(row: "Plug") -> list[str]:
+    amps = [
+        f"{value:g} A {where}"
+        for value, where in ((row.amps_iec, "IEC"), (row.amps_north_america, "North America"))
+        if value
+    ]
+    ratings = "\n".join([row.poles, f"{row.volts:g} V", *amps])
+    return [row.name, row.id, ratings, row.use, "\n".join(row.mates)]

@@ -1,0 +1,120 @@
+"""The bill of materials: what to order, how many, at what price where one is known, and its power."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuyard.catalog import plugs
+from gpuyard.facility.cord_list import cord_counts
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.network_cables import NetworkCable
+
+COLUMNS = (
+    "quantity", "part", "id", "unit_price_usd", "price_date", "total_usd", "peak_watts_each", "plugs",
+    "length_m", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line. A price that nobody published is left open, never guessed."""
+
+    quantity: int
+    part: str
+    id: str = ""
+    unit_price_usd: float | None = None
+    price_date: str = ""
+    peak_watts_each: float | None = None
+    plugs: str = ""
+    length_m: float | None = None
+    note: str = ""
+
+    @property
+    def total_usd(self) -> float | None:
+        return None if self.unit_price_usd is None else self.quantity * self.unit_price_usd
+
+
+def bill_of_materials(design: FacilityDesign) -> tuple[Item, ...]:
+    """Devices, PDUs, racks, cords and network cables."""
+    return (*_devices(design), *_housing(design), *_cords(design), *_cables(design.cables))
+
+
+def _devices(design: FacilityDesign) -> Iterator[Item]:
+    for device, count in zip(
+        design.packing.devices, map(sum, zip(*design.packing.racks, strict=True)), strict=True
+    ):
+        yield Item(
+            count,
+            device.name,
+            device.part,
+            device.price_usd,
+            device.price_date,
+            device.peak_watts,
+            f"{device.supplies} × {device.inlet.upper()} inlet",
+            note=device.basis,
+        )
+
+
+def _housing(design: FacilityDesign) -> Iterator[Item]:
+    racks = design.room.rows.racks
+    if not design.on_desk:
+        rack = design.site.rack
+        yield Item(
+            racks,
+            f"rack, {rack.units} U, for devices {rack.depth * 1000:.0f} mm deep, {rack.weight:.0f} kg",
+            unit_price_usd=design.site.rack_price,
+            price_date="site file" if design.site.rack_price is not None else "",
+        )
+    pdu = design.feeding.pdu
+    if pdu is not None:
+        inlet = plugs().get(pdu.inlet or "").name
+        note = (
+            f"outlet counts are an estimate. {pdu.note}" if pdu.outlets_basis == "estimate" else ""
+        )
+        count = sum(len(power.strips) for power in design.power)
+        yield Item(count, pdu.name, pdu.id, plugs=inlet, note=note)
+
+
+def _cords(design: FacilityDesign) -> Iterator[Item]:
+    counted = cord_counts(design)
+    for kind in sorted(counted, key=lambda k: (k.plug, k.connector, k.length_m)):
+        ends = f"{_end(kind.plug)} to {_end(kind.connector)}"
+        yield Item(
+            counted[kind],
+            f"power cord, {kind.amps:g} A",
+            plugs=ends,
+            length_m=kind.length_m,
+        )
+
+
+def _end(face: str) -> str:
+    row = plugs().get(face)
+    return face.upper() if row.standard == "IEC 60320" else row.name
+
+
+def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
+    for cable in cables:
+        yield Item(
+            cable.count,
+            f"{cable.kind}, {cable.use}",
+            cable.cable,
+            unit_price_usd=cable.price_usd,
+            length_m=cable.length_m,
+            price_date=cable.price_date,
+        )
+
+
+def bill_csv(items: tuple[Item, ...]) -> str:
+    """For a spreadsheet; an open price is an empty cell."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for item in items:
+        row = {column: getattr(item, column) for column in COLUMNS}
+        writer.writerow({c: "" if v is None else _cell(v) for c, v in row.items()})
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return f"{value:.10g}" if isinstance(value, float) else value

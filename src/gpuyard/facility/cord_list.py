@@ -1,0 +1,85 @@
+"""Every cord of the design: from which outlet to which supply, its plugs at both ends, its length."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuyard.facility.cord import CordKind, cord_for
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.rack_power import Cord, StripLoad
+from gpuyard.facility.rows import UNIT_M, Placed
+
+_ACROSS_M = 0.5  # from the strip to the supply and some slack
+_FROM_THE_WALL_M = 1.8
+
+
+@dataclass(frozen=True)
+class PlacedCord:
+    """One cord; `amps` is what flows in it at worst."""
+
+    rack: int
+    feed: str
+    strip: int
+    bank: int
+    leg: int
+    outlet: str
+    device: Placed
+    supply: int
+    kind: CordKind
+    amps: float
+
+
+def all_cords(design: FacilityDesign) -> Iterator[PlacedCord]:
+    """Rack by rack, feed by feed."""
+    for rack in range(design.room.rows.racks):
+        yield from rack_cords(design, rack)
+
+
+def rack_cords(design: FacilityDesign, rack: int) -> Iterator[PlacedCord]:
+    numbers: Counter[str] = Counter()
+    here = design.room.in_rack(rack)
+    for load in design.power[rack].strips:
+        numbers[load.feed] += 1
+        for cord, (bank, outlet), device in _matched(load, here):
+            distance = _distance_m(design, load, bank, device)
+            yield PlacedCord(
+                rack=rack + 1,
+                feed=load.feed,
+                strip=numbers[load.feed],
+                bank=bank + 1,
+                leg=load.strip.banks[bank].leg,
+                outlet=outlet,
+                device=device,
+                supply=cord.supply + 1,
+                kind=cord_for(cord.device.inlet, outlet, load.strip, distance),
+                amps=load.cord_amps(cord),
+            )
+
+
+def _matched(
+    load: StripLoad, here: Sequence[Placed]
+) -> Iterator[tuple[Cord, tuple[int, str], Placed]]:
+    """Cords that are alike may change places: low devices take low banks, so that cords are short."""
+    for device in dict.fromkeys(cord.device for cord in load.cords):
+        alike = [placed for placed in here if placed.device == device]
+        pairs = zip(load.cords, load.balance.places, strict=True)
+        mine = [(cord, at) for cord, at in pairs if cord.device == device]
+        cords = sorted((cord for cord, _ in mine), key=lambda c: (alike[c.position].unit, c.supply))
+        for cord, at in zip(cords, sorted(at for _, at in mine), strict=True):
+            yield cord, at, alike[cord.position]
+
+
+def _distance_m(design: FacilityDesign, load: StripLoad, bank: int, device: Placed) -> float:
+    """Banks follow each other up a strip that is as tall as the rack."""
+    if load.strip.pdu is None:
+        return _FROM_THE_WALL_M
+    if load.strip.pdu.rack_units:
+        return device.unit * UNIT_M + _ACROSS_M
+    height = (bank + 0.5) / len(load.strip.banks) * design.room.rows.units
+    middle = device.unit + device.device.rack_units / 2
+    return abs(height - middle) * UNIT_M + _ACROSS_M
+
+
+def cord_counts(design: FacilityDesign) -> Counter[CordKind]:
+    """How many to order of each."""
+    return Counter(cord.kind for cord in all_cords(design))

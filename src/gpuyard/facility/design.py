@@ -1,0 +1,163 @@
+"""From a cluster and a site to the whole room: racks, power, cords, cooling, network and what is missing."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuyard.errors import GpuyardError
+from gpuyard.facility.checks import check_device, check_room
+from gpuyard.facility.device import Device
+from gpuyard.facility.draw import Draw
+from gpuyard.facility.network import RoomNetwork, network_for
+from gpuyard.facility.network_cables import NetworkCable, network_cables
+from gpuyard.facility.packing import Limits, Packing, pack
+from gpuyard.facility.placing import Room, place
+from gpuyard.facility.rack_power import CannotPower, Contents, RackPower, power_rack
+from gpuyard.facility.server_box import server_device
+from gpuyard.facility.site_rules import Rules, rules_for, usual_site
+from gpuyard.facility.strip_choice import Feeding, choose_feeding
+from gpuyard.specs import Cluster, Site
+
+_TRIES = 12
+_MOST_PROBED = 84
+
+
+@dataclass(frozen=True)
+class FacilityDesign:
+    """A room that works: every breaker, bank, outlet, rack and port within its limit, also after one
+    feed has failed. `power` has one entry a rack."""
+
+    cluster: Cluster
+    rules: Rules
+    site_given: bool
+    server: Device
+    draw: Draw
+    feeding: Feeding
+    limits: Limits
+    packing: Packing
+    room: Room
+    power: tuple[RackPower, ...]
+    network: RoomNetwork
+    cables: tuple[NetworkCable, ...]
+
+    @property
+    def site(self) -> Site:
+        return self.rules.site
+
+    @property
+    def peak_watts(self) -> float:
+        return sum(placed.device.peak_watts for placed in self.room.placed)
+
+    @property
+    def typical_watts(self) -> float:
+        return sum(placed.device.typical_watts for placed in self.room.placed)
+
+    @property
+    def on_desk(self) -> bool:
+        """Towers stand beside a desk and take no rack."""
+        return all(placed.device.tower for placed in self.room.placed)
+
+    def contents(self, rack: int) -> Contents:
+        return contents_of(self.room, rack)
+
+
+def contents_of(room: Room, rack: int) -> Contents:
+    return tuple(Counter(placed.device for placed in room.in_rack(rack)).items())
+
+
+def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
+    """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
+    server, draw = server_device(cluster)
+    rules = rules_for(site or usual_site(server, cluster.nodes))
+    _refuse(check_device(server, rules), rules)
+    limits = _limits(rules, server)
+    feeding = choose_feeding(server, cluster.nodes, rules, limits)
+    pdu = feeding.pdu
+    if pdu is not None and pdu.rack_units:
+        limits = Limits(
+            limits.units - pdu.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
+        )
+    network = network_for(cluster, feeding.servers_per_rack, rules.site.rack.per_row)
+    kinds = [(server, cluster.nodes), *network.devices]
+    for device, _ in network.devices:
+        _refuse(check_device(device, rules), rules)
+    packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
+    cables = network_cables(network, room)
+    longest = max((cable.length_m for cable in cables), default=0.0)
+    _refuse(check_room(room, power, rules, longest), rules)
+    return FacilityDesign(
+        cluster=cluster,
+        rules=rules,
+        site_given=site is not None,
+        server=server,
+        draw=draw,
+        feeding=feeding,
+        limits=limits,
+        packing=packing,
+        room=room,
+        power=power,
+        network=network,
+        cables=cables,
+    )
+
+
+def _limits(rules: Rules, server: Device) -> Limits:
+    rack = rules.site.rack
+    units = 1000 if server.tower else rack.units  # towers stand on the floor
+    return Limits(units, rack.weight, rules.rack_watts)
+
+
+def _refuse(sentences: Iterable[str], rules: Rules) -> None:
+    found = list(sentences)
+    if found:
+        lines = "\n  ".join(found)
+        raise GpuyardError(f"{rules.site.name} can't take this cluster:\n  {lines}")
+
+
+def _powered(
+    kinds: Sequence[tuple[Device, int]],
+    limits: Limits,
+    feeding: Feeding,
+    network: RoomNetwork,
+    rules: Rules,
+) -> tuple[Packing, Room, tuple[RackPower, ...], Limits]:
+    """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
+    alone = [(device, _most_alone(device, limits, feeding)) for device, _ in kinds]
+    reason = ""
+    for fewer in range(_TRIES):
+        most = tuple((device, max(count - fewer, 1)) for device, count in alone)
+        bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
+        packing = pack(kinds, bounded)
+        room = place(packing, bounded, rules.site.rack.per_row, network.nodes_of_leaf)
+        try:
+            return packing, room, _power_all(room, feeding), bounded
+        except CannotPower as cannot:
+            reason = str(cannot)
+    raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
+
+
+def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
+    """How many of this device alone the PDUs of one rack carry, also past what else fits into it: what
+    they could carry more is left for others."""
+    low, high = 1, min(max(3 * limits.most_of(device), 1), _MOST_PROBED)
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            power_rack(((device, middle),), feeding.strips, feeding.places)
+        except CannotPower:
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+def _power_all(room: Room, feeding: Feeding) -> tuple[RackPower, ...]:
+    """Racks with the same contents are wired the same."""
+    known: dict[Contents, RackPower] = {}
+    power = []
+    for rack in range(room.rows.racks):
+        contents = contents_of(room, rack)
+        if contents not in known:
+            known[contents] = power_rack(contents, feeding.strips, feeding.places)
+        power.append(known[contents])
+    return tuple(power)

@@ -1,0 +1,180 @@
+"""A design as one document for programs: keys only get added."""
+
+from collections import Counter
+from typing import Any
+
+from gpuyard.facility.bill import COLUMNS, bill_of_materials
+from gpuyard.facility.cord_list import all_cords
+from gpuyard.facility.costs import RoomCost, compare_costs
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.feed_loss import feed_losses
+from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.rack_power import StripLoad
+
+
+def design_document(design: FacilityDesign) -> dict[str, Any]:
+    """Everything that the page shows, as plain values with units in their names."""
+    needs = room_needs(design)
+    return {
+        "cluster": design.cluster.name,
+        "site": {
+            "name": design.site.name,
+            "kind": design.site.kind,
+            "given": design.site_given,
+            "continuous_load_share": design.rules.share,
+            "rack_watts": design.rules.rack_watts,
+            "assumed": list(design.rules.assumed),
+        },
+        "server": _server(design),
+        "power": {
+            "typical_watts": design.typical_watts,
+            "peak_watts": design.peak_watts,
+            "feeds": design.site.feeds,
+            "pdu": design.feeding.pdu.id if design.feeding.pdu else None,
+            "usable_va_per_circuit": design.feeding.strips[0].usable_va,
+            "feed_losses": [
+                {
+                    "feed": loss.feed,
+                    "full_speed": loss.full_speed,
+                    "slower": loss.slower,
+                    "off": loss.off,
+                    "fullest_line_share": loss.fullest_line,
+                    "sentence": loss.sentence,
+                }
+                for loss in feed_losses(design)
+            ],
+            "inrush_amps_per_circuit": needs.inrush_amps,
+            "supplies_to_switch_on_at_once": needs.supplies_at_once,
+        },
+        "racks": [_rack(design, need) for need in needs.racks],
+        "fewest_racks": design.packing.fewest,
+        "cords": _cords(design),
+        "network": _network(design),
+        "room": {
+            "circuits": [
+                {
+                    "feed": need.feed,
+                    "count": need.count,
+                    "volts": need.circuit.voltage,
+                    "amps": need.circuit.amps,
+                    "phases": need.circuit.phases,
+                    "receptacle": need.circuit.receptacle,
+                }
+                for need in needs.circuits
+            ],
+            "btu_per_hour": needs.btu_per_hour,
+            "cooling_tons": needs.cooling_tons,
+            "airflow_cfm": needs.airflow_cfm,
+            "temperature_rise_kelvin": design.site.temperature_rise,
+            "floor_kg_per_m2": needs.floor_kg_per_m2,
+            "floor_m2": needs.floor_m2,
+            "noise_dba": needs.noise_dba,
+        },
+        "costs": [_cost(cost) for cost in compare_costs(design)],
+        "bill": [
+            {column: getattr(item, column) for column in COLUMNS}
+            for item in bill_of_materials(design)
+        ],
+    }
+
+
+def _server(design: FacilityDesign) -> dict[str, Any]:
+    server = design.server
+    return {
+        "name": server.name,
+        "rack_units": server.rack_units,
+        "weight_kg": server.weight_kg,
+        "depth_mm": server.depth_mm,
+        "typical_watts": server.typical_watts,
+        "peak_watts": server.peak_watts,
+        "parts_watts": dict(design.draw.parts),
+        "supplies": server.supplies,
+        "supplies_needed": server.supplies_needed,
+        "inlet": server.inlet,
+        "basis": server.basis,
+    }
+
+
+def _rack(design: FacilityDesign, need: RackNeed) -> dict[str, Any]:
+    placed = design.room.in_rack(need.number - 1)
+    return {
+        "number": need.number,
+        "units_used": need.units_used,
+        "weight_kg": need.weight_kg,
+        "typical_watts": need.typical_watts,
+        "peak_watts": need.peak_watts,
+        "btu_per_hour": need.btu_per_hour,
+        "airflow_cfm": need.airflow_cfm,
+        "devices": [
+            {"name": p.device.name, "label": p.label, "unit": p.unit, "units": p.device.rack_units}
+            for p in placed
+        ],
+        "pdus": [_strip(load) for load in design.power[need.number - 1].strips],
+    }
+
+
+def _strip(load: StripLoad) -> dict[str, Any]:
+    return {
+        "feed": load.feed,
+        "name": load.strip.name,
+        "usable_va": load.strip.usable_va,
+        "normal_va": load.normal_va,
+        "worst_va": load.va,
+        "leg_va": list(load.balance.leg_va),
+        "leg_difference_va": load.balance.difference_va,
+        "least_possible_difference_va": load.balance.least_va,
+        "line_amps": list(load.line_amps),
+        "usable_line_amps": load.strip.usable_line_amps,
+        "bank_amps": list(load.bank_amps()),
+        "usable_bank_amps": [bank.usable_amps for bank in load.strip.banks],
+        "outlets_used": dict(Counter(face for _, face in load.balance.places)),
+    }
+
+
+def _cords(design: FacilityDesign) -> list[dict[str, Any]]:
+    return [
+        {
+            "rack": cord.rack,
+            "feed": cord.feed,
+            "pdu": cord.strip,
+            "bank": cord.bank,
+            "device": cord.device.label,
+            "supply": cord.supply,
+            "plug": cord.kind.plug,
+            "connector": cord.kind.connector,
+            "length_m": cord.kind.length_m,
+            "worst_amps": cord.amps,
+        }
+        for cord in all_cords(design)
+    ]
+
+
+def _network(design: FacilityDesign) -> dict[str, Any] | None:
+    fabric = design.network.compute
+    if fabric is None:
+        return None
+    return {
+        "kind": fabric.kind,
+        "switch": fabric.switch.id,
+        "switches": fabric.switches,
+        "oversubscription": fabric.oversubscription,
+        "bisection_bytes_per_second": fabric.bisection_bytes_per_second,
+        "cables": [
+            {"use": c.use, "cable": c.cable, "length_m": c.length_m, "count": c.count}
+            for c in design.cables
+        ],
+    }
+
+
+def _cost(cost: RoomCost) -> dict[str, Any]:
+    return {
+        "way": cost.way,
+        "usd_per_month": cost.usd_per_month,
+        "energy_usd_per_month": cost.energy_usd_per_month,
+        "rent_usd_per_month": cost.rent_usd_per_month,
+        "build_usd_per_month": cost.build_usd_per_month,
+        "build_usd": cost.build_usd,
+        "pue": cost.pue,
+        "usd_per_kwh": cost.usd_per_kwh,
+        "complete": cost.complete,
+    }

@@ -1,0 +1,253 @@
+"""Racks from the front and from the rear: what sits in which unit, and the PDUs with their cords."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuyard.facility.cord_list import PlacedCord, rack_cords
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.rows import Placed
+from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text, text_width, words
+from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND, INK
+
+_UNIT = 14.0
+_WIDTH = 236.0  # of the 19 inches between the posts
+_POST = 46.0  # left and right of it, where units are numbered and PDUs hang
+_GAP, _MARGIN, _TOP = 46.0, 24.0, 92.0
+_STRIP = 15.0
+_FILLS = {
+    "server": ("#f4f9ec", "#4d7c0f"),
+    "leaf": ("#e4effb", "#2c6cb0"),
+    "spine": ("#f2ecfb", "#7c4dbd"),
+    "core": ("#fdf1e3", "#b4661a"),
+    "management": ("#eef1f5", "#475569"),
+    "storage": ("#fdf1e3", "#b4661a"),
+}
+_FEEDS = {"A": "#2c6cb0", "B": "#c2410c"}
+_LEGS = (
+    "#7c4a1d",
+    "#1f2937",
+    "#8a94a3",
+)  # brown, black and grey, as phases are marked in IEC 60446
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Racks that look the same are drawn once."""
+
+    racks: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        first, last = self.racks[0] + 1, self.racks[-1] + 1
+        if len(self.racks) == 1:
+            return f"Rack {first}"
+        if last - first + 1 == len(self.racks):
+            return f"Racks {first} to {last}"
+        return f"Racks {', '.join(str(rack + 1) for rack in self.racks[:6])}" + (
+            f" … ({len(self.racks)})" if len(self.racks) > 6 else ""
+        )
+
+
+def draw_racks(design: FacilityDesign) -> str:
+    """One SVG file: every kind of rack of the design, front and rear."""
+    groups = _groups(design)
+    units = min(design.room.rows.units, _tallest(design))
+    one = 2 * (_WIDTH + 2 * _POST) + _GAP
+    per_line = min(len(groups), 2)
+    lines = -(-len(groups) // per_line)
+    height = _TOP + units * _UNIT + 56
+    parts = []
+    for index, group in enumerate(groups):
+        x = _MARGIN + index % per_line * (one + _GAP)
+        y = 58 + index // per_line * height
+        inside = _pair(design, group, units)
+        parts.append(element("g", inside, transform=f"translate({number(x)} {number(y)})"))
+    width = 2 * _MARGIN + per_line * one + (per_line - 1) * _GAP
+    return _page(design, "".join(parts), width, 58 + lines * height + _MARGIN / 2)
+
+
+def _tallest(design: FacilityDesign) -> int:
+    if not design.on_desk:
+        return design.room.rows.units
+    return max(p.unit + p.device.rack_units for p in design.room.placed)
+
+
+def _groups(design: FacilityDesign) -> list[_Group]:
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rack in range(design.room.rows.racks):
+        look = tuple((p.device.name, p.unit) for p in design.room.in_rack(rack))
+        alike.setdefault(look, []).append(rack)
+    return [_Group(tuple(racks)) for racks in alike.values()]
+
+
+def _pair(design: FacilityDesign, group: _Group, units: int) -> str:
+    rack = group.racks[0]
+    placed = design.room.in_rack(rack)
+    watts = sum(p.device.peak_watts for p in placed)
+    weight = sum(p.device.weight_kg for p in placed)
+    used = sum(p.device.rack_units for p in placed)
+    title = group.title if not design.on_desk else "Beside the desk"
+    facts = f"{used} U used, {weight:,.0f} kg of devices, {watts / 1000:.1f} kW at peak"
+    if design.on_desk:
+        facts = f"{weight:,.0f} kg, {watts / 1000:.1f} kW at peak"
+    cords = list(rack_cords(design, rack))
+    return (
+        text(title, 0, 16, size=15, bold=True)
+        + text(facts, 0, 36, size=12, fill=FADED)
+        + element("g", _front(design, placed, units), transform="translate(0 60)")
+        + element(
+            "g",
+            _rear(design, rack, cords, units),
+            transform=f"translate({number(_WIDTH + 2 * _POST + _GAP)} 60)",
+        )
+    )
+
+
+def _frame(label: str, units: int, numbered: bool) -> str:
+    height = units * _UNIT
+    parts = [
+        text(label, (_WIDTH + 2 * _POST) / 2, -6, size=12, fill=FADED, anchor="middle"),
+        element("rect", x=-2, y=-2, width=_WIDTH + 2 * _POST + 4, height=height + 4, rx=5,
+                fill="#475569"),
+        element("rect", x=0, y=0, width=_WIDTH + 2 * _POST, height=height, rx=3, fill="#f7f8fa"),
+        element("rect", x=_POST, y=0, width=_WIDTH, height=height, fill="#ffffff"),
+    ]  # fmt: skip
+    for unit in range(1, units + 1):
+        y = height - unit * _UNIT
+        parts.append(element("rect", x=_POST, y=y, width=_WIDTH, height=_UNIT, fill="none",
+                             stroke="#eceff2", stroke_width=0.7))  # fmt: skip
+        if numbered:
+            parts.append(
+                text(str(unit), _POST - 7, y + _UNIT - 3.5, size=9, fill=FADED, anchor="end")
+            )
+    return "".join(parts)
+
+
+def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
+    return _frame("front", units, not design.on_desk) + "".join(_box(p, units) for p in placed)
+
+
+def _box(placed: Placed, units: int, indent: float = 10) -> str:
+    label = placed.label
+    fill, stroke = _FILLS[placed.device.kind]
+    height = placed.device.rack_units * _UNIT
+    top = (units - placed.unit + 1) * _UNIT - height
+    parts = element("rect", x=_POST + 1, y=top + 0.8, width=_WIDTH - 2, height=height - 1.6, rx=2.5,
+                    fill=fill, stroke=stroke, stroke_width=1.2)  # fmt: skip
+    size = 11 if height >= 24 else 9.5
+    room = _WIDTH - 2 * indent
+    if height < 30:
+        line = shorten(f"{label}: {placed.device.name}", room, size)
+        return parts + text(line, _POST + indent, top + height / 2 + 3.5, size=size)
+    watts = f"{placed.device.rack_units} U, {placed.device.peak_watts / 1000:.1f} kW"
+    return (
+        parts
+        + text(
+            shorten(placed.device.name, room, size), _POST + indent, top + height / 2 - 2, size=size
+        )
+        + text(f"{label}, {watts}", _POST + indent, top + height / 2 + 13, size=10, fill=FADED)
+    )
+
+
+def _rear(design: FacilityDesign, rack: int, cords: Sequence[PlacedCord], units: int) -> str:
+    placed = design.room.in_rack(rack)
+    parts = [_frame("rear", units, False), *(_box(p, units, indent=26) for p in placed)]
+    strips: dict[tuple[str, int], list[PlacedCord]] = {}
+    for cord in cords:
+        strips.setdefault((cord.feed, cord.strip), []).append(cord)
+    for (feed, strip), plugged in strips.items():
+        # A hangs on one side and B on the other; with one feed all are on the same side
+        x = _POST - 21 * strip if feed == "A" else _POST + _WIDTH + 21 * strip - _STRIP
+        parts.append(_strip(design, (feed, strip, x), plugged, units))
+    return "".join(parts) + _legend(design, units, strips)
+
+
+def _strip(
+    design: FacilityDesign, which: tuple[str, int, float], cords: Sequence[PlacedCord], units: int
+) -> str:
+    feed, _, x = which
+    height = units * _UNIT - 8
+    colour = _FEEDS[feed]
+    pdu = design.feeding.strips["AB".index(feed)]
+    if pdu.pdu is None:
+        top, height = units * _UNIT - 30, 26.0
+    else:
+        top = 4.0
+    parts = [element("rect", x=x, y=top, width=_STRIP, height=height, rx=3, fill="#ffffff",
+                     stroke=colour, stroke_width=1.6)]  # fmt: skip
+    banks = len(pdu.banks)
+    seen: dict[tuple[int, int], int] = {}
+    for cord in cords:
+        step = height / banks
+        n = seen.get((cord.bank, 0), 0)
+        seen[cord.bank, 0] = n + 1
+        y = top + height - (cord.bank - 1) * step - step * (n + 1) / (_in_bank(cords, cord) + 1)
+        target = _supply_y(cord, units)
+        inner = _POST + 14 if feed == "A" else _POST + _WIDTH - 14
+        edge = x + _STRIP if feed == "A" else x
+        bend = (edge + inner) / 2
+        d = f"M{number(edge)} {number(y)}C{number(bend)} {number(y)} {number(bend)} {number(target)} "
+        d += f"{number(inner)} {number(target)}"
+        parts += [
+            element("path", d=d, fill="none", stroke=colour, stroke_width=1.4, opacity=0.85),
+            element("circle", cx=inner, cy=target, r=2.6, fill=colour),
+            element("rect", x=x + 3.5, y=y - 3, width=_STRIP - 7, height=6, rx=1,
+                    fill=_LEGS[cord.leg]),
+        ]  # fmt: skip
+    return "".join(parts)
+
+
+def _in_bank(cords: Sequence[PlacedCord], cord: PlacedCord) -> int:
+    return sum(other.bank == cord.bank for other in cords)
+
+
+def _supply_y(cord: PlacedCord, units: int) -> float:
+    device = cord.device.device
+    height = device.rack_units * _UNIT
+    bottom = (units - cord.device.unit + 1) * _UNIT
+    return bottom - height * (cord.supply - 0.5) / device.supplies
+
+
+def _legend(
+    design: FacilityDesign, units: int, strips: dict[tuple[str, int], list[PlacedCord]]
+) -> str:
+    y, x, parts = units * _UNIT + 18, 0.0, []
+    for feed in dict.fromkeys(feed for feed, _ in strips):
+        strip = design.feeding.strips["AB".index(feed)]
+        count = sum(one == feed for one, _ in strips)
+        name = f"feed {feed}: {count} × {strip.name}" if design.site.feeds == 2 else strip.name
+        parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill="#ffffff",
+                             stroke=_FEEDS[feed], stroke_width=1.6))  # fmt: skip
+        parts.append(text(name, 16, y, size=11))
+        y += 17
+    if design.feeding.strips[0].legs == 3:
+        delta = design.feeding.strips[0].circuit.voltage <= 250
+        names = ("L1-L2", "L2-L3", "L3-L1") if delta else ("L1", "L2", "L3")
+        for leg, name in enumerate(names):
+            parts.append(element("rect", x=x, y=y - 8, width=9, height=7, rx=1, fill=_LEGS[leg]))
+            parts.append(text(name, x + 14, y, size=11))
+            x += 30 + text_width(name, 11)
+    return "".join(parts)
+
+
+def _page(design: FacilityDesign, inside: str, width: float, height: float) -> str:
+    ground = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
+                     fill=GROUND, stroke=FRAME)  # fmt: skip
+    title = f"{design.cluster.name} at {design.site.name}"
+    about = f"Rack elevations, front and rear, of {title}: {design.room.rows.racks} racks."
+    heading = text(
+        shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True, fill=INK
+    )
+    return (
+        element(
+            "svg",
+            f"\n{words('title', title)}\n{words('desc', about)}\n{ground}\n{heading}\n{inside}\n",
+            xmlns="http://www.w3.org/2000/svg",
+            width=width,
+            height=height,
+            viewBox=f"0 0 {number(width)} {number(height)}",
+            role="img",
+            font_family=FONT,
+        )
+        + "\n"
+    )

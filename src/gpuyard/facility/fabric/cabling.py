@@ -1,0 +1,124 @@
+"""The cables of a fabric: how long each is on the floor, of which kind, and what it costs."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuyard.catalog import Cable, cables
+from gpuyard.errors import UserMistake
+from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.wiring import Wiring
+
+Tier = Literal["node", "leaf", "spine", "core"]
+
+
+@dataclass(frozen=True)
+class CableRun:
+    """Cables that are alike: between which tiers, of which kind and length, how many."""
+
+    from_tier: Tier
+    to_tier: Tier
+    cable: str
+    kind: str
+    length_m: float
+    count: int
+    watts: float
+    price_usd: float
+
+    @property
+    def total_usd(self) -> float:
+        return self.count * self.price_usd
+
+
+@dataclass(frozen=True)
+class SwitchRacks:
+    """The rack that each leaf stands in, amid its machines; the spines of each pod; and all cores.
+
+    In two tiers there is one place for the spines.
+    """
+
+    leaves: npt.NDArray[np.int64]
+    spines: npt.NDArray[np.int64]
+    cores: int
+
+
+def place_switches(wiring: Wiring, floor: Floor) -> SwitchRacks:
+    """Where cables come out short."""
+    shape, nodes = wiring.shape, wiring.demand.nodes
+    table = wiring.leaf_table()
+    node = np.broadcast_to(np.arange(nodes)[:, None], table.shape)
+    # the machines of a leaf are neighbours: the middle one is halfway between first and last
+    first, last = np.full(shape.leaves, nodes - 1), np.zeros(shape.leaves, dtype=np.int64)
+    np.minimum.at(first, table.ravel(), node.ravel())
+    np.maximum.at(last, table.ravel(), node.ravel())
+    leaves = (first + last) // 2 // floor.nodes_per_rack
+    middle = floor.rack_of(nodes - 1) // 2
+    if shape.tiers < 3:
+        return SwitchRacks(leaves, np.array([middle]), middle)
+    return SwitchRacks(
+        leaves, np.sort(leaves.reshape(shape.pods, -1))[:, (shape.leaves_per_pod - 1) // 2], middle
+    )
+
+
+def lay_cables(
+    wiring: Wiring, floor: Floor, port_gbit: float, uplink_gbit: float
+) -> tuple[CableRun, ...]:
+    """All cables, those that are alike together."""
+    shape, racks = wiring.shape, place_switches(wiring, floor)
+    table = wiring.leaf_table()
+    own = np.broadcast_to((np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape)
+    over = np.resize(np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves)
+    down = _lengths(floor, own.ravel(), racks.leaves[table.ravel()], 1)
+    up = _lengths(floor, racks.leaves, over, shape.uplinks_per_leaf)
+    top = _lengths(
+        floor,
+        racks.spines,
+        np.full(len(racks.spines), racks.cores),
+        shape.spines_per_pod * shape.uplinks_per_spine,
+    )
+    return (
+        *_runs("node", "leaf", down, port_gbit),
+        *_runs("leaf", "spine", up, uplink_gbit),
+        *_runs("spine", "core", top, uplink_gbit),
+    )
+
+
+def _lengths(
+    floor: Floor, racks: npt.NDArray[np.int64], others: npt.NDArray[np.int64], links: int
+) -> Counter[float]:
+    """How many cables are how long, with so many links between each two."""
+    lengths: Counter[float] = Counter()
+    if links == 0:
+        return lengths
+    pairs, counts = np.unique(np.stack([racks, others]), axis=1, return_counts=True)
+    for rack, other, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        lengths[floor.length_m(rack, other)] += count * links
+    return lengths
+
+
+def _runs(lower: Tier, upper: Tier, lengths: Counter[float], gbit: float) -> Iterable[CableRun]:
+    sold: Counter[tuple[str, float]] = Counter()
+    for needed_m, count in lengths.items():
+        cable = choose_cable(gbit, needed_m)
+        sold[cable.id, cable.sold_length_m(needed_m)] += count
+    for (name, length_m), count in sorted(sold.items(), key=lambda item: item[0][1]):
+        cable = cables().get(name)
+        cost = cable.cost_usd(length_m)
+        yield CableRun(lower, upper, name, cable.kind, length_m, count, cable.watts, round(cost, 2))
+
+
+def choose_cable(gbit_per_second: float, needed_m: float) -> Cable:
+    """The cheapest cable that is long enough: copper while it reaches, then light."""
+    of_rate = [cable for cable in cables() if cable.gbit_per_second == gbit_per_second]
+    reaching = [cable for cable in of_rate if cable.reach_m >= needed_m]
+    if not reaching:
+        longest = max((cable.reach_m for cable in of_rate), default=0.0)
+        raise UserMistake(
+            f"a cable of {needed_m:.0f} m at {gbit_per_second:g} Gbit/s is needed and the longest in the "
+            f"catalog is {longest:g} m: put more machines in a rack, or more racks in a row"
+        )
+    return min(reaching, key=lambda cable: cable.cost_usd(cable.sold_length_m(needed_m)))

@@ -1,0 +1,51 @@
+"""The networks beside the compute fabric: management of every box, and storage."""
+
+import math
+
+from gpuyard.catalog import switches
+from gpuyard.facility.fabric.design import FabricDesign, design_fabric
+from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.request import FabricRequest
+
+MANAGEMENT_SWITCH = "nvidia-sn2201"
+_MANAGEMENT_SPINES = ("mellanox-sn2700", "mellanox-sn4600c")
+# a management network carries little: 20 ports of 1 Gbit/s share what one of them could fill
+_MANAGEMENT_OVERSUBSCRIPTION = 20.0
+# an assumption: one storage server for ten machines
+_STORAGE_SERVER_SHARE = 0.1
+
+
+def management_network(nodes: int, switch_count: int, floor: Floor) -> FabricDesign:
+    """A port for each machine's controller, one for its operating system, and one for each switch.
+
+    The boxes are counted as if spread evenly over the racks.
+    """
+    ports = 2 * nodes + switch_count
+    racks = -(-nodes // floor.nodes_per_rack)
+    spread = Floor(
+        nodes_per_rack=-(-ports // racks),
+        racks_per_row=floor.racks_per_row,
+        rack_width_m=floor.rack_width_m,
+        row_pitch_m=floor.row_pitch_m,
+        inside_rack_m=floor.inside_rack_m,
+        tray_m=floor.tray_m,
+    )
+    leaf = switches().get(MANAGEMENT_SWITCH)
+    alone = ports <= leaf.ports
+    wide = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports
+    return design_fabric(
+        FabricRequest(
+            nodes=ports,
+            ports_per_node=1,
+            switch=MANAGEMENT_SWITCH,
+            spine=None if alone else _MANAGEMENT_SPINES[wide],
+            oversubscription=1.0 if alone else _MANAGEMENT_OVERSUBSCRIPTION,
+            floor=spread,
+        )
+    )
+
+
+def storage_network(nodes: int, ports_per_node: int, switch: str, floor: Floor) -> FabricDesign:
+    """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
+    servers = max(1, math.ceil(nodes * _STORAGE_SERVER_SHARE))
+    return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))

@@ -1,0 +1,188 @@
+"""A fabric: from what is asked for to switches, cables, bandwidth, power and price."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from gpuyard.catalog import Switch
+from gpuyard.facility.fabric.cabling import CableRun, lay_cables
+from gpuyard.facility.fabric.director import Boards, populate
+from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.request import FabricRequest
+from gpuyard.facility.fabric.search import single, three_tiers, two_tiers
+from gpuyard.facility.fabric.shape import Shape
+from gpuyard.facility.fabric.wiring import Wiring
+from gpuyard.specs import Network
+
+_HOPS = {1: 1, 2: 3, 3: 5}
+_CHIPS_DEEP = 3  # leaf chip, spine chip, leaf chip of a director
+
+
+@dataclass(frozen=True)
+class FabricDesign:
+    """A fabric that joins all that was asked for."""
+
+    request: FabricRequest
+    shape: Shape
+    switch: Switch  # the leaf, or the only one
+    spine_switch: Switch  # of both upper tiers
+    boards: Boards | None  # of the only switch, where it is a director
+    spine_boards: Boards | None  # of each spine, where it is a director
+
+    @cached_property
+    def cables(self) -> tuple[CableRun, ...]:
+        """Laid when they are first asked for: that takes longer than the rest."""
+        return lay_cables(
+            self.wiring,
+            self.request.floor or Floor.of(self.request.nodes),
+            self.switch.port_gbit_per_second,
+            self.switch.up_gbit_per_second,
+        )
+
+    @property
+    def kind(self) -> str:
+        if self.boards is not None:
+            return "director"
+        return {1: "single-switch", 2: "leaf-spine", 3: "three-tier"}[self.shape.tiers]
+
+    @property
+    def switches(self) -> dict[str, int]:
+        """By tier; in a single director these are its boards."""
+        if self.boards is not None:
+            return {"leaf": self.boards.leaf_boards, "spine": self.boards.spine_boards, "core": 0}
+        shape = self.shape
+        return {"leaf": shape.leaves, "spine": shape.spines, "core": shape.cores}
+
+    @property
+    def chassis(self) -> dict[str, int]:
+        """Boxes to put into racks, by the id of their switch."""
+        above = self.shape.spines + self.shape.cores
+        if self.spine_switch.id == self.switch.id:
+            return {self.switch.id: self.shape.leaves + above}
+        return {self.switch.id: self.shape.leaves} | (
+            {self.spine_switch.id: above} if above else {}
+        )
+
+    @property
+    def cable_counts(self) -> dict[str, int]:
+        return {
+            "node_leaf": self.request.endpoints,
+            "leaf_spine": self.shape.leaf_spine_links,
+            "spine_core": self.shape.spine_core_links,
+        }
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return Wiring(self.request.demand, self.shape)
+
+    @property
+    def ports_total(self) -> int:
+        leaf = self.switch.ports + (self.switch.uplink_ports if self.shape.tiers > 1 else 0)
+        above = (self.shape.spines + self.shape.cores) * self.spine_switch.ports
+        return self.shape.leaves * leaf + above
+
+    @property
+    def ports_used(self) -> int:
+        return self.request.endpoints + 2 * self.shape.links
+
+    @property
+    def ports_spare(self) -> int:
+        return self.ports_total - self.ports_used
+
+    @property
+    def spare_leaf_ports(self) -> int:
+        """Free ports that more machines could be plugged into."""
+        free = self.shape.leaves * self.switch.ports - self.request.endpoints
+        return free if self.switch.uplink_ports else free - self.shape.leaf_spine_links
+
+    @property
+    def oversubscription(self) -> float:
+        """As built: the bandwidth of the fullest leaf's machines over that of its way up, 1 or more."""
+        shape, demand = self.shape, self.request.demand
+        if self.boards is not None:
+            return float(demand.oversubscription)
+        if shape.tiers == 1:
+            return 1.0
+        speed = self._uplink_speed
+        in_pod = -(-demand.nodes // shape.parts) * demand.ports_per_node // shape.groups
+        below = -(-in_pod // shape.leaves_per_pod)
+        ratios = [Fraction(below) / (shape.uplinks_per_leaf * speed)]
+        if shape.tiers == 3:
+            ratios.append(
+                Fraction(in_pod) / (shape.spines_per_pod * shape.uplinks_per_spine * speed)
+            )
+        return float(max(Fraction(1), *ratios))
+
+    @property
+    def _uplink_speed(self) -> Fraction:
+        return Fraction(self.switch.up_gbit_per_second) / Fraction(self.switch.port_gbit_per_second)
+
+    @property
+    def bisection_bytes_per_second(self) -> float:
+        """One direction, between the two halves of the machines where they are cut worst."""
+        whole = self.request.endpoints * self.switch.port_bytes_per_second
+        return whole / self.oversubscription / 2
+
+    @property
+    def hops(self) -> int:
+        """Switches on the longest way; a director is three chips deep."""
+        if self.boards is not None:
+            return _CHIPS_DEEP
+        inside = _CHIPS_DEEP - 1 if self.spine_boards is not None else 0
+        return _HOPS[self.shape.tiers] + inside * (2 * self.shape.tiers - 3)
+
+    @property
+    def all_reduce_bytes_per_second(self) -> float:
+        """What a machine sends in a ring over machines in any order, at the rate of the wire."""
+        node = self.request.ports_per_node * self.switch.port_bytes_per_second
+        return node / self.oversubscription
+
+    @property
+    def ordered_all_reduce_bytes_per_second(self) -> float:
+        """The same where the ring goes leaf by leaf: then only its ends leave a leaf."""
+        node = self.request.ports_per_node * self.switch.port_bytes_per_second
+        if self.shape.tiers == 1:
+            return self.all_reduce_bytes_per_second
+        leaving = self.request.ports_per_node / self.shape.groups
+        up = self.shape.uplinks_per_leaf * float(self._uplink_speed)
+        if self.shape.tiers == 3:
+            up = min(up, self.shape.uplinks_per_spine * self.shape.spines_per_pod)
+        return node * min(1.0, up / leaving)
+
+    @property
+    def network(self) -> Network:
+        """The fabric as a cluster file describes it; the predictor takes it from there."""
+        return Network(
+            link=self.switch.link,
+            rails=self.request.ports_per_node,
+            oversubscription=self.oversubscription,
+        )
+
+
+def design_fabric(request: FabricRequest) -> FabricDesign:
+    """The fewest switches that do what is asked; UserMistake where three tiers can't."""
+    request.check()
+    leaf, above = request.switches()
+    demand, ports = request.demand, request.ports()
+    shape = single(demand, ports)
+    if shape is None and above is not None:
+        shape = two_tiers(demand, ports) or three_tiers(demand, ports)
+    if shape is None:
+        raise request.beyond()
+    above = above or leaf
+    alone = shape.tiers == 1
+    below_spine = shape.leaves_per_pod * shape.leaf_spine_bundle + shape.uplinks_per_spine
+    if shape.tiers == 2:
+        below_spine = shape.leaves * shape.leaf_spine_bundle
+    return FabricDesign(
+        request=request,
+        shape=shape,
+        switch=leaf,
+        spine_switch=above,
+        boards=(
+            populate(leaf, request.endpoints, demand.oversubscription)
+            if alone and leaf.director
+            else None
+        ),
+        spine_boards=populate(above, below_spine) if above.director and not alone else None,
+    )

@@ -1,0 +1,207 @@
+"""A fabric as one SVG file: tiers of switches over their machines, bundles as lines with their count."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gpuyard.facility.fabric.design import FabricDesign
+from gpuyard.hardware.drawing.markup import FONT, element, number, path, shorten, text, words
+from gpuyard.units import format_bit_rate, format_byte_rate
+
+_GROUND, _FRAME, _INK, _FADED = "#ffffff", "#d0d7de", "#1f2937", "#57606a"
+_FILLS = {
+    "core": ("#fdf1e3", "#b4661a"),
+    "spine": ("#f2ecfb", "#7c4dbd"),
+    "leaf": ("#e4effb", "#2c6cb0"),
+    "node": ("#f4f9ec", "#4d7c0f"),
+}
+_NAMES = {"core": "cores", "spine": "spines", "leaf": "leaves", "node": "machines"}
+_MOST = {"core": 12, "spine": 16, "leaf": 16, "node": 16}
+_WIDTH, _MARGIN, _LABEL = 1080.0, 28.0, 128.0
+_BOX_HEIGHT, _TIER_GAP, _TITLE = 36.0, 118.0, 74.0
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One tier: which numbers are drawn, and where. None is the gap for those left out."""
+
+    tier: str
+    count: int
+    top: float
+    slots: tuple[int | None, ...]
+
+    @property
+    def _pitch(self) -> float:
+        return (_WIDTH - 2 * _MARGIN - _LABEL) / len(self.slots)
+
+    @property
+    def box_width(self) -> float:
+        return min(self._pitch - 8, 74.0)
+
+    def centre(self, slot: int) -> float:
+        return _MARGIN + _LABEL + self._pitch * (slot + 0.5)
+
+    def at(self, wanted: int) -> float | None:
+        return next((self.centre(i) for i, n in enumerate(self.slots) if n == wanted), None)
+
+
+def draw_fabric(design: FabricDesign) -> str:
+    """The whole drawing as text; of many switches the first and the last are shown."""
+    shape = design.shape
+    counts = [("core", shape.cores), ("spine", shape.spines), ("leaf", shape.leaves)]
+    tiers = [(tier, count) for tier, count in counts if count]
+    tiers.append(("node", design.request.nodes))
+    rows = [
+        _Row(tier, count, _TITLE + _MARGIN + index * (_BOX_HEIGHT + _TIER_GAP), _slots(tier, count))
+        for index, (tier, count) in enumerate(tiers)
+    ]
+    height = rows[-1].top + _BOX_HEIGHT + 62 + _MARGIN
+    by_tier = {row.tier: row for row in rows}
+    parts = [*_title(design), *_wires(design, by_tier)]
+    for row in rows:
+        parts += _boxes(design, row)
+    parts += _labels(design, rows)
+    parts.append(_foot(design, any(None in row.slots for row in rows), height))
+    return _page(design, parts, height)
+
+
+def _slots(tier: str, count: int) -> tuple[int | None, ...]:
+    most = _MOST[tier]
+    if count <= most:
+        return tuple(range(count))
+    last = most // 4
+    first = most - last - 1
+    return (*range(first), None, *range(count - last, count))
+
+
+def _wires(design: FabricDesign, rows: dict[str, _Row]) -> list[str]:
+    wiring, lines = design.wiring, []
+    pairs: dict[tuple[str, str], dict[tuple[int, int], int]] = {
+        ("leaf", "spine"): {(b.lower, b.upper): b.links for b in wiring.leaf_spine()},
+        ("spine", "core"): {(b.lower, b.upper): b.links for b in wiring.spine_core()},
+        ("node", "leaf"): {},
+    }
+    drawn = {n for n in rows["node"].slots if n is not None}
+    for node in drawn:
+        for port in range(design.request.ports_per_node):
+            pair = (node, wiring.leaf_of(node, port))
+            pairs["node", "leaf"][pair] = pairs["node", "leaf"].get(pair, 0) + 1
+    for (lower, upper), found in pairs.items():
+        if upper not in rows:
+            continue
+        for (one, other), links in found.items():
+            low, high = rows[lower].at(one), rows[upper].at(other)
+            if low is not None and high is not None:
+                colour = _FILLS[upper][1]
+                data: list[str | float] = ["M", low, rows[lower].top, "L", high]
+                data.append(rows[upper].top + _BOX_HEIGHT)
+                lines.append(path(data, stroke=colour, stroke_width=_thickness(links)))
+    return [element("g", "\n".join(lines), opacity="0.5")] if lines else []
+
+
+def _thickness(links: int) -> float:
+    return min(0.8 + 0.25 * links, 4.0)
+
+
+def _boxes(design: FabricDesign, row: _Row) -> list[str]:
+    fill, stroke = _FILLS[row.tier]
+    parts = []
+    for slot, n in enumerate(row.slots):
+        x = row.centre(slot)
+        if n is None:
+            parts.append(text("…", x, row.top + 24, size=20, fill=_FADED, anchor="middle"))
+            continue
+        width = row.box_width
+        parts.append(element("rect", x=x - width / 2, y=row.top, width=width, height=_BOX_HEIGHT, rx=5,
+                             fill=fill, stroke=stroke, stroke_width=1.4))  # fmt: skip
+        rails = _rails(design, n) if row.tier == "leaf" else ""
+        y = row.top + (16 if rails else 23)
+        parts.append(text(f"{n + 1}", x, y, size=13, fill=_INK, anchor="middle", bold=True))
+        if rails:
+            parts.append(text(rails, x, row.top + 30, size=10, fill=_FADED, anchor="middle"))
+    return parts
+
+
+def _rails(design: FabricDesign, leaf: int) -> str:
+    """Which rails a leaf carries."""
+    shape = design.shape
+    if shape.groups == 1:
+        return ""
+    per_group = design.request.rails // shape.groups
+    first = leaf // shape.leaves_per_pod // shape.parts * per_group + 1
+    return f"rail {first}" if per_group == 1 else f"rail {first}–{first + per_group - 1}"
+
+
+def _labels(design: FabricDesign, rows: list[_Row]) -> list[str]:
+    parts = []
+    for row in rows:
+        what = _NAMES[row.tier] if row.count > 1 else ("switch" if row.tier == "leaf" else row.tier)
+        if row.tier == "node" and row.count == 1:
+            what = "machine"
+        parts.append(
+            text(f"{row.count:,} {what}", _MARGIN, row.top + 17, size=14, bold=True, fill=_INK)
+        )
+        parts.append(text(_model(design, row.tier), _MARGIN, row.top + 33, size=11, fill=_FADED))
+    counts = design.cable_counts
+    for upper, lower in pairwise(rows):
+        links = counts[f"{lower.tier}_{upper.tier}"]
+        bundle = {"leaf": design.shape.leaf_spine_bundle, "spine": design.shape.spine_core_bundle}
+        each = f", {bundle[lower.tier]} a pair" if lower.tier in bundle else ""
+        middle = (upper.top + _BOX_HEIGHT + lower.top) / 2
+        parts.append(text(f"{links:,} cables{each}", _MARGIN, middle + 4, size=12, fill=_INK,
+                          halo=_GROUND))  # fmt: skip
+    return parts
+
+
+def _model(design: FabricDesign, tier: str) -> str:
+    if tier == "node":
+        ports = design.request.ports_per_node
+        return f"{ports} port{'s' if ports > 1 else ''} each"
+    return (design.switch if tier == "leaf" else design.spine_switch).name
+
+
+def _title(design: FabricDesign) -> list[str]:
+    rate = format_bit_rate(design.switch.port_bytes_per_second)
+    named = {s.id: s.name for s in (design.switch, design.spine_switch)}
+    boxes = " and ".join(f"{count} × {named[name]}" for name, count in design.chassis.items())
+    rails = f", {design.request.rails} rails" if design.request.rails > 1 else ""
+    inside = _WIDTH - 2 * _MARGIN
+    over = design.oversubscription
+    sentence = (
+        f"{boxes}{rails}; "
+        + ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
+        + f"; up to {design.hops} switch{'es' if design.hops > 1 else ''} on a way"
+    )
+    title = f"{design.request.endpoints:,} ports of {rate}"
+    return [
+        text(shorten(title, inside, 19), _MARGIN, _MARGIN + 16, size=19, bold=True),
+        text(shorten(sentence, inside, 13), _MARGIN, _MARGIN + 40, size=13, fill=_FADED),
+    ]
+
+
+def _foot(design: FabricDesign, cut: bool, height: float) -> str:
+    bisection = format_byte_rate(design.bisection_bytes_per_second)
+    spare = design.spare_leaf_ports
+    boards = ""
+    if design.boards is not None:
+        boards = (
+            f" The chassis holds {design.boards.leaf_boards} leaf boards and "
+            f"{design.boards.spine_boards} spine boards."
+        )
+    left_out = " Cables to what is not drawn are left out." if cut else ""
+    line = f"Bisection {bisection} in one direction. Free ports for machines: {spare:,}.{boards}{left_out}"
+    return text(line, _MARGIN, height - _MARGIN, size=12, fill=_FADED)
+
+
+def _page(design: FabricDesign, parts: list[str], height: float) -> str:
+    ground = element("rect", x=0.5, y=0.5, width=_WIDTH - 1, height=height - 1, rx=10, fill=_GROUND,
+                     stroke=_FRAME)  # fmt: skip
+    counts = ", ".join(f"{n} {tier}" for tier, n in design.switches.items() if n)
+    described = words("title", f"Fabric of {design.request.nodes} machines")
+    described += "\n" + words("desc", f"A {design.kind} fabric on {design.switch.name}: {counts}.")
+    inside = "\n".join([described, ground, *parts])
+    return (
+        element("svg", f"\n{inside}\n", xmlns="http://www.w3.org/2000/svg", width=_WIDTH,
+                height=height, viewBox=f"0 0 {number(_WIDTH)} {number(height)}", role="img",
+                font_family=FONT)
+        + "\n"
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""What is asked of a fabric, checked before anything is designed."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gpuyard.catalog import Switch, switches
+from gpuyard.errors import UserMistake
+from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.search import Demand, Ports
+
+MOST_ENDPOINTS = 200_000
+
+
+@dataclass(frozen=True)
+class FabricRequest:
+    """So many machines with so many ports each, on one kind of switch. `spine` names another switch
+    for the upper tiers; `rails` above 1 asks that port i of every machine meets the others' port i."""
+
+    nodes: int
+    ports_per_node: int
+    switch: str
+    rails: int = 1
+    oversubscription: float = 1.0
+    spine: str | None = None
+    floor: Floor | None = None  # one of the machines' own size
+
+    @property
+    def endpoints(self) -> int:
+        return self.nodes * self.ports_per_node
+
+    @property
+    def demand(self) -> Demand:
+        ratio = Fraction(self.oversubscription).limit_denominator(1000)
+        return Demand(self.nodes, self.ports_per_node, self.rails, ratio)
+
+    def switches(self) -> tuple[Switch, Switch | None]:
+        """The leaf, and what stands above it; None where the leaf's uplinks fit no switch of its own kind."""
+        leaf = switches().get(self.switch)
+        if self.spine is None:
+            return leaf, None if leaf.uplink_ports else leaf
+        above = switches().get(self.spine)
+        if above.port_gbit_per_second != leaf.up_gbit_per_second:
+            raise UserMistake(
+                f"{leaf.id} goes up at {leaf.up_gbit_per_second:g} Gbit/s and {above.id} has ports of "
+                f"{above.port_gbit_per_second:g}; {_allowed_spines(leaf)}"
+            )
+        if above.kind != leaf.kind:
+            raise UserMistake(f"{leaf.id} speaks {leaf.kind} and {above.id} {above.kind}")
+        return leaf, above
+
+    def ports(self) -> Ports:
+        leaf, above = self.switches()
+        speed = Fraction(leaf.up_gbit_per_second) / Fraction(leaf.port_gbit_per_second)
+        return Ports(leaf.ports, leaf.uplink_ports, above.ports if above else 0, speed)
+
+    def check(self) -> None:
+        """Raise the sentence that says what is wrong."""
+        if self.nodes < 1 or self.ports_per_node < 1:
+            raise UserMistake("a fabric joins at least one machine with at least one port")
+        if self.endpoints > MOST_ENDPOINTS:
+            raise UserMistake(f"{self.endpoints:,} ports: up to {MOST_ENDPOINTS:,} are designed")
+        if self.rails < 1 or self.ports_per_node % self.rails:
+            allowed = [
+                str(d) for d in range(1, self.ports_per_node + 1) if not self.ports_per_node % d
+            ]
+            raise UserMistake(
+                f"{self.ports_per_node} ports of a machine can't be spread evenly over {self.rails} "
+                f"rails; --rails may be {', '.join(allowed)}"
+            )
+        if not 1 <= self.oversubscription <= 1000:
+            raise UserMistake(
+                f"an oversubscription of {self.oversubscription:g} is not possible: "
+                "1 is non-blocking, 2 gives half the bandwidth above the leaves"
+            )
+
+    def beyond(self) -> UserMistake:
+        """Why no fabric of up to three tiers does it."""
+        leaf, above = self.switches()
+        if above is None:
+            return UserMistake(
+                f"{self.endpoints:,} ports don't fit on one {leaf.id}, which has {leaf.ports}; "
+                f"{_allowed_spines(leaf)}"
+            )
+        rails = f" in {self.rails} rails" if self.rails > 1 else ""
+        return UserMistake(
+            f"three tiers of {leaf.id} can't join {self.endpoints:,} ports{rails} at an "
+            f"oversubscription of {self.oversubscription:g}; take a switch with more ports, fewer "
+            "ports a machine, or more oversubscription"
+        )
+
+
+def spines_for(leaf: Switch) -> list[str]:
+    """Switches whose ports take a leaf's uplinks."""
+    return [
+        other.id
+        for other in switches()
+        if other.port_gbit_per_second == leaf.up_gbit_per_second
+        and other.kind == leaf.kind
+        and not other.uplink_ports
+    ]
+
+
+def _allowed_spines(leaf: Switch) -> str:
+    fitting = spines_for(leaf)
+    if not fitting:
+        return "no switch of the catalog takes its uplinks"
+    return f"for its upper tier --spine may be {', '.join(fitting)}"

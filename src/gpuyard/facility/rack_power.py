@@ -1,0 +1,189 @@
+"""How the cords of one rack are shared out over feeds, PDUs, phases and banks, and what a failed
+feed does to it."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuyard.facility.balance import Balance, Load, balance
+from gpuyard.facility.cord import cord_amps, outlets_for
+from gpuyard.facility.device import Device
+from gpuyard.facility.electricity import apparent_va
+from gpuyard.facility.strip import Strip
+
+Contents = tuple[tuple[Device, int], ...]
+"""What is in one rack: devices and how many of each."""
+
+
+@dataclass(frozen=True)
+class Cord:
+    """One supply of one device of the rack: `position` counts the devices of that kind."""
+
+    device: Device
+    position: int
+    supply: int
+
+
+@dataclass(frozen=True)
+class StripLoad:
+    """One PDU with what is plugged in. Loads are at worst: when the other feed has failed."""
+
+    feed: str
+    feeds: int
+    strip: Strip
+    cords: tuple[Cord, ...]
+    balance: Balance
+
+    @property
+    def line_amps(self) -> tuple[float, ...]:
+        return self.strip.line_amps(self.balance.leg_va)
+
+    @property
+    def va(self) -> float:
+        return sum(self.balance.leg_va)
+
+    @property
+    def normal_va(self) -> float:
+        """With all feeds and supplies there."""
+        return sum(apparent_va(c.device.peak_watts / c.device.supplies) for c in self.cords)
+
+    def cord_amps(self, cord: Cord) -> float:
+        watts = cord.device.cord_watts(1 if self.feed == "B" else 0, self.feeds)
+        return apparent_va(watts) / self.strip.outlet_volts
+
+    def bank_amps(self) -> tuple[float, ...]:
+        amps = [0.0] * len(self.strip.banks)
+        for cord, (bank, _) in zip(self.cords, self.balance.places, strict=True):
+            amps[bank] += self.cord_amps(cord)
+        return tuple(amps)
+
+
+@dataclass(frozen=True)
+class RackPower:
+    """Every PDU of a rack."""
+
+    strips: tuple[StripLoad, ...]
+
+    def on(self, feed: str) -> list[StripLoad]:
+        return [load for load in self.strips if load.feed == feed]
+
+
+class CannotPower(Exception):
+    """These devices can't be fed here; the sentence says what is missing by how much."""
+
+
+def cords_of(contents: Contents, feed: int, feeds: int) -> list[Cord]:
+    """The supplies on this feed: a device's first ones on A, the rest on B."""
+    cords = []
+    for device, count in contents:
+        here = device.cords_on(feed, feeds)
+        before = sum(device.cords_on(f, feeds) for f in range(feed))
+        cords += [Cord(device, n, before + s) for n in range(count) for s in range(here)]
+    return cords
+
+
+def power_rack(contents: Contents, strips: Sequence[Strip], places: int) -> RackPower:
+    """PDUs for the contents: one kind of strip a feed, as few as carry it, at most `places` a feed.
+
+    Raises CannotPower.
+    """
+    feeds = len(strips)
+    loads: list[StripLoad] = []
+    for feed, strip in enumerate(strips):
+        cords = cords_of(contents, feed, feeds)
+        if cords:
+            loads += _fed(strip, cords, (feed, feeds), places)
+    return RackPower(tuple(loads))
+
+
+def _fed(strip: Strip, cords: list[Cord], feed_of: tuple[int, int], places: int) -> list[StripLoad]:
+    feed, feeds = feed_of
+    name = "AB"[feed]
+    loads = [_load(cord, strip, feed, feeds) for cord in cords]
+    total = sum(load.leg_va for load in loads)
+    fewest = max(math.ceil(total / strip.usable_va - 1e-9), 1)
+    for count in range(fewest, places + 1):
+        dealt = _dealt(loads, count)
+        found = [_balanced(strip, [loads[i] for i in indices]) for indices in dealt]
+        if all(one is not None for one in found):
+            return [
+                StripLoad(name, feeds, strip, tuple(cords[i] for i in indices), one)
+                for indices, one in zip(dealt, found, strict=True)
+                if one is not None
+            ]
+    raise CannotPower(_why_not(f"feed {name}" if feeds == 2 else "a rack", strip, loads, places))
+
+
+def _load(cord: Cord, strip: Strip, feed: int, feeds: int) -> Load:
+    device = cord.device
+    worst = apparent_va(device.cord_watts(feed, feeds))
+    stays = feeds == 2 and device.after_losing(1 - feed, feeds) != "off"
+    carried = worst if stays else apparent_va(device.peak_watts / device.supplies)
+    if strip.outlet_volts < device.volts_minimum:
+        raise CannotPower(
+            f"{device.name} needs {device.volts_minimum:.0f} V or more, and {strip.name} gives"
+            f" {strip.outlet_volts:.0f} V: {device.volts_minimum - strip.outlet_volts:.0f} V too little"
+        )
+    amps = worst / strip.outlet_volts
+    faces = [face for face in outlets_for(device.inlet) if strip.outlets(face)]
+    if not faces:
+        raise CannotPower(
+            f"no usual cord goes from the {device.inlet.upper()} inlet of {device.name} to an outlet of"
+            f" {strip.name}"
+        )
+    strong = tuple(f for f in faces if cord_amps(device.inlet, f, strip) >= amps - 1e-9)
+    largest_bank = max(bank.usable_amps for bank in strip.banks)
+    most = min(max(cord_amps(device.inlet, f, strip) for f in faces), largest_bank)
+    if not strong or amps > largest_bank + 1e-9:
+        when = "after a feed has failed" if feeds == 2 else "at its peak"
+        raise CannotPower(
+            f"one supply of {device.name} draws {amps:.1f} A {when}, and an outlet of {strip.name}"
+            f" carries {most:.1f} A for hours: {amps - most:.1f} A too little"
+        )
+    return Load(round(carried, 3), round(worst, 3), strong)
+
+
+def _dealt(loads: Sequence[Load], strips: int) -> list[list[int]]:
+    """The largest first, each to the strip that carries the least."""
+    dealt: list[list[int]] = [[] for _ in range(strips)]
+    carried = [0.0] * strips
+    for index in sorted(range(len(loads)), key=lambda i: -loads[i].leg_va):
+        least = carried.index(min(carried))
+        dealt[least].append(index)
+        carried[least] += loads[index].leg_va
+    return [sorted(indices) for indices in dealt if indices]
+
+
+def _balanced(strip: Strip, loads: Sequence[Load]) -> Balance | None:
+    found = _cached_balance(strip, tuple(loads))
+    if found is None:
+        return None
+    lines = strip.line_amps(found.leg_va)
+    return found if max(lines) <= strip.usable_line_amps + 1e-6 else None
+
+
+@functools.lru_cache(maxsize=512)
+def _cached_balance(strip: Strip, loads: tuple[Load, ...]) -> Balance | None:
+    return balance(loads, strip.banks, strip.outlet_volts)
+
+
+def _why_not(where: str, strip: Strip, loads: Sequence[Load], places: int) -> str:
+    total_va, has_va = sum(load.leg_va for load in loads), places * strip.usable_va
+    faces = {face for load in loads for face in load.outlets}
+    has_outlets = places * sum(strip.outlets(face) for face in faces)
+    if total_va > has_va:
+        return (
+            f"{where} must carry {total_va / 1000:.1f} kVA, and {places} × {strip.name} carry"
+            f" {has_va / 1000:.1f} kVA: {(total_va - has_va) / 1000:.1f} kVA too little"
+        )
+    if len(loads) > has_outlets:
+        return (
+            f"{where} needs {len(loads)} outlets, and {places} × {strip.name} have {has_outlets}"
+            f" that fit: {len(loads) - has_outlets} too few"
+        )
+    most = max(load.bank_va for load in loads) / strip.outlet_volts
+    return (
+        f"{where} has {len(loads)} cords of up to {most:.1f} A, and the banks of {places} ×"
+        f" {strip.name} ({strip.banks[0].usable_amps:.0f} A each) can't take them all"
+    )

@@ -1,0 +1,95 @@
+"""From a cluster's machine to the box that stands in the rack; what no table has is estimated."""
+
+import datetime
+import math
+
+from gpuyard.catalog import Gpu, Machine, Server, gpus, machines, servers
+from gpuyard.errors import UserMistake
+from gpuyard.facility.device import Device
+from gpuyard.facility.draw import Draw, draw_of
+from gpuyard.specs import Cluster
+
+_SUPPLY_SIZES = (750.0, 1000.0, 1200.0, 1600.0, 2000.0, 2200.0, 2700.0, 3000.0, 3300.0)
+_TOWER_GPUS = 4
+_CLOUDS = ("aws-", "gcp-", "azure-")
+
+
+def server_device(cluster: Cluster) -> tuple[Device, Draw]:
+    """The device of one node, and how its draw was found."""
+    machine = machines().get(cluster.machine) if isinstance(cluster.machine, str) else None
+    if machine is not None and machine.id.startswith(_CLOUDS):
+        raise UserMistake(
+            f"{machine.name} is rented and stands in its owner's room: it needs none here"
+        )
+    if isinstance(cluster.machine, str):
+        row = machines().get(cluster.machine)
+        gpu, count, name = gpus().get(row.gpu), row.gpus, row.name
+    else:
+        gpu, count = gpus().get(cluster.machine.gpu), cluster.machine.gpus
+        name = f"server with {count} × {gpu.name}" if count > 1 else f"server with {gpu.name}"
+    box = _box(cluster, gpu, count, machine)
+    draw = draw_of(box, gpu, count, machine)
+    device = Device(
+        kind="server",
+        name=name.replace("server with", "workstation with") if box.tower else name,
+        rack_units=box.rack_units,
+        depth_mm=box.depth_mm,
+        weight_kg=box.weight_kg,
+        typical_watts=draw.typical_watts,
+        peak_watts=draw.peak_watts,
+        supplies=box.supplies,
+        supplies_needed=box.supplies_needed,
+        supplies_minimum=box.supplies_minimum,
+        inlet=box.inlet,
+        volts_minimum=box.volts_minimum,
+        tower=box.tower,
+        noise_dba=box.noise_dba,
+        price_usd=machine.price_usd if machine else None,
+        price_date=str(machine.date) if machine and machine.price_usd else "",
+        basis=f"{draw.basis}; size and weight {'as listed' if box.basis == 'listed' else 'estimated'}",
+        part=machine.id if machine else "",
+    )
+    return device, draw
+
+
+def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> Server:
+    if machine is not None and machine.id in servers():
+        return servers().get(machine.id)
+    topology = machine.topology if machine else None
+    if not isinstance(cluster.machine, str):
+        topology = cluster.machine.topology
+    units = machine.rack_units if machine else None
+    tower = units is None and count <= _TOWER_GPUS and topology in {"workstation", "consumer"}
+    modules = gpu.form_factor.upper().startswith(("SXM", "OAM"))
+    if units is None:
+        units = 8 if modules and gpu.released >= 2022 else 4 if count > 1 else 2
+    return _estimated(gpu, count, machine, tower=tower and cluster.nodes == 1, units=units)
+
+
+def _estimated(gpu: Gpu, count: int, machine: Machine | None, *, tower: bool, units: int) -> Server:
+    """Supplies that carry the parts, twice as many in a rack server; the usual size and weight."""
+    nameplate = machine.max_watts if machine else None
+    rest = 300 if tower else 450  # CPUs, board and disks
+    output = nameplate or (count * (gpu.board_watts + 20) + rest) * (1.1 if tower else 1.2)
+    needed = 1 if tower else max(math.ceil(output / 3300), 1)
+    size = next((s for s in _SUPPLY_SIZES if s * needed >= output), _SUPPLY_SIZES[-1])
+    return Server(
+        id=machine.id if machine else "estimated",
+        name="estimated",
+        rack_units=units,
+        depth_mm=600 if tower else 800,
+        weight_kg=20 + 1.5 * count if tower else 8 + 6 * units + 1.3 * count,
+        max_watts=nameplate,
+        supplies=needed if tower else 2 * needed,
+        supplies_needed=needed,
+        supplies_minimum=needed,
+        supply_watts=max(size, output / needed),
+        supply_grade="platinum",
+        inlet="c20" if size >= 1600 else "c14",
+        volts_minimum=100 if tower or size <= 1200 else 200,
+        tower=tower,
+        noise_dba=55 if tower else None,
+        basis="estimate",
+        source="estimated from the number and power of the GPUs",
+        date=datetime.date(2026, 11, 16),
+    )

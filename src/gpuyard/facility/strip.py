@@ -1,0 +1,114 @@
+"""A rack PDU on its circuit (or a bare wall circuit) as what it can carry: lines, legs, banks, outlets.
+
+Outlets stand in banks behind breakers of their own, as many banks on each leg as its current needs;
+outlets are shared out evenly over them. Which outlet is in which bank no source lists: it is derived.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuyard.catalog import Pdu, plugs
+from gpuyard.catalog.plugs import Region
+from gpuyard.facility.electricity import leg_volts, line_amps, usable_va
+from gpuyard.specs import Circuit
+
+_BANK_AMPS: Mapping[Region, float] = {"north-america": 20.0, "iec": 16.0}
+_WALL_OUTLETS = 2  # of a duplex receptacle
+_NORTH_AMERICA = frozenset({"US", "CA", "MX", "JP", "TW", "PH"})
+
+
+def region_of(country: str) -> Region:
+    return "north-america" if country in _NORTH_AMERICA else "iec"
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Outlets behind one breaker, all on one leg."""
+
+    leg: int
+    outlets: tuple[tuple[str, int], ...]
+    usable_amps: float
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one circuit feeds."""
+
+    name: str
+    pdu: Pdu | None
+    circuit: Circuit
+    share: float
+    region: Region
+    banks: tuple[Bank, ...]
+
+    @property
+    def legs(self) -> int:
+        return self.circuit.phases
+
+    @property
+    def breaker_amps(self) -> float:
+        """The circuit's breaker, or the PDU's plug where that is smaller."""
+        if self.pdu is None or self.pdu.inlet is None:
+            return self.circuit.amps
+        rated = plugs().get(self.pdu.inlet).amps(self.region)
+        return min(self.circuit.amps, rated) if rated is not None else self.circuit.amps
+
+    @property
+    def usable_line_amps(self) -> float:
+        return self.breaker_amps * self.share
+
+    @property
+    def usable_va(self) -> float:
+        return usable_va(self.circuit.voltage, self.breaker_amps, self.circuit.phases, self.share)
+
+    @property
+    def outlet_volts(self) -> float:
+        return leg_volts(self.circuit.voltage, self.circuit.phases)
+
+    def line_amps(self, leg_va: tuple[float, ...]) -> tuple[float, ...]:
+        return line_amps(tuple(va / self.outlet_volts for va in leg_va), self.circuit.voltage)
+
+    def outlet_amps(self, face: str) -> float:
+        """What one outlet may carry for hours."""
+        rated = 16.0 if face == "c39" else plugs().get(face).amps(self.region)
+        return (rated or 0.0) * self.share
+
+    def outlets(self, face: str) -> int:
+        return sum(count for bank in self.banks for name, count in bank.outlets if name == face)
+
+
+def wall_circuit(circuit: Circuit, share: float, region: Region) -> Strip:
+    """A receptacle in the wall: one bank, which is the circuit itself."""
+    name = f"{plugs().get(circuit.receptacle).name} in the wall"
+    bank = Bank(0, ((circuit.receptacle, _WALL_OUTLETS),), circuit.amps * share)
+    return Strip(name, None, circuit, share, region, (bank,))
+
+
+def pdu_on(pdu: Pdu, circuit: Circuit, share: float, region: Region) -> Strip:
+    """The PDU plugged into the circuit."""
+    bare = Strip(pdu.name, pdu, circuit, share, region, ())
+    counts = {"c13": pdu.c13, "c15": pdu.c15, "c19": pdu.c19, "c39": pdu.c39}
+    for other in filter(None, pdu.other_outlets.split(";")):
+        face, _, count = other.partition(":")
+        volts = plugs().get(face).volts if face in plugs() else 0
+        if volts >= bare.outlet_volts:  # an outlet for 120 V in a 208 V unit is on another voltage
+            counts[face] = counts.get(face, 0) + int(count)
+    bank_amps = _BANK_AMPS[region] * share
+    delta = circuit.phases == 3 and circuit.voltage <= 250
+    leg_amps = bare.usable_line_amps / (math.sqrt(3) if delta else 1.0)
+    per_leg = max(math.ceil(leg_amps / bank_amps - 1e-9), 1)
+    total = per_leg * bare.legs
+    banks = tuple(
+        Bank(
+            index % bare.legs,
+            tuple((face, _dealt(count, total, index)) for face, count in counts.items() if count),
+            min(bank_amps, bare.usable_line_amps),
+        )
+        for index in range(total)
+    )
+    return Strip(pdu.name, pdu, circuit, share, region, banks)
+
+
+def _dealt(count: int, banks: int, index: int) -> int:
+    return count // banks + (1 if index < count % banks else 0)

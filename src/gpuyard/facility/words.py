@@ -1,0 +1,173 @@
+"""A design in words and rows, for the terminal and the page alike."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+
+from gpuyard.catalog import plugs
+from gpuyard.facility.costs import compare_costs
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.rack_power import StripLoad
+from gpuyard.units import format_usd
+
+Rows = tuple[list[str], list[list[str]]]
+"""Columns, and the cells of each row."""
+
+
+def headline(design: FacilityDesign) -> list[str]:
+    """What was designed for where, and the few figures that matter most."""
+    where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
+    racks = design.room.rows.racks
+    housing = "beside the desk" if design.on_desk else f"{racks} rack{'s' if racks > 1 else ''}"
+    peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
+    lines = [
+        f"{design.cluster.name} at {where}",
+        f"{housing}, {peak:.1f} kW at peak, {typical:.1f} kW typical",
+        f"one {design.server.name}: {design.server.peak_watts:,.0f} W at peak,"
+        f" {design.server.typical_watts:,.0f} W typical ({design.server.basis})",
+    ]
+    fabric = design.network.compute
+    if fabric is not None:
+        counts = ", ".join(f"{n} {tier}" for tier, n in fabric.switches.items() if n)
+        lines.append(f"network: {fabric.kind}, {counts} of {fabric.switch.name}")
+    return lines
+
+
+def rack_rows(design: FacilityDesign) -> Rows:
+    """Racks that are alike in one row."""
+    columns = ["rack", "inside", "U", "kg", "kW typical", "kW peak", "BTU/h", "CFM"]
+    rows = []
+    for numbers, need in _alike(design):
+        names: Counter[str] = Counter()
+        for device, count in design.contents(need.number - 1):
+            names[device.name] += count
+        inside = ", ".join(f"{count} × {name}" for name, count in names.items())
+        rows.append(
+            [
+                numbers,
+                inside,
+                str(need.units_used),
+                f"{need.weight_kg:,.0f}",
+                f"{need.typical_watts / 1000:.1f}",
+                f"{need.peak_watts / 1000:.1f}",
+                f"{need.btu_per_hour:,.0f}",
+                f"{need.airflow_cfm:,.0f}",
+            ]
+        )
+    return columns, rows
+
+
+def _alike(design: FacilityDesign) -> list[tuple[str, RackNeed]]:
+    needs = room_needs(design).racks
+    by_contents: dict[object, list[RackNeed]] = {}
+    for need in needs:
+        by_contents.setdefault(frozenset(design.contents(need.number - 1)), []).append(need)
+    return [(number_list(n.number for n in alike), alike[0]) for alike in by_contents.values()]
+
+
+def number_list(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 5 → "1-3, 5"."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return ", ".join(runs)
+
+
+def pdu_rows(design: FacilityDesign) -> Rows:
+    """The PDUs of each kind of rack, when the other feed has failed."""
+    columns = [
+        "rack",
+        "feed",
+        "PDU",
+        "cords",
+        "kVA",
+        "of kVA",
+        "A by line",
+        "of A",
+        "uneven",
+        "best",
+    ]
+    rows = [
+        [numbers, *_pdu_cells(load)]
+        for numbers, need in _alike(design)
+        for load in design.power[need.number - 1].strips
+    ]
+    return columns, rows
+
+
+def _pdu_cells(load: StripLoad) -> list[str]:
+    mean = load.va / len(load.balance.leg_va)
+    uneven = f"{100 * load.balance.difference_va / mean:.0f} %" if mean else ""
+    return [
+        load.feed,
+        load.strip.name,
+        str(len(load.cords)),
+        f"{load.va / 1000:.1f}",
+        f"{load.strip.usable_va / 1000:.1f}",
+        " / ".join(f"{amps:.1f}" for amps in load.line_amps),
+        f"{load.strip.usable_line_amps:.1f}",
+        uneven if load.strip.legs == 3 else "",
+        ("yes" if load.balance.proven else "not proven") if load.strip.legs == 3 else "",
+    ]
+
+
+def circuit_rows(design: FacilityDesign) -> Rows:
+    """What the electrician installs."""
+    columns = ["feed", "count", "V", "A", "phases", "receptacle", "usable kVA each"]
+    usable = design.feeding.strips[0].usable_va / 1000
+    rows = [
+        [
+            need.feed,
+            str(need.count),
+            f"{need.circuit.voltage:.0f}",
+            f"{need.circuit.amps:.0f}",
+            str(need.circuit.phases),
+            plugs().get(need.circuit.receptacle).name,
+            f"{usable:.1f}",
+        ]
+        for need in room_needs(design).circuits
+    ]
+    return columns, rows
+
+
+def need_rows(design: FacilityDesign) -> Rows:
+    """Power, cooling, floor and noise of the whole room."""
+    needs = room_needs(design)
+    rise = design.site.temperature_rise
+    return ["what", "how much"], [
+        ["power", f"{needs.peak_watts / 1000:.1f} kW at peak"],
+        ["heat", f"{needs.btu_per_hour:,.0f} BTU/h"],
+        ["cooling", f"{needs.cooling_tons:.1f} tons of refrigeration"],
+        ["air", f"{needs.airflow_cfm:,.0f} CFM at a rise of {rise:g} K"],
+        [
+            "floor",
+            f"{needs.floor_kg_per_m2:,.0f} kg/m² under {'it' if design.on_desk else 'the heaviest rack'}",
+        ],
+        ["space", f"about {needs.floor_m2:,.1f} m²"],
+        ["noise", f"about {needs.noise_dba:.0f} dB(A) at 1 m"],
+        [
+            "inrush",
+            f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit if all supplies start"
+            f" together; start {needs.supplies_at_once} at a time",
+        ],
+    ]
+
+
+def cost_rows(design: FacilityDesign) -> Rows:
+    """Side by side; an open figure is left open."""
+    columns = ["way", "energy", "rent", "building", "together", "PUE", "$/kWh"]
+    rows = [
+        [
+            cost.way,
+            format_usd(cost.energy_usd_per_month),
+            format_usd(cost.rent_usd_per_month) if cost.rent_usd_per_month is not None else "",
+            format_usd(cost.build_usd_per_month) if cost.build_usd_per_month is not None else "",
+            format_usd(cost.usd_per_month) + ("" if cost.complete else " and the room"),
+            f"{cost.pue:g}",
+            f"{cost.usd_per_kwh:g}",
+        ]
+        for cost in compare_costs(design)
+    ]
+    return columns, rows

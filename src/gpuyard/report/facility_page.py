@@ -1,0 +1,148 @@
+"""A room's design as one standalone page: drawings, tables, parts, and a sheet each for the electrician
+and for the colocation provider."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from gpuyard import __version__
+from gpuyard.catalog import Plug, plugs
+from gpuyard.facility.bill import bill_of_materials
+from gpuyard.facility.cord_list import PlacedCord, rack_cords
+from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.drawing import draw_face, draw_racks
+from gpuyard.facility.fabric.drawing import draw_fabric
+from gpuyard.facility.feed_loss import feed_losses
+from gpuyard.facility.needs import room_needs
+from gpuyard.facility.words import (
+    circuit_rows,
+    cost_rows,
+    headline,
+    need_rows,
+    pdu_rows,
+    rack_rows,
+)
+from gpuyard.units import format_usd
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_CORD_RACKS = 4  # racks that are alike are listed once, and no more kinds than these
+
+
+def render_facility(design: FacilityDesign) -> str:
+    """The page as text."""
+    needs = room_needs(design)
+    title, *facts = headline(design)
+    fabric = design.network.compute
+    return _template("facility.html.jinja").render(
+        title=title,
+        facts=facts,
+        design=design,
+        needs=needs,
+        racks=rack_rows(design),
+        pdus=pdu_rows(design),
+        circuits=circuit_rows(design),
+        room=need_rows(design),
+        costs=cost_rows(design),
+        losses=[loss.sentence for loss in feed_losses(design)],
+        rack_drawing=draw_racks(design),
+        fabric_drawing=draw_fabric(fabric) if fabric is not None else "",
+        cords=_cords(design),
+        bill=_bill(design),
+        faces=[(plug.name, draw_face(plug)) for plug in _plugs_used(design)],
+        style=_static("facility.css"),
+        version=__version__,
+    )
+
+
+def render_plugs(rows: Sequence[Plug]) -> str:
+    """All plugs with their faces."""
+    return _template("plugs.html.jinja").render(
+        rows=[(plug, draw_face(plug)) for plug in rows],
+        style=_static("facility.css"),
+        version=__version__,
+    )
+
+
+def _cords(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
+    columns = ["rack", "feed", "PDU", "bank", "device", "supply", "plug", "connector", "m", "A"]
+    rows: list[list[str]] = []
+    shown: set[object] = set()
+    for rack in range(design.room.rows.racks):
+        look = frozenset(design.contents(rack))
+        if look in shown or len(shown) >= _CORD_RACKS:
+            continue
+        shown.add(look)
+        rows += [_cord_cells(cord) for cord in rack_cords(design, rack)]
+    return columns, rows
+
+
+def _cord_cells(cord: PlacedCord) -> list[str]:
+    return [
+        str(cord.rack),
+        cord.feed,
+        str(cord.strip),
+        str(cord.bank),
+        cord.device.label,
+        str(cord.supply),
+        cord.kind.plug,
+        cord.kind.connector,
+        f"{cord.kind.length_m:g}",
+        f"{cord.amps:.1f}",
+    ]
+
+
+def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
+    columns = [
+        "quantity",
+        "part",
+        "plugs",
+        "m",
+        "W each",
+        "price each",
+        "as of",
+        "together",
+        "note",
+    ]
+    rows = [
+        [
+            f"{item.quantity:,}",
+            item.part,
+            item.plugs,
+            f"{item.length_m:g}" if item.length_m is not None else "",
+            f"{item.peak_watts_each:,.0f}" if item.peak_watts_each is not None else "",
+            format_usd(item.unit_price_usd) if item.unit_price_usd is not None else "",
+            item.price_date.replace("-", "\u2011"),
+            format_usd(item.total_usd) if item.total_usd is not None else "",
+            item.note,
+        ]
+        for item in bill_of_materials(design)
+    ]
+    return columns, rows
+
+
+def _plugs_used(design: FacilityDesign) -> list[Plug]:
+    names = [strip.circuit.receptacle for strip in design.feeding.strips]
+    if design.feeding.pdu is not None and design.feeding.pdu.inlet is not None:
+        names.append(design.feeding.pdu.inlet)
+    for rack in range(min(design.room.rows.racks, _CORD_RACKS)):
+        for cord in rack_cords(design, rack):
+            names += [cord.kind.plug, cord.kind.connector]
+    return [plugs().get(name) for name in dict.fromkeys(names)]
+
+
+@cache
+def _template(name: str) -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source = resources.files("gpuyard.report") / "templates" / name
+    return environment.from_string(source.read_text(encoding="utf-8"))
+
+
+def _static(name: str) -> str:
+    return (resources.files("gpuyard.report") / "static" / name).read_text(encoding="utf-8")

@@ -1,0 +1,119 @@
+"""Phases are as even as brute force can make them, and no breaker or outlet is ever asked for more."""
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuyard.facility import balance as balance_module
+from gpuyard.facility import balance_model
+from gpuyard.facility.balance import Balance, Load, balance
+from gpuyard.facility.strip import Bank
+
+VOLTS = 208.0
+
+
+def banks_of(per_leg: int, c13: int, c19: int, amps: float = 16.0) -> list[Bank]:
+    outlets = (("c13", c13), ("c19", c19))
+    return [Bank(index % 3, outlets, amps) for index in range(3 * per_leg)]
+
+
+def load(va: float, outlet: str = "c19") -> Load:
+    return Load(va, va, (outlet,))
+
+
+def brute_force(loads: list[Load], banks: list[Bank]) -> float | None:
+    """The least difference over every assignment of every load to every bank."""
+    best = None
+    for places in itertools.product(range(len(banks)), repeat=len(loads)):
+        if _fits(loads, banks, [(b, one.outlets[0]) for b, one in zip(places, loads, strict=True)]):
+            legs = [0.0, 0.0, 0.0]
+            for place, one in zip(places, loads, strict=True):
+                legs[banks[place].leg] += one.leg_va
+            difference = max(legs) - min(legs)
+            best = difference if best is None else min(best, difference)
+    return best
+
+
+def _fits(loads: list[Load], banks: list[Bank], places: list[tuple[int, str]]) -> bool:
+    va: Counter[int] = Counter()
+    used: Counter[tuple[int, str]] = Counter()
+    for one, (bank, face) in zip(loads, places, strict=True):
+        va[bank] += round(one.bank_va * 1000)
+        used[bank, face] += 1
+    within = all(va[b] <= round(banks[b].usable_amps * VOLTS * 1000) + 1 for b in va)
+    return within and all(n <= dict(banks[b].outlets)[face] for (b, face), n in used.items())
+
+
+def checked(loads: list[Load], banks: list[Bank]) -> Balance | None:
+    found = balance(loads, banks, VOLTS)
+    if found is not None:
+        assert _fits(loads, banks, list(found.places))
+        legs = [0.0, 0.0, 0.0]
+        for one, (bank, face) in zip(loads, found.places, strict=True):
+            assert face in one.outlets
+            legs[banks[bank].leg] += one.leg_va
+        assert found.leg_va == pytest.approx(legs)
+    return found
+
+
+def test_eight_alike_on_three_legs_by_hand() -> None:
+    found = checked([load(1600)] * 8, banks_of(2, 5, 2))
+    assert found is not None
+    assert sorted(found.leg_va) == [3200, 4800, 4800]
+    assert found.proven
+
+
+def test_no_room_is_no_answer() -> None:
+    assert balance([load(1600)] * 13, banks_of(2, 5, 2), VOLTS) is None  # 12 outlets
+    assert balance([load(3400)], banks_of(2, 5, 2), VOLTS) is None  # 16 A are 3328 VA
+
+
+@pytest.mark.parametrize("solver", ["with", "without"])
+@settings(max_examples=40, deadline=None)
+@given(
+    loads=st.lists(st.sampled_from([load(900), load(1600), load(400, "c13"), load(2500)]), min_size=1, max_size=6),
+    c13=st.integers(0, 2),
+    c19=st.integers(1, 2),
+)  # fmt: skip
+def test_as_even_as_brute_force(solver: str, loads: list[Load], c13: int, c19: int) -> None:
+    banks = banks_of(1, c13, c19)
+    with pytest.MonkeyPatch.context() as patch:
+        if solver == "without":
+            patch.setattr(balance_module, "solve_banks", lambda *_: None)
+        found = checked(loads, banks)
+    best = brute_force(loads, banks)
+    assert (found is None) == (best is None) or solver == "without"
+    if found is not None and best is not None:
+        mean = sum(found.leg_va) / 3
+        if found.proven:
+            assert found.difference_va <= best + 0.05 * mean + 1e-6
+        assert found.least_va <= best + 1e-6, "the bound holds"
+        assert found.proven or solver == "without"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(100, 3000), min_size=1, max_size=24), st.integers(1, 3))
+def test_many_different_loads_never_overload(sizes: list[float], per_leg: int) -> None:
+    loads = [load(round(size, 1)) for size in sizes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(balance_module, "solve_banks", lambda *_: None)
+        checked(loads, banks_of(per_leg, 0, 8))
+
+
+def test_the_model_alone_comes_within_5_percent_too() -> None:
+    loads = [load(900), load(1600), load(1600), load(400, "c13"), load(2500)]
+    banks = banks_of(1, 2, 2)
+    solved = balance_model.solve_banks(loads, banks, VOLTS)
+    assert solved is not None
+    places, bound = solved
+    assert _fits(loads, banks, [places[i] for i in range(len(loads))])
+    legs = [0.0, 0.0, 0.0]
+    for i, one in enumerate(loads):
+        legs[banks[places[i][0]].leg] += one.leg_va
+    best = brute_force(loads, banks)
+    assert best is not None
+    assert best <= max(legs) - min(legs) <= best + 0.05 * sum(legs) / 3
+    assert bound <= max(legs) - min(legs)

@@ -1,0 +1,256 @@
+"""Whole rooms: the three worked designs, what a site lacks, and limits that no design ever passes."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuyard.catalog import plugs
+from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
+from gpuyard.errors import GpuyardError
+from gpuyard.facility.cord import CONNECTORS
+from gpuyard.facility.cord_list import all_cords
+from gpuyard.facility.costs import compare_costs
+from gpuyard.facility.design import FacilityDesign, design_facility
+from gpuyard.facility.electricity import POWER_FACTOR, line_amps
+from gpuyard.facility.feed_loss import feed_losses
+from gpuyard.facility.needs import room_needs
+from gpuyard.specs import Cluster, Site
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def designed(cluster: str, site: str) -> FacilityDesign:
+    return design_facility(
+        read_cluster(str(EXAMPLES / f"{cluster}.cluster.yaml")),
+        read_site(EXAMPLES / f"{site}.site.yaml"),
+    )
+
+
+def site(**changes: Any) -> Site:
+    described: dict[str, Any] = {
+        "name": "test site",
+        "kind": "room",
+        "country": "US",
+        "feeds": 2,
+        "circuits": [
+            {"voltage": "208 V", "amps": "60 A", "phases": 3, "receptacle": "iec-60309-60a-3p-e-9h"}
+        ],
+        "pdu": "apc-ap8966",
+        "rack": {"power": "17 kW"},
+    }
+    return Site.model_validate(described | changes, context=known_names())
+
+
+def cluster(machine: str = "supermicro-4029gp-trt", nodes: int = 4) -> Cluster:
+    network = {"link": "infiniband-hdr"} if nodes > 1 else None
+    return Cluster.model_validate(
+        {"name": "test", "nodes": nodes, "machine": machine, "network": network}
+    )
+
+
+def check_limits(design: FacilityDesign) -> None:
+    """Everything again from the places of the cords, by other code than the design's own."""
+    feeds = design.site.feeds
+    share = design.rules.share
+    for rack in range(design.room.rows.racks):
+        inside = design.room.in_rack(rack)
+        units = [u for p in inside for u in range(p.unit, p.unit + p.device.rack_units)]
+        assert len(units) == len(set(units)), "two devices in one unit"
+        if not design.on_desk:
+            assert max(units) <= design.site.rack.units
+        assert sum(p.device.weight_kg for p in inside) <= design.site.rack.weight
+        assert sum(p.device.peak_watts for p in inside) <= design.rules.rack_watts + 1e-6
+    supplies: Counter[tuple[str, int]] = Counter()
+    strips: dict[tuple[int, str, int], list[tuple[int, str, float]]] = {}
+    for cord in all_cords(design):
+        device = cord.device.device
+        supplies[cord.device.label, cord.supply] += 1
+        # with one feed gone, this side's supplies carry all that the device takes, if it still runs
+        mine = device.cords_on("AB".index(cord.feed), feeds)
+        left = mine if feeds == 2 else device.supplies
+        running = left >= device.supplies_minimum
+        watts = device.peak_watts / (left if running else device.supplies)
+        place = (cord.rack, cord.feed, cord.strip)
+        strips.setdefault(place, []).append((cord.bank, cord.outlet, watts / POWER_FACTOR))
+        strip = design.feeding.strips["AB".index(cord.feed)]
+        amps = watts / POWER_FACTOR / strip.outlet_volts
+        for face in (cord.kind.plug, cord.kind.connector):
+            assert amps <= (plugs().get(face).amps(design.rules.region) or 0) * share + 1e-6
+        assert cord.kind.connector == CONNECTORS[device.inlet]
+    assert all(count == 1 for count in supplies.values()), "a supply with two cords"
+    assert len(supplies) == sum(p.device.supplies for p in design.room.placed), "one without"
+    for (_, feed, _), plugged in strips.items():
+        check_strip(design, feed, plugged)
+
+
+def check_strip(design: FacilityDesign, feed: str, plugged: list[tuple[int, str, float]]) -> None:
+    strip = design.feeding.strips["AB".index(feed)]
+    legs = [0.0] * strip.legs
+    banks: Counter[int] = Counter()
+    used: Counter[tuple[int, str]] = Counter()
+    for bank, outlet, va in plugged:
+        legs[strip.banks[bank - 1].leg] += va
+        banks[bank] += round(va * 1000)
+        used[bank, outlet] += 1
+    for bank, milli_va in banks.items():
+        assert milli_va / 1000 / strip.outlet_volts <= strip.banks[bank - 1].usable_amps + 1e-3
+    for (bank, outlet), count in used.items():
+        assert count <= dict(strip.banks[bank - 1].outlets)[outlet]
+    amps = line_amps(tuple(va / strip.outlet_volts for va in legs), strip.circuit.voltage)
+    assert max(amps) <= strip.circuit.amps * design.rules.share + 1e-3
+    assert sum(legs) <= strip.usable_va + 1
+
+
+def test_a_workstation_on_an_office_circuit() -> None:
+    design = designed("workstation", "office")
+    check_limits(design)
+    assert design.on_desk
+    (cord,) = all_cords(design)
+    assert (cord.kind.plug, cord.kind.connector) == ("nema-5-20p", "c19")
+    # 1456 W / 0.98 / 120 V
+    assert cord.amps == pytest.approx(design.peak_watts / 0.98 / 120)
+    assert cord.amps < 16
+
+
+def test_four_servers_on_two_ap8966() -> None:
+    design = designed("rack", "machine-room")
+    check_limits(design)
+    assert design.room.rows.racks == 1
+    (a, b) = design.power[0].strips
+    assert (a.feed, b.feed) == ("A", "B")
+    assert a.strip.usable_va == pytest.approx(17_293, abs=1)
+    # each side carries all of it
+    assert a.va == pytest.approx(design.peak_watts / 0.98, rel=1e-6)
+    assert a.normal_va == pytest.approx(a.va / 2, rel=1e-6)
+    assert a.balance.proven
+    assert [loss.full_speed for loss in feed_losses(design)] == [6, 6]
+
+
+def test_32_dgx_h100_in_a_colocation() -> None:
+    design = designed("dgx-h100", "colocation")
+    check_limits(design)
+    assert design.network.compute is not None
+    assert design.network.compute.switches == {"leaf": 8, "spine": 4, "core": 0}
+    assert design.room.rows.racks == 9, "eight of four servers, and one for the switches"
+    alone = [
+        r for r in range(9) if not any(p.device.kind == "server" for p in design.room.in_rack(r))
+    ]
+    assert alone == [4], "in the middle, where its cables are shortest"
+    needs = room_needs(design)
+    assert max(rack.peak_watts for rack in needs.racks) == 40_800
+    assert {n.feed: n.count for n in needs.circuits} == {"A": 18, "B": 18}
+    (loss, _) = feed_losses(design)
+    assert (loss.slower, loss.off) == (32, 0), "three of six supplies are left, four are needed"
+    assert sum(c.count for c in design.cables if c.use == "machine to leaf") == 256
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "where", "sentence"),
+    [
+        ("dgx-h100", 1, site(), "draws 16.7 A after a feed has failed, and an outlet of APC AP8966 carries 16.0 A for hours: 0.7 A too little"),
+        ("dgx-a100", 4, site(rack={"power": "17 kW", "count": 1}), "takes 2 racks, and there is room for 1: 1 too few"),
+        ("dgx-h100", 1, site(rack={"power": "8 kW"}), "draws 10.2 kW, and a rack may have 8.0 kW: 2.2 kW too little"),
+        ("dgx-a100", 1, site(rack={"power": "17 kW", "depth": "800 mm"}), "897 mm deep, and a rack takes 800 mm: 97 mm too little"),
+        ("supermicro-4029gp-trt", 4, site(cooling_power="10 kW"), "cools 10.0 kW: 3.5 kW too little"),
+        ("dgx-a100", 2, site(floor_load="300 kg/m2"), "and it bears 300 kg/m²"),
+        ("supermicro-4029gp-trt", 4, site(cable_limit="1 m"), "and the limit is 1.0 m"),
+        (
+            "supermicro-4029gp-trt",
+            1,
+            site(kind="office", feeds=1, pdu=None, circuits=[{"voltage": "120 V", "amps": "20 A", "receptacle": "nema-5-20r"}]),
+            "needs 200 V or more",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_by_how_much(machine: str, nodes: int, where: Site, sentence: str) -> None:
+    with pytest.raises(GpuyardError) as refused:
+        design_facility(cluster(machine, nodes), where)
+    assert sentence in str(refused.value)
+    assert refused.value.exit_status == 1
+
+
+def test_too_few_circuits_are_counted() -> None:
+    circuits = [
+        {"voltage": "208 V", "amps": "60 A", "phases": 3, "receptacle": "iec-60309-60a-3p-e-9h",
+         "count": 1, "feed": feed}
+        for feed in ("A", "B")
+    ]  # fmt: skip
+    with pytest.raises(GpuyardError, match=r"needs 2 circuits of 208 V and 60 A.*has 1: 1 too few"):
+        design_facility(cluster("dgx-a100", 4), site(circuits=circuits))
+
+
+def test_a_plug_that_does_not_fit() -> None:
+    with pytest.raises(GpuyardError, match="does not fit the CEE red 32 A socket"):
+        design_facility(
+            cluster(),
+            site(
+                circuits=[
+                    {"voltage": "400 V", "amps": "32 A", "phases": 3,
+                     "receptacle": "iec-60309-32a-3p-n-e-6h"}
+                ]
+            ),
+        )  # fmt: skip
+
+
+def test_costs_by_hand() -> None:
+    design = designed("rack", "machine-room")
+    colocation, own = compare_costs(design)
+    hours = 8766 / 12
+    assert own.energy_usd_per_month == pytest.approx(
+        design.typical_watts / 1000 * hours * 1.58 * 0.1278
+    )
+    assert colocation.rent_usd_per_month == pytest.approx(design.peak_watts / 1000 * 184.06)
+    assert own.build_usd == pytest.approx(design.peak_watts / 1000 * 11_000)
+    assert own.build_usd_per_month == pytest.approx(design.peak_watts / 1000 * 11_000 / 120)
+
+
+MACHINES = ["supermicro-4029gp-trt", "dgx-a100", "dgx-h100", "dgx-b200", "dell-c4140", "dgx-1-v100"]
+CIRCUITS = [
+    {"voltage": "208 V", "amps": "60 A", "phases": 3, "receptacle": "iec-60309-60a-3p-e-9h"},
+    {"voltage": "208 V", "amps": "30 A", "phases": 3, "receptacle": "nema-l21-30r"},
+    {"voltage": "208 V", "amps": "30 A", "receptacle": "nema-l6-30r"},
+    {"voltage": "400 V", "amps": "32 A", "phases": 3, "receptacle": "iec-60309-32a-3p-n-e-6h"},
+    {"voltage": "230 V", "amps": "32 A", "receptacle": "iec-60309-32a-2p-e-6h"},
+]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    machine=st.sampled_from(MACHINES),
+    nodes=st.integers(1, 24),
+    circuit=st.sampled_from(CIRCUITS),
+    feeds=st.sampled_from([1, 2]),
+    kilowatts=st.integers(5, 60),
+    units=st.integers(12, 48),
+    country=st.sampled_from(["US", "DE"]),
+)
+def test_no_design_ever_passes_a_limit(
+    machine: str,
+    nodes: int,
+    circuit: dict[str, Any],
+    feeds: int,
+    kilowatts: int,
+    units: int,
+    country: str,
+) -> None:
+    where = site(
+        circuits=[circuit],
+        feeds=feeds,
+        pdu=None,
+        country=country,
+        rack={"power": f"{kilowatts} kW", "units": units},
+    )
+    try:
+        design = design_facility(cluster(machine, nodes), where)
+    except GpuyardError as refused:
+        assert "can't" in str(refused)
+        return
+    assert len(design.room.of_kind("server")) == nodes
+    check_limits(design)
+    fabric = design.network.compute
+    if fabric is not None:
+        assert fabric.ports_used <= fabric.ports_total

@@ -1,0 +1,57 @@
+"""What a server draws, and which box it is, worked out by hand for one machine."""
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_cluster
+from gpuyard.errors import UserMistake
+from gpuyard.facility.server_box import server_device
+from gpuyard.specs import Cluster
+
+
+def test_from_parts_by_hand() -> None:
+    device, draw = server_device(read_cluster("supermicro-4029gp-trt"))
+    # 8 × 250 W, 2 CPUs of 205 W, 256 GB of GPU memory at 0.4 W, 2 cards of 10 W, 4 disks, board
+    parts = 2000 + 410 + 102.4 + 20 + 48 + 60
+    assert dict(draw.parts)["fans"] == pytest.approx(0.15 * parts)
+    output = parts * 1.15
+    # 4 supplies of 2000 W at 38 % are between 94 % (at 20 %) and 96 % (at 50 %)
+    at = 0.94 + 0.02 * (output / 8000 - 0.2) / 0.3
+    assert device.peak_watts == pytest.approx(output / at)
+    assert 0.6 * device.peak_watts < device.typical_watts < device.peak_watts
+
+
+def test_a_nameplate_is_the_peak() -> None:
+    device, draw = server_device(read_cluster("dgx-h100"))
+    assert device.peak_watts == 10_200
+    assert draw.basis.startswith("nameplate")
+    assert (device.rack_units, device.supplies, device.inlet) == (8, 6, "c20")
+
+
+def test_four_cards_at_one_desk_are_a_tower_and_in_a_cluster_a_rack_server() -> None:
+    machine = {"gpu": "rtx-2080-ti", "gpus": 4}
+    one = Cluster.model_validate({"name": "x", "machine": machine})
+    two = Cluster.model_validate(
+        {"name": "x", "nodes": 2, "machine": machine, "network": {"rate": "10 Gbit/s"}}
+    )
+    assert server_device(one)[0].tower
+    assert not server_device(two)[0].tower
+    assert "estimated" in server_device(one)[0].basis
+
+
+def test_every_catalog_machine_has_a_box_that_its_supplies_can_feed() -> None:
+    from gpuyard.catalog import machines, servers
+
+    for machine in machines():
+        if machine.id.startswith("aws-"):
+            continue
+        device, draw = server_device(read_cluster(machine.id))
+        assert device.peak_watts >= device.typical_watts > 0, machine.id
+        if machine.id in servers():
+            row = servers().get(machine.id)
+            output = sum(watts for _, watts in draw.parts)
+            assert output <= row.supplies * row.supply_watts, machine.id
+
+
+def test_a_rented_machine_needs_no_room() -> None:
+    with pytest.raises(UserMistake, match="stands in its owner's room"):
+        server_device(read_cluster("aws-p4d-24xlarge"))

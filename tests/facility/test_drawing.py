@@ -1,0 +1,78 @@
+"""Drawings are whole SVG files that show everything once, and the same bytes every time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuyard.catalog import plugs
+from gpuyard.catalog.specfiles import read_cluster, read_site
+from gpuyard.facility.bill import bill_csv, bill_of_materials
+from gpuyard.facility.cord_list import all_cords
+from gpuyard.facility.design import FacilityDesign, design_facility
+from gpuyard.facility.drawing import draw_face, draw_plugs, draw_racks, face_text
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def parse(drawing: str) -> ElementTree.Element:
+    return ElementTree.fromstring(drawing)  # noqa: S314 - our own text
+
+
+@pytest.fixture(scope="module")
+def design() -> FacilityDesign:
+    return design_facility(
+        read_cluster(str(EXAMPLES / "rack.cluster.yaml")),
+        read_site(EXAMPLES / "machine-room.site.yaml"),
+    )
+
+
+@pytest.mark.parametrize("name", plugs().ids())
+def test_every_plug_has_a_face(name: str) -> None:
+    plug = plugs().get(name)
+    root = parse(draw_face(plug))
+    assert root.tag.endswith("svg")
+    contacts = {"2P+E": 3, "2P+N+E": 4, "3P+E": 4, "3P+N+E": 5}[plug.poles]
+    signs = sum(line[1:-1].replace(" ", "") != "" for line in face_text(plug))
+    drawn = sum(len(line[1:-1].replace(" ", "")) for line in face_text(plug))
+    assert signs
+    assert drawn >= contacts, "earth clips may be two"
+
+
+def test_the_sheet_names_every_plug() -> None:
+    sheet = draw_plugs(list(plugs()))
+    parse(sheet)
+    for plug in plugs():
+        assert plug.name in sheet
+    assert sheet == draw_plugs(list(plugs()))
+
+
+def test_a_rack_shows_its_devices_and_cords(design: FacilityDesign) -> None:
+    drawing = draw_racks(design)
+    parse(drawing)
+    assert drawing.count("server 4, 4 U") == 2, "front and rear"
+    assert drawing.count("<path") == len(list(all_cords(design)))
+    assert "feed B: 1 × APC AP8966" in drawing
+    assert drawing == draw_racks(design)
+
+
+def test_the_bill_has_all_cords_and_says_what_is_an_estimate(design: FacilityDesign) -> None:
+    items = bill_of_materials(design)
+    assert sum(i.quantity for i in items if i.part.startswith("power cord")) == 20
+    (pdu,) = (i for i in items if i.id == "apc-ap8966")
+    assert pdu.quantity == 2
+    assert "estimate" in pdu.note
+    lines = bill_csv(items).splitlines()
+    assert lines[0].startswith("quantity,part,id,unit_price_usd,price_date")
+    assert len(lines) == len(items) + 1
+    for item in items:
+        assert (item.unit_price_usd is None) == (item.price_date == ""), "no price without a date"
+
+
+def test_the_drawings_in_the_documentation_are_current() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "draw_rooms.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

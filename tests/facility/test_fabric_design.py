@@ -1,0 +1,199 @@
+"""Designs by hand-worked numbers: bandwidth, hops, cables, directors, power and price."""
+
+import xml.etree.ElementTree as ET
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog import cables, switches
+from gpuyard.errors import UserMistake
+from gpuyard.facility.fabric import (
+    FabricRequest,
+    Floor,
+    bill_of,
+    design_fabric,
+    management_network,
+    storage_network,
+)
+from gpuyard.facility.fabric.cabling import choose_cable
+from gpuyard.facility.fabric.director import populate
+from gpuyard.facility.fabric.drawing import draw_fabric
+
+
+def test_32_dgx_h100() -> None:
+    design = design_fabric(FabricRequest(32, 8, "nvidia-qm9700", rails=8))
+    assert design.switches == {"leaf": 8, "spine": 4, "core": 0}
+    assert design.cable_counts == {"node_leaf": 256, "leaf_spine": 256, "spine_core": 0}
+    assert (design.ports_used, design.ports_total, design.spare_leaf_ports) == (768, 768, 0)
+    # 256 ports of 50 GB/s, half of them on each side
+    assert design.bisection_bytes_per_second == 256 * 50e9 / 2
+    assert design.hops == 3
+    assert design.all_reduce_bytes_per_second == 8 * 50e9
+    assert design.network.link == "infiniband-ndr"
+    assert (design.network.rails, design.network.oversubscription) == (8, 1)
+
+
+def test_one_rack_of_40_hdr_ports() -> None:
+    design = design_fabric(FabricRequest(5, 8, "nvidia-qm8700", floor=Floor(nodes_per_rack=5)))
+    assert design.kind == "single-switch"
+    assert design.switches == {"leaf": 1, "spine": 0, "core": 0}
+    assert (design.ports_spare, design.hops) == (0, 1)
+    (run,) = design.cables
+    assert (run.kind, run.length_m, run.count) == ("dac", 2, 40)
+
+
+def test_oversubscription_as_built() -> None:
+    # 64 ports at 3:1 are 48 down, 16 up; 96 ports are two leaves of 48 with 16 links each to one spine
+    design = design_fabric(FabricRequest(96, 1, "nvidia-qm9700", oversubscription=3))
+    assert design.switches == {"leaf": 2, "spine": 1, "core": 0}
+    assert design.oversubscription == 3
+    assert design.bisection_bytes_per_second == pytest.approx(96 * 50e9 / 2 / 3)
+    assert design.all_reduce_bytes_per_second == pytest.approx(50e9 / 3)
+    # a ring leaf by leaf leaves each leaf once, over 16 links
+    assert design.ordered_all_reduce_bytes_per_second == 50e9
+
+
+def test_a_director_without_blocking_needs_all_its_spines() -> None:
+    design = design_fabric(FabricRequest(216, 1, "mellanox-cs7520"))
+    assert design.kind == "director"
+    assert design.switches == {"leaf": 6, "spine": 6, "core": 0}
+    assert design.cable_counts == {"node_leaf": 216, "leaf_spine": 0, "spine_core": 0}
+    assert design.hops == 3
+    # the same fabric of boxes: 12 leaves of 18 ports, 6 spines
+    boxes = design_fabric(FabricRequest(216, 1, "mellanox-sb7800"))
+    assert boxes.switches == {"leaf": 12, "spine": 6, "core": 0}
+
+
+@pytest.mark.parametrize(
+    ("ports", "ratio", "leaf_boards", "spine_boards"),
+    [
+        (216, 1, 6, 6),
+        (216, 2, 6, 3),
+        (36, 1, 1, 6),  # both chips of the board are full: 18 ports, 3 links a spine
+        (108, 1, 3, 6),
+        (18, 1, 1, 3),  # 9 ports on each chip of the board, 3 links to each spine board
+        (6, 1, 1, 1),
+        (1, 1, 1, 1),
+    ],
+)
+def test_semi_populated_directors(
+    ports: int, ratio: int, leaf_boards: int, spine_boards: int
+) -> None:
+    boards = populate(switches().get("mellanox-cs7520"), ports, Fraction(ratio))
+    assert (boards.leaf_boards, boards.spine_boards) == (leaf_boards, spine_boards)
+
+
+def test_a_director_above_leaves_is_populated_by_its_links() -> None:
+    # 500 ports: 28 leaves of 18; 3 directors take 6 links of each, 168 ports: 5 leaf boards
+    design = design_fabric(FabricRequest(500, 1, "mellanox-sb7800", spine="mellanox-cs7520"))
+    assert design.switches == {"leaf": 28, "spine": 3, "core": 0}
+    assert design.spine_boards is not None
+    assert design.spine_boards.leaf_boards == 5
+    assert design.hops == 5
+    full = switches().get("mellanox-cs7520").price_usd
+    leaf = switches().get("mellanox-sb7800").price_usd
+    assert full is not None and leaf is not None
+    # all 6 spine boards: 11 of 12 boards; a quarter of the price is the chassis
+    price = 28 * leaf + 3 * full * (0.25 + 0.75 * 11 / 12)
+    assert bill_of(design).switches_usd == pytest.approx(price)
+
+
+def test_the_bill() -> None:
+    design = design_fabric(FabricRequest(4, 2, "nvidia-qm8700"))
+    bill = bill_of(design)
+    switch, cable = switches().get("nvidia-qm8700"), cables().get("dac-200g")
+    assert bill.switches_usd == switch.price_usd
+    assert bill.cables_usd == 8 * (cable.price_usd + 2 * cable.price_usd_per_m)
+    assert bill.cards_usd == 8 * switch.card_price_usd
+    assert bill.usd_per_port == ((bill.switches_usd or 0) + bill.cables_usd) / 8
+    assert (bill.rack_units, bill.switch_watts) == (1, switch.max_watts)
+
+
+def test_lengths_on_the_floor() -> None:
+    floor = Floor(nodes_per_rack=4, racks_per_row=10)
+    assert floor.length_m(3, 3) == 2
+    assert floor.length_m(3, 5) == pytest.approx(3.5 + 2 * 0.6)
+    # rack 12 is the third of the second row
+    assert floor.length_m(0, 12) == pytest.approx(3.5 + 2 * 0.6 + 3)
+
+
+@pytest.mark.parametrize(
+    ("gbit", "metres", "kind"),
+    [(100, 2, "dac"), (100, 3.0, "dac"), (100, 3.1, "aoc"), (100, 101, "optics"),
+     (400, 3, "dac"), (400, 4.1, "acc"), (400, 20, "optics"), (1, 20, "twisted-pair")],
+)  # fmt: skip
+def test_copper_while_it_reaches_then_light(gbit: float, metres: float, kind: str) -> None:
+    assert choose_cable(gbit, metres).kind == kind
+
+
+def test_a_room_too_wide_for_any_cable() -> None:
+    with pytest.raises(UserMistake, match="the longest in the catalog is 2000 m"):
+        choose_cable(100, 5000)
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (FabricRequest(4, 8, "nvidia-qm970"), "did you mean 'nvidia-qm9700'"),
+        (FabricRequest(4, 8, "nvidia-qm9700", rails=3), "--rails may be 1, 2, 4, 8"),
+        (FabricRequest(4, 8, "nvidia-qm9700", oversubscription=0.5), "1 is non-blocking"),
+        (
+            FabricRequest(65537, 1, "nvidia-qm9700"),
+            "three tiers of nvidia-qm9700 can't join 65,537",
+        ),
+        (FabricRequest(49, 1, "nvidia-sn2201"), "--spine may be mellanox-sn2100"),
+        (FabricRequest(49, 1, "nvidia-qm8700", spine="nvidia-qm9700"), "goes up at 200 Gbit/s"),
+        (FabricRequest(49, 1, "mellanox-sb7800", spine="mellanox-sn2700"), "speaks infiniband"),
+        (FabricRequest(0, 1, "nvidia-qm8700"), "at least one machine"),
+    ],
+)
+def test_mistakes_are_sentences(request_: FabricRequest, sentence: str) -> None:
+    with pytest.raises(UserMistake, match=sentence):
+        design_fabric(request_)
+
+
+def test_the_networks_beside_it() -> None:
+    # 32 machines with two ports each, and 12 switches: 76 ports are two switches of 48
+    management = management_network(32, 12, Floor())
+    assert management.request.endpoints == 76
+    assert management.switches == {"leaf": 2, "spine": 1, "core": 0}
+    assert management_network(4, 1, Floor()).switches == {"leaf": 1, "spine": 0, "core": 0}
+    # 32 machines and 4 servers with two ports: 72 ports
+    storage = storage_network(32, 2, "nvidia-qm9700", Floor())
+    assert storage.request.endpoints == 72
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        FabricRequest(32, 8, "nvidia-qm9700", rails=8),
+        FabricRequest(600, 8, "nvidia-qm9700"),
+        FabricRequest(1, 1, "nvidia-qm8700"),
+        FabricRequest(216, 1, "mellanox-cs7520"),
+    ],
+)
+def test_the_drawing_is_one_svg_inside_its_frame(asked: FabricRequest) -> None:
+    design = design_fabric(asked)
+    root = ET.fromstring(draw_fabric(design))  # noqa: S314  our own text
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+        x, y = float(box.attrib["x"]), float(box.attrib["y"])
+        assert x >= 0 and x + float(box.attrib["width"]) <= width
+        assert y >= 0 and y + float(box.attrib["height"]) <= height
+    texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(f"{design.request.nodes:,} machine" in text for text in texts)
+    assert draw_fabric(design) == draw_fabric(design)
+
+
+@pytest.mark.parametrize(
+    ("picture", "asked"),
+    [
+        ("fabric-32-dgx-h100", FabricRequest(32, 8, "nvidia-qm9700", rails=8)),
+        ("fabric-512-nodes", FabricRequest(512, 8, "nvidia-qm9700", rails=8)),
+        ("fabric-oversubscribed", FabricRequest(96, 1, "nvidia-qm9700", oversubscription=3)),
+    ],
+)
+def test_the_pictures_of_the_docs_are_current(picture: str, asked: FabricRequest) -> None:
+    file = Path(__file__).parents[2] / "docs" / "images" / f"{picture}.svg"
+    assert file.read_text(encoding="utf-8") == draw_fabric(design_fabric(asked))

@@ -1,0 +1,147 @@
+"""Every link of a design: no switch has more than its ports, nothing is left out, all is balanced."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpuyard.catalog import switches
+from gpuyard.errors import UserMistake
+from gpuyard.facility.fabric import FabricDesign, FabricRequest, design_fabric
+
+PLAIN = [switch.id for switch in switches() if not switch.uplink_ports]
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> FabricDesign:
+    ports = draw(st.sampled_from([1, 2, 3, 4, 8]))
+    rails = draw(st.sampled_from([r for r in (1, 2, 3, 4, 8) if ports % r == 0]))
+    switch, spine = draw(
+        st.one_of(
+            st.sampled_from(PLAIN).map(lambda name: (name, None)),
+            st.sampled_from(
+                [
+                    ("nvidia-sn2201", "mellanox-sn2700"),
+                    ("mellanox-sn2010", "mellanox-sn2100"),
+                    ("nvidia-sn3420", "mellanox-sn2100"),
+                    ("mellanox-sb7800", "mellanox-cs7520"),
+                ]
+            ),
+        )
+    )
+    request = FabricRequest(
+        nodes=draw(st.integers(1, 400)),
+        ports_per_node=ports,
+        rails=rails,
+        switch=switch,
+        spine=spine,
+        oversubscription=draw(st.sampled_from([1, 1.25, 2, 3, 7])),
+    )
+    try:
+        return design_fabric(request)
+    except UserMistake:
+        assume(False)
+        raise
+
+
+@given(designs())
+def test_no_switch_has_more_links_than_ports(design: FabricDesign) -> None:
+    down = Counter(leaf for _, _, leaf in design.wiring.endpoints)
+    up: Counter[int] = Counter()
+    spines: Counter[int] = Counter()
+    cores: Counter[int] = Counter()
+    for bundle in design.wiring.leaf_spine():
+        up[bundle.lower] += bundle.links
+        spines[bundle.upper] += bundle.links
+    for bundle in design.wiring.spine_core():
+        spines[bundle.lower] += bundle.links
+        cores[bundle.upper] += bundle.links
+    leaf = design.switch
+    for number in range(design.shape.leaves):
+        if leaf.uplink_ports:
+            assert down[number] <= leaf.ports and up[number] <= leaf.uplink_ports
+        else:
+            assert down[number] + up[number] <= leaf.ports
+    assert max([*spines.values(), *cores.values()], default=0) <= design.spine_switch.ports
+    assert design.ports_used == sum((down + up + spines + cores).values()) <= design.ports_total
+    assert design.spare_leaf_ports >= 0
+    # and nothing that is counted is missing
+    assert sum(up.values()) == design.cable_counts["leaf_spine"]
+    assert sum(cores.values()) == design.cable_counts["spine_core"]
+    assert len(spines) == design.shape.spines and len(cores) == design.shape.cores
+
+
+@given(designs())
+def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) -> None:
+    plugged = list(design.wiring.endpoints)
+    assert len(plugged) == design.request.endpoints == len({(n, p) for n, p, _ in plugged})
+    assert all(0 <= leaf < design.shape.leaves for _, _, leaf in plugged)
+    sizes = Counter(leaf for _, _, leaf in plugged)
+    # machines may differ by one between parts, so leaves by no more than one machine's share
+    assert max(sizes.values()) - min(sizes.values()) <= 1 + design.request.ports_per_node
+
+
+@given(designs())
+def test_one_port_is_found_where_the_table_has_it(design: FabricDesign) -> None:
+    for node, port, leaf in design.wiring.endpoints:
+        assert design.wiring.leaf_of(node, port) == leaf
+
+
+@given(designs())
+def test_everybody_reaches_everybody(design: FabricDesign) -> None:
+    parent: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def root(one: tuple[str, int]) -> tuple[str, int]:
+        while parent.setdefault(one, one) != one:
+            one = parent[one]
+        return one
+
+    for bundle in design.wiring.leaf_spine():
+        parent[root(("leaf", bundle.lower))] = root(("spine", bundle.upper))
+    for bundle in design.wiring.spine_core():
+        parent[root(("spine", bundle.lower))] = root(("core", bundle.upper))
+    assert len({root(("leaf", leaf)) for leaf in range(design.shape.leaves)}) == 1
+
+
+@given(designs())
+def test_joined_switches_are_joined_alike(design: FabricDesign) -> None:
+    for bundles in (list(design.wiring.leaf_spine()), list(design.wiring.spine_core())):
+        pairs = Counter((bundle.lower, bundle.upper) for bundle in bundles)
+        assert set(pairs.values()) <= {1}
+        assert len({bundle.links for bundle in bundles}) <= 1
+        assert len(set(Counter(bundle.lower for bundle in bundles).values())) <= 1
+        assert len(set(Counter(bundle.upper for bundle in bundles).values())) <= 1
+
+
+@given(designs())
+def test_what_is_built_is_no_worse_than_what_was_asked(design: FabricDesign) -> None:
+    assert 1 <= design.oversubscription <= design.request.oversubscription + 1e-9
+    whole = design.request.endpoints * design.switch.port_bytes_per_second
+    assert design.bisection_bytes_per_second <= whole / 2 + 1
+    assert design.all_reduce_bytes_per_second <= design.ordered_all_reduce_bytes_per_second + 1
+
+
+@given(designs())
+def test_every_link_is_a_cable(design: FabricDesign) -> None:
+    counted: Counter[str] = Counter()
+    for run in design.cables:
+        counted[f"{run.from_tier}_{run.to_tier}"] += run.count
+        assert run.count > 0 and run.length_m > 0
+        assert run.kind != "dac" or run.length_m <= 3
+    assert {name: counted[name] for name in design.cable_counts} == design.cable_counts
+
+
+@pytest.mark.parametrize("nodes", [32, 127, 600])
+def test_rails_meet_their_like_on_their_own_leaves(nodes: int) -> None:
+    design = design_fabric(FabricRequest(nodes, 8, "nvidia-qm9700", rails=8))
+    rails_on: dict[int, set[int]] = {}
+    for _, port, leaf in design.wiring.endpoints:
+        rails_on.setdefault(leaf, set()).add(port % 8)
+    assert all(len(rails) == 1 for rails in rails_on.values())
+
+
+def test_a_scalable_unit_is_one_hop_on_every_rail() -> None:
+    design = design_fabric(FabricRequest(32, 8, "nvidia-qm9700", rails=8))
+    for port in range(8):
+        assert len({design.wiring.leaf_of(node, port) for node in range(32)}) == 1

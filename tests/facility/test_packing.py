@@ -1,0 +1,106 @@
+"""Racks: never more than fits, and as few as brute force finds."""
+
+import functools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuyard.facility import packing as packing_module
+from gpuyard.facility.device import Device
+from gpuyard.facility.packing import Limits, pack
+
+
+def device(name: str, units: int, kg: float = 10, watts: float = 100) -> Device:
+    return Device(
+        kind="server",
+        name=name,
+        rack_units=units,
+        depth_mm=700,
+        weight_kg=kg,
+        typical_watts=watts,
+        peak_watts=watts,
+        supplies=2,
+        supplies_needed=1,
+        supplies_minimum=1,
+        inlet="c14",
+    )
+
+
+def fewest_by_brute_force(kinds: list[tuple[Device, int]], limits: Limits) -> int:
+    """Try every way to fill one rack, again and again."""
+    devices = [d for d, _ in kinds]
+
+    def holds(counts: tuple[int, ...]) -> bool:
+        pairs = list(zip(devices, counts, strict=True))
+        return (
+            sum(d.rack_units * n for d, n in pairs) <= limits.units
+            and sum(d.weight_kg * n for d, n in pairs) <= limits.weight_kg
+            and sum(d.peak_watts * n for d, n in pairs) <= limits.watts
+        )
+
+    @functools.cache
+    def racks(left: tuple[int, ...]) -> int:
+        if not any(left):
+            return 0
+        ways: list[tuple[int, ...]] = [()]
+        for n in left:
+            ways = [(*way, k) for way in ways for k in range(n + 1)]
+        return 1 + min(
+            racks(tuple(a - b for a, b in zip(left, way, strict=True)))
+            for way in ways
+            if any(way) and holds(way)
+        )
+
+    return racks(tuple(n for _, n in kinds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 7), st.integers(5, 60), st.integers(100, 900), st.integers(1, 4)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_as_few_racks_as_brute_force(sizes: list[tuple[int, int, int, int]]) -> None:
+    kinds = [(device(f"d{i}", u, kg, w), n) for i, (u, kg, w, n) in enumerate(sizes)]
+    limits = Limits(units=10, weight_kg=100, watts=1000)
+    packed = pack(kinds, limits)
+    assert len(packed.racks) == fewest_by_brute_force(kinds, limits)
+    assert packed.fewest <= len(packed.racks)
+    _check(packed.devices, packed.racks, kinds, limits)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 60)), min_size=1, max_size=5))
+def test_without_or_tools_nothing_overflows(sizes: list[tuple[int, int]]) -> None:
+    kinds = [(device(f"d{i}", u), n) for i, (u, n) in enumerate(sizes)]
+    limits = Limits(units=42, weight_kg=300, watts=4000, most=((kinds[0][0], 7),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing_module, "solver_module", lambda: None)
+        packed = pack(kinds, limits)
+    _check(packed.devices, packed.racks, kinds, limits)
+    assert all(rack[packed.devices.index(kinds[0][0])] <= 7 for rack in packed.racks)
+    assert packed.fewest <= len(packed.racks)
+
+
+def _check(
+    devices: tuple[Device, ...],
+    racks: tuple[tuple[int, ...], ...],
+    kinds: list[tuple[Device, int]],
+    limits: Limits,
+) -> None:
+    for k, one in enumerate(devices):
+        assert sum(rack[k] for rack in racks) == dict(kinds)[one]
+    for rack in racks:
+        pairs = list(zip(devices, rack, strict=True))
+        assert sum(d.rack_units * n for d, n in pairs) <= limits.units
+        assert sum(d.weight_kg * n for d, n in pairs) <= limits.weight_kg + 1e-6
+        assert sum(d.peak_watts * n for d, n in pairs) <= limits.watts + 1e-6
+
+
+def test_a_case_where_first_fit_takes_one_more() -> None:
+    # sizes 6, 5, 5, 4: first fit puts 6+4 and 5+5 into two racks of 10; by hand that is the best
+    kinds = [(device("six", 6), 1), (device("five", 5), 2), (device("four", 4), 1)]
+    assert len(pack(kinds, Limits(10, 1000, 10_000)).racks) == 2
