@@ -12,8 +12,23 @@ import torch.distributed as dist
 
 from gpuyard.measure.job import RankJob
 
+# its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
+MEETING_POINT = "GPUYARD_MEETING_POINT"
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
+
+
+def meeting_point(directory: str) -> str:
+    """Where the ranks find each other: through a file where they share a disk, else as they were told.
+
+    Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
+    ranks of this machine alone stay on its loopback.
+    """
+    told = os.environ.get(MEETING_POINT)
+    if told is not None:
+        return told
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    return f"file://{directory}/rendezvous"
 
 
 class Peers:
@@ -24,11 +39,10 @@ class Peers:
         self.backend = "none"
         if self.count == 1:
             return
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         self.backend = "nccl" if job.device == "cuda" else "gloo"
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
-            init_method=f"file://{job.directory}/rendezvous",
+            init_method=meeting_point(job.directory),
             rank=self.rank,
             world_size=self.count,
             timeout=timedelta(seconds=job.silence_seconds),

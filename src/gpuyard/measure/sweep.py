@@ -16,7 +16,7 @@ from gpuyard import __version__, paths
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.measure.job import PointResult, Progress, RankJob
+from gpuyard.measure.job import RANK_EVENT, PointResult, Progress, RankJob
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.measurement import Device, Measurement, Provenance
 from gpuyard.measure.ranks import private_directory, run_ranks
@@ -201,7 +201,10 @@ def _run_points(
             )
             for rank in range(processes)
         ]
-        with contextlib.closing(run_ranks(jobs, environment)) as events:
+        ranks: Generator[Progress | PointResult, None, None] = run_ranks(
+            jobs, environment, parse=RANK_EVENT.validate_json
+        )
+        with contextlib.closing(ranks) as events:
             for event in events:
                 yield by_batch[event.batch_per_worker], event
 
