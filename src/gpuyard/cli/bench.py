@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.bench_collectives import collectives
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ app = typer.Typer(help="Measure on this machine.", no_args_is_help=True)
 @app.callback()
 def bench() -> None:
     """Measure on this machine."""
+
+
+app.command()(collectives)
 
 
 @app.command()

@@ -24,13 +24,16 @@ class Format(StrEnum):
 
 
 class Kind(StrEnum):
-    """What `bench train` keeps, and what `bench links` keeps."""
+    """What `bench train` keeps, what `bench links` keeps, and what `bench collectives` keeps."""
 
     TRAIN = "train"
     LINKS = "links"
+    COLLECTIVES = "collectives"
 
 
-KindOption = Annotated[Kind, typer.Option(help="Training runs, or benches of links.")]
+KindOption = Annotated[
+    Kind, typer.Option(help="Training runs, or benches of links or collectives.")
+]
 
 
 @app.command("list")
@@ -48,6 +51,12 @@ def list_results(
     if kind is Kind.LINKS:
         _check_no_workload(workload)
         _list_links(store, store.list_links(), json_output=json_output)
+        return
+    if kind is Kind.COLLECTIVES:
+        from gpuyard.cli.collective_tables import list_collectives
+
+        _check_no_workload(workload)
+        list_collectives(store, json_output=json_output)
         return
     measurements = store.list(workload)
     if json_output:
@@ -105,7 +114,7 @@ def show(
     Example: gpuyard results show 3f2a
     """
     from gpuyard import units
-    from gpuyard.measure import LinkBench
+    from gpuyard.measure import CollectivesBench, LinkBench
 
     m = _store().get(measurement_id)
     if json_output:
@@ -115,6 +124,11 @@ def show(
         from gpuyard.cli.link_tables import print_links
 
         print_links(m)
+        return
+    if isinstance(m, CollectivesBench):
+        from gpuyard.cli.collective_tables import print_collectives
+
+        print_collectives(m)
         return
     rows = [
         ["made (UTC)", m.created_at],
@@ -160,13 +174,19 @@ def export(
 
     from gpuyard.errors import GpuyardError
     from gpuyard.files import write_text
-    from gpuyard.measure import links_to_csv, to_csv, to_json_lines
+    from gpuyard.measure import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 
     if kind is Kind.LINKS:
         _check_no_workload(workload)
         benches = _store().list_links()
         count = len(benches)
         text = links_to_csv(benches) if export_format is Format.CSV else to_json_lines(benches)
+    elif kind is Kind.COLLECTIVES:
+        _check_no_workload(workload)
+        exchanged = _store().list_collectives()
+        count = len(exchanged)
+        csv = export_format is Format.CSV
+        text = collectives_to_csv(exchanged) if csv else to_json_lines(exchanged)
     else:
         measurements = _store().list(workload)
         count = len(measurements)
@@ -219,7 +239,7 @@ def _check_no_workload(workload: str | None) -> None:
     from gpuyard.errors import UserMistake
 
     if workload is not None:
-        raise UserMistake("a bench of links has no workload; leave out --workload or --kind links")
+        raise UserMistake("only training has a workload; leave out --workload or --kind")
 
 
 def _store() -> "ResultsStore":

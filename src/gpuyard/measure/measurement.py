@@ -35,6 +35,21 @@ class Window(_Record):
     input_seconds: float
 
 
+class RunPlace(_Record):
+    """Where the workers ran, and the links between them where gpuyard made these."""
+
+    kind: Literal["here", "lab", "hosts", "slurm"] = "here"
+    nodes: Annotated[tuple[str, ...], Field(description="one for each worker")] = ()
+    link_bytes_per_second: Annotated[
+        float | None,
+        Field(description="of the slowest node's link, each direction; None: not known"),
+    ] = None
+    dilation: Annotated[
+        float,
+        Field(description="how many times slower it really ran; all times here are undilated"),
+    ] = 1.0
+
+
 class BenchHost(_Record):
     """On what and with what it was measured."""
 

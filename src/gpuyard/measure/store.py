@@ -14,17 +14,19 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Stored = Measurement | LinkBench
+_Stored = Measurement | LinkBench | CollectivesBench
 _STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
 _AnyKind = list[_Stored]  # the class below has a method called list
 _Measurements = list[Measurement]
 _LinkBenches = list[LinkBench]
+_CollectivesBenches = list[CollectivesBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -73,7 +75,7 @@ class ResultsStore:
     def get(self, id_prefix: str) -> _Stored:
         """The one measurement whose id starts so; raises UserMistake where none or several do."""
         found = self._read(
-            "WHERE kind IN ('train', 'links') AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            "WHERE kind IN ('train', 'links', 'collectives') AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
             str(len(id_prefix)),
             id_prefix,
         )
@@ -101,6 +103,11 @@ class ResultsStore:
         """All benches of links, oldest first."""
         found = self._read("WHERE kind = 'links' ORDER BY number")
         return [m for m in found if isinstance(m, LinkBench)]
+
+    def list_collectives(self) -> _CollectivesBenches:
+        """All benches of collectives, oldest first."""
+        found = self._read("WHERE kind = 'collectives' ORDER BY number")
+        return [m for m in found if isinstance(m, CollectivesBench)]
 
     def _read(self, where: str, *values: str) -> _AnyKind:
         if not self.path.exists():

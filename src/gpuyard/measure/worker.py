@@ -15,7 +15,7 @@ def main() -> None:
 
 def _run(job: RankJob, emit: Emit) -> None:
     require_torch()
-    if hasattr(os, "sched_setaffinity"):
+    if job.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cores)
     import torch
 
@@ -23,7 +23,8 @@ def _run(job: RankJob, emit: Emit) -> None:
     from gpuyard.measure.point import measure_point, read_samples
     from gpuyard.measure.training import set_precision
 
-    torch.set_num_threads(len(job.cores))
+    if job.cores:
+        torch.set_num_threads(len(job.cores))
     set_precision(job.workload.precision)
     device = torch.device("cpu")
     if job.device == "cuda":
