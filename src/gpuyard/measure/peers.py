@@ -10,10 +10,8 @@ from time import perf_counter
 import torch
 import torch.distributed as dist
 
-from gpuyard.measure.job import RankJob
+from gpuyard.measure.job import MEETING_POINT, RankJob
 
-# its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
-MEETING_POINT = "GPUYARD_MEETING_POINT"
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
 

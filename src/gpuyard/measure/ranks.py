@@ -106,6 +106,7 @@ def _start(
     job: Job, argv: Sequence[str], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     threads = str(len(job.cores))
+    pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
     with _stderr_file(job).open("wb") as stderr:
         process = subprocess.Popen(
             argv,
@@ -117,8 +118,7 @@ def _start(
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-                "OMP_NUM_THREADS": threads,
-                "MKL_NUM_THREADS": threads,
+                **pinned,
                 **environment,
             },
         )

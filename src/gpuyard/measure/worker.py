@@ -59,7 +59,7 @@ def _run_guarded(job: RankJob, events: TextIO) -> int:
 
 def _run(job: RankJob, emit: Emit) -> None:
     require_torch()
-    if hasattr(os, "sched_setaffinity"):
+    if job.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cores)
     import torch
 
@@ -67,11 +67,12 @@ def _run(job: RankJob, emit: Emit) -> None:
     from gpuyard.measure.point import measure_point, read_samples
     from gpuyard.measure.training import set_precision
 
-    torch.set_num_threads(len(job.cores))
+    if job.cores:
+        torch.set_num_threads(len(job.cores))
     set_precision(job.workload.precision)
     device = torch.device("cpu")
     if job.device == "cuda":
-        device = torch.device("cuda", job.rank)
+        device = torch.device("cuda", job.rank if job.local_rank is None else job.local_rank)
         torch.cuda.set_device(device)
     samples = read_samples(job)
     peers = Peers(job)
