@@ -25,15 +25,17 @@ class Format(StrEnum):
 
 
 class Kind(StrEnum):
-    """What `bench train` keeps, what `bench links` keeps, and what `bench sweep` would not believe."""
+    """What each bench keeps, and what `bench sweep` would not believe."""
 
     TRAIN = "train"
     LINKS = "links"
+    COLLECTIVES = "collectives"
     REJECTED = "rejected"
 
 
 KindOption = Annotated[
-    Kind, typer.Option(help="Training runs, benches of links, or runs that were not credible.")
+    Kind,
+    typer.Option(help="Training runs, benches of links or collectives, or runs not credible."),
 ]
 
 
@@ -52,6 +54,12 @@ def list_results(
     if kind is Kind.LINKS:
         _check_no_workload(workload)
         _list_links(store, store.list_links(), json_output=json_output)
+        return
+    if kind is Kind.COLLECTIVES:
+        from gpuyard.cli.collective_tables import list_collectives
+
+        _check_no_workload(workload)
+        list_collectives(store, json_output=json_output)
         return
     if kind is Kind.REJECTED:
         list_rejected(store.list_rejected(workload), json_output=json_output)
@@ -114,7 +122,7 @@ def show(
     Example: gpuyard results show 3f2a
     """
     from gpuyard import units
-    from gpuyard.measure import LinkBench, Rejection
+    from gpuyard.measure import CollectivesBench, LinkBench, Rejection
 
     m = _store().get(measurement_id)
     if json_output:
@@ -124,6 +132,11 @@ def show(
         from gpuyard.cli.link_tables import print_links
 
         print_links(m)
+        return
+    if isinstance(m, CollectivesBench):
+        from gpuyard.cli.collective_tables import print_collectives
+
+        print_collectives(m)
         return
     rejected = ""
     if isinstance(m, Rejection):
@@ -175,7 +188,7 @@ def export(
 
     from gpuyard.errors import GpuyardError
     from gpuyard.files import write_text
-    from gpuyard.measure import links_to_csv, to_csv, to_json_lines
+    from gpuyard.measure import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 
     if kind is Kind.LINKS:
         _check_no_workload(workload)
@@ -187,6 +200,12 @@ def export(
         count = len(rejected)
         runs = [r.measurement for r in rejected]
         text = to_csv(runs) if export_format is Format.CSV else to_json_lines(rejected)
+    elif kind is Kind.COLLECTIVES:
+        _check_no_workload(workload)
+        exchanged = _store().list_collectives()
+        count = len(exchanged)
+        csv = export_format is Format.CSV
+        text = collectives_to_csv(exchanged) if csv else to_json_lines(exchanged)
     else:
         measurements = _store().list(workload)
         count = len(measurements)
@@ -239,7 +258,7 @@ def _check_no_workload(workload: str | None) -> None:
     from gpuyard.errors import UserMistake
 
     if workload is not None:
-        raise UserMistake("a bench of links has no workload; leave out --workload or --kind links")
+        raise UserMistake("only training has a workload; leave out --workload or --kind")
 
 
 def _store() -> "ResultsStore":

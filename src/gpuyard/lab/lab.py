@@ -122,7 +122,9 @@ def find(name: str) -> Lab:
             raise _unknown(name)
         condition = state.health(found)
     if condition != "up":
-        raise GpuyardError(f"lab {name!r} is {condition}; remove it with: gpuyard lab down {name}")
+        raise GpuyardError(
+            f"lab {name!r} is {condition}; remove it with: gpuyard lab down --name {name}"
+        )
     return _lab(found)
 
 
@@ -175,7 +177,7 @@ def _make(plan: LabPlan, *, owned: bool) -> tuple[Lab, int]:
         if state.read(plan.name) is not None:
             raise UserMistake(
                 f"there is a lab called {plan.name!r} already; take another --name, or remove it "
-                f"with: gpuyard lab down {plan.name}"
+                f"with: gpuyard lab down --name {plan.name}"
             )
         descriptor = state.own(plan.name)
         state.write(making)

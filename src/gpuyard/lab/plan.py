@@ -1,5 +1,7 @@
 """What a lab would be, as a value: nodes with addresses, rates and cores, racks, dilation."""
 
+import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +16,8 @@ DEFAULT_NAME = "lab"
 MOST_NODES = 250  # one /24, and more than one machine can do anything useful with
 INTERFACE = "eth0"
 PREFIX_LENGTH = 24
+# two cores held 7 Gbit/s summed over all nodes of a ring, and saturated above it
+CARRIED_BY_A_CORE = 3.5e9 / 8
 _NETWORK = "10.77.0"  # every lab has it: labs never see each other, nor the host's network
 _NAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$")
 _SHORT = re.compile(r"^(\d+)\s*[x×]\s*([^,]+)((?:,[^,]+)*)$")
@@ -101,6 +105,24 @@ def plan_lab(
         dilation=float(dilation),
         latency_seconds=latency if isinstance(latency, float) else units.parse_seconds(latency),
     )
+
+
+def overload(plan: LabPlan) -> str | None:
+    """A sentence where all links at once are more than this machine's cores were found to carry."""
+    cores = {core for node in plan.nodes for core in node.cores}
+    shaped = sum(node.rate_bytes_per_second for node in plan.nodes) / plan.dilation
+    if shaped <= CARRIED_BY_A_CORE * len(cores):
+        return None
+    enough = math.ceil(plan.dilation * shaped / (CARRIED_BY_A_CORE * len(cores)))
+    return (
+        f"All links at once would carry {units.format_bit_rate(shaped)}, more than {len(cores)} cores "
+        f"are likely to: rates may not hold. A --dilation of {enough} would do."
+    )
+
+
+def temporary_name() -> str:
+    """For a lab that one process makes for itself."""
+    return f"run-{os.getpid()}"
 
 
 def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:

@@ -8,7 +8,6 @@ from gpuyard.measure.measurement import Device, StepParts, SyntheticGpu, Window
 from gpuyard.specs import Remedy, Strategy, Workload
 
 LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
-
 # its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
 MEETING_POINT = "GPUYARD_MEETING_POINT"
 

@@ -14,6 +14,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement
 from gpuyard.measure.rejection import Rejection
@@ -21,12 +22,13 @@ from gpuyard.measure.rejection import Rejection
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Stored = Measurement | LinkBench | Rejection
+_Stored = Measurement | LinkBench | CollectivesBench | Rejection
 _STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
 _AnyKind = list[_Stored]  # the class below has a method called list
 _Measurements = list[Measurement]
 _LinkBenches = list[LinkBench]
 _Rejections = list[Rejection]
+_CollectivesBenches = list[CollectivesBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -75,7 +77,8 @@ class ResultsStore:
     def get(self, id_prefix: str) -> _Stored:
         """The one measurement whose id starts so; raises UserMistake where none or several do."""
         found = self._read(
-            "WHERE kind IN ('train', 'links', 'rejected') AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            "WHERE kind IN ('train', 'links', 'collectives', 'rejected')"
+            " AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
             str(len(id_prefix)),
             id_prefix,
         )
@@ -109,6 +112,11 @@ class ResultsStore:
         found = self._read("WHERE kind = 'rejected' ORDER BY number")
         rejected = [m for m in found if isinstance(m, Rejection)]
         return [r for r in rejected if workload in (None, r.measurement.workload)]
+
+    def list_collectives(self) -> _CollectivesBenches:
+        """All benches of collectives, oldest first."""
+        found = self._read("WHERE kind = 'collectives' ORDER BY number")
+        return [m for m in found if isinstance(m, CollectivesBench)]
 
     def _read(self, where: str, *values: str) -> _AnyKind:
         if not self.path.exists():
