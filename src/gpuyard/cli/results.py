@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.run_tables import device_of, list_rejected, where_of
 
 if TYPE_CHECKING:
     from gpuyard.measure import LinkBench, ResultsStore
@@ -24,15 +25,17 @@ class Format(StrEnum):
 
 
 class Kind(StrEnum):
-    """What `bench train` keeps, what `bench links` keeps, and what `bench collectives` keeps."""
+    """What each bench keeps, and what `bench sweep` would not believe."""
 
     TRAIN = "train"
     LINKS = "links"
     COLLECTIVES = "collectives"
+    REJECTED = "rejected"
 
 
 KindOption = Annotated[
-    Kind, typer.Option(help="Training runs, or benches of links or collectives.")
+    Kind,
+    typer.Option(help="Training runs, benches of links or collectives, or runs not credible."),
 ]
 
 
@@ -58,6 +61,9 @@ def list_results(
         _check_no_workload(workload)
         list_collectives(store, json_output=json_output)
         return
+    if kind is Kind.REJECTED:
+        list_rejected(store.list_rejected(workload), json_output=json_output)
+        return
     measurements = store.list(workload)
     if json_output:
         print_json([measurement.model_dump(mode="json") for measurement in measurements])
@@ -78,6 +84,7 @@ def list_results(
             "made (UTC)",
             "workload",
             "strategy",
+            "remedy",
             "device",
             "workers",
             "batch",
@@ -90,7 +97,8 @@ def list_results(
                 m.created_at[:16].replace("T", " "),
                 m.workload,
                 m.strategy,
-                m.device,
+                m.remedy.label,
+                device_of(m),
                 str(m.workers),
                 str(m.batch_per_worker),
                 f"{m.samples_per_second:,.1f}",
@@ -114,7 +122,7 @@ def show(
     Example: gpuyard results show 3f2a
     """
     from gpuyard import units
-    from gpuyard.measure import CollectivesBench, LinkBench
+    from gpuyard.measure import CollectivesBench, LinkBench, Rejection
 
     m = _store().get(measurement_id)
     if json_output:
@@ -130,9 +138,15 @@ def show(
 
         print_collectives(m)
         return
+    rejected = ""
+    if isinstance(m, Rejection):
+        rejected, m = m.reason, m.measurement
     rows = [
+        *([["rejected", rejected]] if rejected else []),
         ["made (UTC)", m.created_at],
-        ["strategy", f"{m.strategy} on {m.device}"],
+        ["strategy", f"{m.strategy} on {device_of(m)}"],
+        ["remedy", m.remedy.label],
+        ["where", where_of(m)],
         ["workers", str(m.workers)],
         ["batch a worker", str(m.batch_per_worker)],
         ["samples/s", f"{m.samples_per_second:,.1f}"],
@@ -181,6 +195,11 @@ def export(
         benches = _store().list_links()
         count = len(benches)
         text = links_to_csv(benches) if export_format is Format.CSV else to_json_lines(benches)
+    elif kind is Kind.REJECTED:
+        rejected = _store().list_rejected(workload)
+        count = len(rejected)
+        runs = [r.measurement for r in rejected]
+        text = to_csv(runs) if export_format is Format.CSV else to_json_lines(rejected)
     elif kind is Kind.COLLECTIVES:
         _check_no_workload(workload)
         exchanged = _store().list_collectives()

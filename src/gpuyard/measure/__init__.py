@@ -4,8 +4,10 @@ from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.export import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement, Provenance, StepParts, Window
+from gpuyard.measure.rejection import Rejection
+from gpuyard.measure.run import run_sweep
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep, run_sweep
+from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
 
 __all__ = [
     "CollectivesBench",
@@ -13,6 +15,7 @@ __all__ = [
     "Measurement",
     "Point",
     "Provenance",
+    "Rejection",
     "ResultsStore",
     "StepParts",
     "Sweep",

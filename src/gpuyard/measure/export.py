@@ -40,6 +40,11 @@ _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     "gpuyard": lambda m: m.provenance.gpuyard,
     "data_source": lambda m: m.provenance.data_source,
     "key": lambda m: m.key,
+    "remedy": lambda m: m.remedy.label,
+    "synthetic_gpu": lambda m: m.synthetic.gpu if m.synthetic else "",
+    "place": lambda m: m.place.kind,
+    "link_bytes_per_second": lambda m: m.place.link_bytes_per_second,
+    "dilation": lambda m: m.place.dilation,
 }
 
 _LINK_COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {

@@ -28,7 +28,7 @@ def _run(job: RankJob, emit: Emit) -> None:
     set_precision(job.workload.precision)
     device = torch.device("cpu")
     if job.device == "cuda":
-        device = torch.device("cuda", job.rank)
+        device = torch.device("cuda", job.rank if job.local_rank is None else job.local_rank)
         torch.cuda.set_device(device)
     samples = read_samples(job)
     peers = Peers(job)

@@ -4,6 +4,7 @@ from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
 from gpuyard.specs.loading import read_spec
 from gpuyard.specs.quantities import KnownNames
+from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.specs.workload import (
@@ -27,6 +28,7 @@ __all__ = [
     "Network",
     "Precision",
     "Protocol",
+    "Remedy",
     "RentOrBuy",
     "Spec",
     "Storage",
