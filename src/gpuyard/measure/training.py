@@ -113,14 +113,6 @@ class Trainer:
                 self._model, self._optimizer, self._scaler = before
                 self._optimizer.zero_grad()
 
-    def parameter_checksum(self) -> str:
-        """Equal where the parameters are (−0.0 counts as 0.0)."""
-        checksum = 0
-        for parameter in self.module.parameters():
-            values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
-            checksum = zlib.crc32(values.numpy().data, checksum)
-        return f"{checksum:08x}"
-
     def _exchanging(self, updates: bool) -> AbstractContextManager[Any]:
         if isinstance(self._model, DistributedDataParallel) and not updates:
             return self._model.no_sync()
@@ -141,6 +133,15 @@ class Trainer:
         if self._amp is None:
             return nullcontext()
         return torch.autocast(self._device.type, dtype=self._amp)
+
+
+def parameter_checksum(module: nn.Module) -> str:
+    """Equal where the parameters are (−0.0 counts as 0.0)."""
+    checksum = 0
+    for parameter in module.parameters():
+        values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
+        checksum = zlib.crc32(values.numpy().data, checksum)
+    return f"{checksum:08x}"
 
 
 def set_precision(precision: Precision) -> None:
