@@ -13,6 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.exchange import ParameterAverage, compress_gradients
+from gpuyard.measure.fit.recipe import build_optimizer
 from gpuyard.measure.job import RankJob
 from gpuyard.measure.stretch import Stretch
 from gpuyard.specs import Precision, Remedy
@@ -47,6 +48,8 @@ class Trainer:
         self._average: ParameterAverage | None = None
         self._model: nn.Module = self.module
         self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
+        if job.optimizer == "adam":
+            self._optimizer = build_optimizer(self.module)
         match self._strategy:
             case "ddp" if self._remedy.local_sgd > 1:
                 self._average = ParameterAverage(self.module, job.remedy)

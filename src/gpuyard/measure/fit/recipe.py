@@ -21,7 +21,7 @@ def build_optimizer(module: nn.Module) -> Optimizer:
         if own:
             inputs = max(p[0].numel() if p.dim() > 1 else 1 for p in own)
             groups.append({"params": own, "lr": LEARNING_RATE / math.sqrt(inputs)})
-    return Adam(groups)
+    return Adam(groups, fused=True)
 
 
 def prepared(inputs: tuple[Tensor, ...], source: str) -> tuple[Tensor, ...]:
