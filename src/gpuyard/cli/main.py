@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "data", "lab", "results", "topo")
+_GROUPS = ("bench", "catalog", "data", "horovod", "lab", "results", "topo")
 _VERBS = ("cost", "doctor", "predict", "schema", "study", "train", "validate")
 
 
