@@ -7,7 +7,7 @@ from gpuyard.catalog.links import links
 from gpuyard.catalog.machines import machines
 from gpuyard.catalog.models import models
 from gpuyard.errors import UnknownName
-from gpuyard.specs import Cluster, Dataset, KnownNames, Study, Workload, read_spec
+from gpuyard.specs import Cluster, Dataset, KnownNames, Study, SweepFile, Workload, read_spec
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -50,6 +50,11 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
 def read_study(path: Path) -> Study:
     """A study file; the files it names are read by whoever runs it."""
     return read_spec(path, Study, known_names())
+
+
+def read_sweep(path: Path) -> SweepFile:
+    """A sweep file; the files it names are read by whoever runs it."""
+    return read_spec(path, SweepFile, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

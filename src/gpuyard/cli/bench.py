@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.bench_collectives import collectives
+from gpuyard.cli.bench_relief import relief
+from gpuyard.cli.bench_storage import storage
+from gpuyard.cli.bench_sweep import sweep
 from gpuyard.cli.bench_train import train
 from gpuyard.cli.options import JsonOption, console, print_json
 
@@ -22,6 +25,9 @@ def bench() -> None:
 
 app.command()(train)
 app.command()(collectives)
+app.command()(relief)
+app.command()(storage)
+app.command()(sweep)
 
 
 @app.command()

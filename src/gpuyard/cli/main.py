@@ -20,8 +20,8 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "data", "lab", "results", "topo")
-_VERBS = ("cost", "doctor", "predict", "schema", "study", "validate")
+_GROUPS = ("bench", "catalog", "data", "horovod", "lab", "results", "topo")
+_VERBS = ("cost", "doctor", "predict", "schema", "study", "train", "validate")
 
 
 def _print_version(wanted: bool) -> None:

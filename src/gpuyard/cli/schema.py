@@ -7,7 +7,7 @@ import typer
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="workload, cluster or study", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="workload, cluster, study or sweep", metavar="NAME")],
 ) -> None:
     """Print the JSON Schema of a spec, for editors and programs.
 

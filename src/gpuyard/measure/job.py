@@ -32,6 +32,7 @@ class RankJob(_Message):
     seed: int
     silence_seconds: float
     remedy: Remedy = Remedy()
+    optimizer: Literal["sgd", "adam"] = "sgd"
     synthetic: SyntheticGpu | None = None
     dilation: float = 1.0
     local_rank: int | None = None  # among those of its host; None: all are on one

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from statistics import median
 from time import perf_counter
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
-from gpuyard.measure.job import MEETING_POINT, RankJob
+from gpuyard.measure.job import MEETING_POINT
+from gpuyard.measure.measurement import Device
+from gpuyard.measure.ranks import Job
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
@@ -29,10 +32,17 @@ def meeting_point(directory: str) -> str:
     return f"file://{directory}/rendezvous"
 
 
+class Member(Job, Protocol):
+    """What a rank has to be told to meet the others."""
+
+    @property
+    def device(self) -> Device: ...
+
+
 class Peers:
     """With one process every method is the identity, and nothing is set up."""
 
-    def __init__(self, job: RankJob) -> None:
+    def __init__(self, job: Member) -> None:
         self.rank, self.count = job.rank, job.processes
         self.backend = "none"
         if self.count == 1:

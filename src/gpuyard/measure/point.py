@@ -9,7 +9,7 @@ from gpuyard.measure.measurement import Window
 from gpuyard.measure.peers import Peers
 from gpuyard.measure.statistics import rate_of_windows
 from gpuyard.measure.timing import finite, step_parts, time_windows
-from gpuyard.measure.training import Trainer
+from gpuyard.measure.training import Trainer, parameter_checksum
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import Samples, build_batches, load_samples
 from gpuyard.workloads.task import Task
@@ -93,7 +93,7 @@ def measure_point(
         local_windows=local_windows,
         loss_first=finite(timed.loss_first) if computed else None,
         loss_last=finite(timed.loss_last) if computed else None,
-        parameter_checksums=tuple(peers.collect(trainer.parameter_checksum())),
+        parameter_checksums=tuple(peers.collect(parameter_checksum(trainer.module))),
         backend=peers.backend,
         data_source=samples.data_source if computed else "none: a synthetic GPU reads nothing",
     )

@@ -113,6 +113,8 @@ def plan_sweep(
         most_workers=workers[-1] if isinstance(place, Here) else 1,
     )
     check_remedy(remedy, strategy, synthetic=synthetic is not None)
+    if strategy == "horovod" and not isinstance(place, Here):
+        raise UserMistake("horovod is measured on this machine only; measure ddp elsewhere")
     cores_by_worker = place.cores_by_worker(workers[-1], computing=synthetic is None)
     common: dict[str, Any] = {
         "workload": workload.model_dump(mode="json"),

@@ -13,6 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.exchange import ParameterAverage, compress_gradients
+from gpuyard.measure.fit.recipe import build_optimizer
 from gpuyard.measure.job import RankJob
 from gpuyard.measure.stretch import Stretch
 from gpuyard.specs import Precision, Remedy
@@ -47,6 +48,8 @@ class Trainer:
         self._average: ParameterAverage | None = None
         self._model: nn.Module = self.module
         self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
+        if job.optimizer == "adam":
+            self._optimizer = build_optimizer(self.module)
         match self._strategy:
             case "ddp" if self._remedy.local_sgd > 1:
                 self._average = ParameterAverage(self.module, job.remedy)
@@ -113,14 +116,6 @@ class Trainer:
                 self._model, self._optimizer, self._scaler = before
                 self._optimizer.zero_grad()
 
-    def parameter_checksum(self) -> str:
-        """Equal where the parameters are (−0.0 counts as 0.0)."""
-        checksum = 0
-        for parameter in self.module.parameters():
-            values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
-            checksum = zlib.crc32(values.numpy().data, checksum)
-        return f"{checksum:08x}"
-
     def _exchanging(self, updates: bool) -> AbstractContextManager[Any]:
         if isinstance(self._model, DistributedDataParallel) and not updates:
             return self._model.no_sync()
@@ -141,6 +136,15 @@ class Trainer:
         if self._amp is None:
             return nullcontext()
         return torch.autocast(self._device.type, dtype=self._amp)
+
+
+def parameter_checksum(module: nn.Module) -> str:
+    """Equal where the parameters are (−0.0 counts as 0.0)."""
+    checksum = 0
+    for parameter in module.parameters():
+        values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
+        checksum = zlib.crc32(values.numpy().data, checksum)
+    return f"{checksum:08x}"
 
 
 def set_precision(precision: Precision) -> None:

@@ -7,6 +7,7 @@ from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.specs.sweep import SweepFile, SweepLink, SweepWorkload
 from gpuyard.specs.workload import (
     Dataset,
     KnownThroughput,
@@ -36,6 +37,9 @@ __all__ = [
     "Study",
     "StudyCluster",
     "StudyWorkload",
+    "SweepFile",
+    "SweepLink",
+    "SweepWorkload",
     "Target",
     "Tensor",
     "Topology",

@@ -6,9 +6,15 @@ from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.study import Study
+from gpuyard.specs.sweep import SweepFile
 from gpuyard.specs.workload import Workload
 
-SPECS: dict[str, type[Spec]] = {"workload": Workload, "cluster": Cluster, "study": Study}
+SPECS: dict[str, type[Spec]] = {
+    "workload": Workload,
+    "cluster": Cluster,
+    "study": Study,
+    "sweep": SweepFile,
+}
 
 
 def json_schema(name: str) -> str:
