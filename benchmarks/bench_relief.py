@@ -17,7 +17,6 @@ from gpuyard.specs import Dataset, Remedy, Workload
 
 NODES, BATCH, LINK, SAMPLES = 2, 50, "1Gbit", 3200
 REMEDIES = (
-    Remedy(compress="fp16", accumulate=8),
     Remedy(compress="fp16", local_sgd=8),
     Remedy(compress="fp16", local_sgd=16),
 )
@@ -46,6 +45,7 @@ def main() -> None:
                 "remedy": best.remedy.label,
                 "tolerance": result.tolerance,
                 "samples": best.samples,
+                "loss_first": result.plain.loss_first,
                 "runs": [
                     {
                         "remedy": run.remedy.label,

@@ -117,6 +117,8 @@ def _show(result: "ReliefResult") -> None:
             for run in result.runs
         ],
     )
+    if result.plain.loss_first is not None:
+        console().print(f"Loss before training: {result.plain.loss_first:.4f}.", highlight=False)
     best = result.best
     words = (
         "No remedy is faster at equal loss."

@@ -36,6 +36,7 @@ class Relieved(_Message):
     samples: int
     seconds: Annotated[float, Field(description="of the timed samples, undilated")]
     samples_per_second: float
+    loss_first: Annotated[float | None, Field(description="of the untrained model")] = None
     loss: Annotated[float | None, Field(description="after all samples; None if not finite")]
     ranks_equal: bool
 

@@ -78,6 +78,8 @@ def _train(
     torch.manual_seed(job.seed + job.rank)
     trainer = Trainer(task, job.model_copy(update={"remedy": remedy}), device)
     batches = _batches(job, task, device, samples)
+    loss_first = _loss(job, trainer, task, device=device, peers=peers, samples=samples)
+    trainer.module.train()
     # the first period sets up buffers and is not timed; what it learns counts
     untimed = trainer.period if trainer.period < job.steps else 0
     began = perf_counter()
@@ -98,6 +100,7 @@ def _train(
         samples=job.steps * job.batches[0] * job.workers,
         seconds=seconds,
         samples_per_second=count / seconds,
+        loss_first=finite(loss_first),
         loss=finite(_loss(job, trainer, task, device=device, peers=peers, samples=samples)),
         ranks_equal=len(set(checksums)) == 1,
     )
