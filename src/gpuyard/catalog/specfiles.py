@@ -19,6 +19,7 @@ from gpuyard.specs import (
     Plan,
     Site,
     Study,
+    SweepFile,
     Workload,
     read_spec,
 )
@@ -84,6 +85,11 @@ def read_offers(path: Path) -> Offers:
 def read_site(path: Path) -> Site:
     """A site file."""
     return read_spec(path, Site, known_names())
+
+
+def read_sweep(path: Path) -> SweepFile:
+    """A sweep file; the files it names are read by whoever runs it."""
+    return read_spec(path, SweepFile, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from gpuyard.specs import Remedy, Way
+from gpuyard.specs import PlanRemedy, Way
 
 Constraint = Literal["time", "budget", "rules"]
 
@@ -21,7 +21,7 @@ class Choice:
     gpus: int
     network: str
     batch_per_gpu: int
-    remedy: Remedy
+    remedy: PlanRemedy
     update_samples: int
     samples_per_second: float
     scaling_efficiency: float

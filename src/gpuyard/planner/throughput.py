@@ -24,7 +24,7 @@ from gpuyard.predict.sweep import CHUNK_ROWS
 from gpuyard.predict.tables import memory_needed_bytes
 from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import fitted, spread
-from gpuyard.specs import Remedy, Workload
+from gpuyard.specs import PlanRemedy, Workload
 
 Integers = npt.NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class Grid:
 
     nodes: tuple[int, ...]
     batches: tuple[int, ...]
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[PlanRemedy, ...]
 
 
 def usable_lines(
@@ -215,7 +215,7 @@ class _Exchange:
         )
         self._compressed = powersgd.compressed(profile, bucket_caps("ddp"))
 
-    def parts(self, table: Configurations, rows: Integers, remedy: Remedy) -> StepParts:
+    def parts(self, table: Configurations, rows: Integers, remedy: PlanRemedy) -> StepParts:
         """Seconds of one pass over a batch; an accumulated exchange is shared out over its passes."""
         match remedy:
             case "none":

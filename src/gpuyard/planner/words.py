@@ -2,7 +2,7 @@
 
 from gpuyard import units
 from gpuyard.planner.result import Choice, PlanResult
-from gpuyard.specs import Remedy, Way
+from gpuyard.specs import PlanRemedy, Way
 
 WAYS: dict[Way, str] = {
     "on-demand": "rented on demand",
@@ -12,7 +12,7 @@ WAYS: dict[Way, str] = {
     "buy": "bought",
     "colocate": "bought and colocated",
 }
-REMEDIES: dict[Remedy, str] = {
+REMEDIES: dict[PlanRemedy, str] = {
     "none": "",
     "fp16-gradients": "gradients sent as 16-bit numbers",
     "accumulation": "gradients exchanged every 4 steps",

@@ -12,11 +12,13 @@ from gpuyard.specs.offers import (
     ReservedOffer,
     SpotOffer,
 )
-from gpuyard.specs.plan import Load, OwnOffer, Plan, Remedy, Way
+from gpuyard.specs.plan import Load, OwnOffer, Plan, PlanRemedy, Way
 from gpuyard.specs.quantities import KnownNames
+from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.schema import SPECS, json_schema
 from gpuyard.specs.site import Circuit, Cooling, RackLimits, Site, SiteKind
 from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.specs.sweep import SweepFile, SweepLink, SweepWorkload
 from gpuyard.specs.workload import (
     Dataset,
     KnownThroughput,
@@ -47,6 +49,7 @@ __all__ = [
     "OwnOffer",
     "OwnedOffer",
     "Plan",
+    "PlanRemedy",
     "Precision",
     "Protocol",
     "RackLimits",
@@ -62,6 +65,9 @@ __all__ = [
     "Study",
     "StudyCluster",
     "StudyWorkload",
+    "SweepFile",
+    "SweepLink",
+    "SweepWorkload",
     "Target",
     "Tensor",
     "Topology",

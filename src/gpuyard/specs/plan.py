@@ -25,14 +25,14 @@ from gpuyard.specs.quantities import (
 from gpuyard.specs.workload import Workload
 
 Way = Literal["on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate"]
-Remedy = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
+PlanRemedy = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
 Load = Literal["steady", "working-hours", "spiky"]
 Count = Annotated[int, Field(gt=0)]
 _WAYS: tuple[Way, ...] = (
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate",
 )  # fmt: skip
 RESERVED_YEARS: dict[Way, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
-_REMEDIES: tuple[Remedy, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
+_REMEDIES: tuple[PlanRemedy, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
 
 
 class Policy(Spec):
@@ -157,7 +157,7 @@ class Search(Spec):
         tuple[LinkName, ...], Field(min_length=1, description="between bought machines")
     ] = ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ethernet-100g", "infiniband-hdr", "infiniband-ndr")  # fmt: skip
     batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
-    remedies: Annotated[tuple[Remedy, ...], Field(min_length=1)] = _REMEDIES
+    remedies: Annotated[tuple[PlanRemedy, ...], Field(min_length=1)] = _REMEDIES
     largest_batch: Annotated[
         int | None, Field(gt=0, description="samples that one update may see in all")
     ] = None

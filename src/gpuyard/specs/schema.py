@@ -9,6 +9,7 @@ from gpuyard.specs.offers import Offers
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from gpuyard.specs.study import Study
+from gpuyard.specs.sweep import SweepFile
 from gpuyard.specs.workload import Workload
 
 SPECS: dict[str, type[Spec]] = {
@@ -18,6 +19,7 @@ SPECS: dict[str, type[Spec]] = {
     "plan": Plan,
     "offers": Offers,
     "site": Site,
+    "sweep": SweepFile,
 }
 
 
