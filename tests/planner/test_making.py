@@ -133,6 +133,25 @@ def test_without_a_dataset_nobody_knows_what_a_run_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"ways": ["buy"]}, "can be had by 'search.ways'"),
+        ({"gpus": ["h100-sxm5-80gb"]}, "'search.gpus'"),
+        ({"nodes": [4]}, "can be had"),
+    ],
+)
+def test_an_empty_search_is_a_mistake(changes: dict[str, list[str]], sentence: str) -> None:
+    with pytest.raises(UserMistake, match=sentence):
+        candidates(plan(offer("a", rent="$3/h"), search=changes))
+
+
+def test_a_gpu_that_lacks_the_precision_is_named() -> None:
+    old = offer("a", rent="$3/h") | {"gpu": "gtx-1080-ti"}
+    with pytest.raises(UserMistake, match="precision on gtx-1080-ti"):
+        candidates(plan(old))
+
+
+@pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ("search: {offers: [aws/p4d.24xlarg]}", "did you mean 'aws/p4d.24xlarge'"),

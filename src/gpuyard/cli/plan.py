@@ -46,21 +46,23 @@ def _print(result: "PlanResult") -> None:
     from gpuyard.planner.words import price_dates
 
     out = console()
-    out.print(f"[bold]{result.name}[/bold]", highlight=False)
+    out.print(result.name, style="bold", highlight=False, markup=False)
     out.print(result.verdict, highlight=False, markup=False)
     for reason in result.reasons:
         out.print(f"- {reason}", highlight=False, markup=False)
-    print_table(
-        "Nothing else is both cheaper and faster than these",
-        ["what", "way", "GPUs", "network", "batch", "remedy", "efficiency", "GPUs' worth", "time",
-         "a finished run", "in all", "goal"],
-        [_row(choice) for choice in result.front],
-    )  # fmt: skip
-    print_table(
-        "Why the others lost",
-        ["alternative", "why"],
-        [[other.name, other.sentence] for other in result.alternatives],
-    )
+    if result.front:
+        print_table(
+            "Nothing else is both cheaper and faster than these",
+            ["what", "way", "GPUs", "network", "batch", "remedy", "efficiency", "GPUs' worth", "time",
+             "a finished run", "in all", "goal"],
+            [_row(choice) for choice in result.front],
+        )  # fmt: skip
+    if result.alternatives:
+        print_table(
+            "Why the others lost",
+            ["alternative", "why"],
+            [[other.name, other.sentence] for other in result.alternatives],
+        )
     print_table(
         f"{result.candidates:,} candidates from {result.offers:,} offers; left out",
         ["why", "candidates"],

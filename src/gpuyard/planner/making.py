@@ -53,7 +53,7 @@ def search(
     """The table of all candidates, priced."""
     samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
     offers = offers_of(hosts_of(plan), plan)
-    return candidates_of(
+    found = candidates_of(
         plan,
         workload,
         profile,
@@ -62,6 +62,18 @@ def search(
         demand=demand_of(plan),
         calibration=calibration,
     )
+    if not len(found):
+        raise UserMistake(f"{plan.name}: the search has no candidate: {_why_empty(found)}")
+    return found
+
+
+def _why_empty(candidates: Candidates) -> str:
+    if candidates.no_precision:
+        gpus = ", ".join(candidates.no_precision)
+        return f"no rate is known for the workload's precision on {gpus}"
+    if candidates.offers:
+        return "none of 'search.nodes' is possible; several machines need a network"
+    return "no offer of 'search.offers' and 'search.gpus' can be had by 'search.ways'"
 
 
 def answer(candidates: Candidates, workload: Workload) -> PlanResult:
