@@ -8,7 +8,10 @@ import typer
 
 def schema(
     name: Annotated[
-        str, typer.Argument(help="workload, cluster, study, offers, plan, site or sweep", metavar="NAME")
+        str,
+        typer.Argument(
+            help="workload, cluster, study, offers, plan, site or sweep", metavar="NAME"
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a spec, for editors and programs.

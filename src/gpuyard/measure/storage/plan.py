@@ -90,7 +90,13 @@ def _need(model: str, gpu: str, batch: int | None) -> tuple[float, float, int, f
     for need in storage_needs():
         if (need.model, need.gpu) == (model, gpu) and batch in (None, need.batch_per_gpu):
             seconds = need.step_seconds
-            return seconds, need.record_bytes, need.batch_per_gpu, need.least_utilisation, need.source
+            return (
+                seconds,
+                need.record_bytes,
+                need.batch_per_gpu,
+                need.least_utilisation,
+                need.source,
+            )
     known = {need.model for need in storage_needs()} | set(models().ids())
     if model not in known:
         raise UnknownName("model", model, known)
