@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster, read_study, read_workload
+from gpuyard.catalog.specfiles import read_cluster, read_study, read_sweep, read_workload
 from gpuyard.errors import SpecError, UnknownName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,6 +42,8 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_cluster(str(path))
         case "study":
             read_study(path)
+        case "sweep":
+            read_sweep(path)
         case _:
             raise AssertionError(kind)
 

@@ -258,7 +258,7 @@ def _check_no_workload(workload: str | None) -> None:
     from gpuyard.errors import UserMistake
 
     if workload is not None:
-        raise UserMistake("only training has a workload; leave out --workload or --kind")
+        raise UserMistake("a bench of links or collectives has no workload; leave out --workload")
 
 
 def _store() -> "ResultsStore":

@@ -7,6 +7,7 @@ import ctypes
 import os
 import socket
 import sys
+from collections.abc import Sequence
 
 _CLONE_NEWNET = 0x40000000
 _CLONE_NEWUTS = 0x04000000
@@ -21,8 +22,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(_USAGE)
     namespace, hostname, cores, _, *command = arguments
     try:
-        _enter(f"/var/run/netns/{namespace}", hostname)
-        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+        enter(namespace, hostname, [int(core) for core in cores.split(",")])
     except OSError as error:
         sys.stderr.write(f"gpuyard: {namespace} can't be entered: {error.strerror}\n")
         sys.exit(_NOT_ENTERED)
@@ -33,9 +33,10 @@ def main(arguments: list[str]) -> None:
         sys.exit(_NOT_FOUND)
 
 
-def _enter(path: str, hostname: str) -> None:
+def enter(namespace: str, hostname: str, cores: Sequence[int]) -> None:
+    """Move the calling thread onto the node, and with it what it starts from here on."""
     libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(f"/var/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         # os.setns and os.unshare come with Python 3.12
         if libc.setns(descriptor, _CLONE_NEWNET) or libc.unshare(_CLONE_NEWUTS):
@@ -43,6 +44,7 @@ def _enter(path: str, hostname: str) -> None:
     finally:
         os.close(descriptor)
     socket.sethostname(hostname)
+    os.sched_setaffinity(0, cores)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,12 @@ class Node:
         enter = [sys.executable, "-m", "gpuyard.lab.enter", self.namespace, self.address, cores]
         return [*enter, "--", *argv]
 
+    def enter(self) -> None:
+        """Move this process here, while it has a single thread: for children that were forked."""
+        from gpuyard.lab.enter import enter
+
+        enter(self.namespace, self.address, self.cores)
+
 
 @dataclass(frozen=True)
 class Lab:

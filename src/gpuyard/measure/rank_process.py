@@ -22,14 +22,25 @@ AnyJob = TypeVar("AnyJob", bound=BaseModel)
 _LOST_PEER = ("closed by peer", "connection reset", "broken pipe", "timed out", "nccl error")
 
 
-def serve(job_type: type[AnyJob], run: Callable[[AnyJob, Emit], None]) -> None:
-    """Run one job and exit; nothing of a user's code can write into the stream of events."""
+def serve(
+    job_type: type[AnyJob],
+    run: Callable[[AnyJob, Emit], None],
+    at_end: Callable[[], None] | None = None,
+) -> None:
+    """Run one job and exit; nothing of a user's code can write into the stream of events.
+
+    From `at_end` on, an end of stdin is not taken for a death of the parent: mpiexec closes it early.
+    """
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     job = job_type.model_validate_json(_read_line())
     directory = str(getattr(job, "directory", ""))
-    threading.Thread(target=_leave_with_parent, args=(directory,), daemon=True).start()
+    finished = threading.Event()
+    threading.Thread(target=_leave_with_parent, args=(directory, finished), daemon=True).start()
     status = _run_guarded(job, run, events)
+    if status == 0 and at_end is not None:
+        finished.set()
+        at_end()
     events.flush()
     sys.stderr.flush()
     os._exit(status)  # at once: tearing torch down takes time, and peers wait for the sockets
@@ -68,9 +79,11 @@ def _read_line() -> bytes:
     return line
 
 
-def _leave_with_parent(directory: str) -> None:
+def _leave_with_parent(directory: str, finished: threading.Event) -> None:
     while os.read(0, 1024):
         pass
+    if finished.is_set():
+        return
     shutil.rmtree(directory, ignore_errors=True)
     if os.getpgrp() == os.getpid():  # with the children that a user's code has started
         os.killpg(0, signal.SIGKILL)

@@ -90,9 +90,7 @@ def run_ranks(
             argv = command(job.rank, [sys.executable, "-P", "-m", worker])
             process = _start(job, argv, environment(job.rank))
             processes.append(process)
-            listener = threading.Thread(
-                target=_listen, args=(job.rank, process, heard), daemon=True
-            )
+            listener = threading.Thread(target=_listen, args=(job, process, heard), daemon=True)
             listener.start()
             listeners.append(listener)
         yield from _events(jobs, heard, parse)
@@ -129,16 +127,16 @@ def _start(
     return process
 
 
-def _listen(
-    rank: int,
-    process: subprocess.Popen[bytes],
-    heard: _Heard,
-) -> None:
+def _listen(job: Job, process: subprocess.Popen[bytes], heard: _Heard) -> None:
     stdout: Any = process.stdout
     with stdout:
         for line in stdout:
-            heard.put((rank, line))
-    heard.put((rank, process.wait()))
+            if line.startswith(b"{"):
+                heard.put((job.rank, line))
+            else:  # ssh, srun or mpiexec says something of its own
+                with contextlib.suppress(OSError), _stderr_file(job).open("ab") as stderr:
+                    stderr.write(line)
+    heard.put((job.rank, process.wait()))
 
 
 def _events(

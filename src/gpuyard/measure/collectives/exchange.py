@@ -1,8 +1,10 @@
 """One collective of one size: its buffers, how it is run, and whether the result is right."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import torch
 
-from gpuyard.measure.collectives.group import TorchGroup
 from gpuyard.measure.collectives.records import Operation
 
 _ELEMENT_BYTES = 4
@@ -11,10 +13,29 @@ _PATTERN = 251
 _BLOCK = _PATTERN * 4096  # filled and checked in pieces, so that a gigabyte needs little beside it
 
 
+class Group(Protocol):
+    """The ranks as a backend sees them; `part` is one rank's share of the `whole`."""
+
+    rank: int
+    count: int
+
+    def clock(self) -> float: ...
+    def barrier(self) -> None: ...
+    def slowest(self, seconds: Sequence[float]) -> list[float]: ...
+    def zeros(self, elements: int) -> torch.Tensor: ...
+    def shift(self, out: torch.Tensor, into: torch.Tensor) -> None: ...
+    def send(self, out: torch.Tensor, source: int, target: int) -> None: ...
+    def all_reduce(self, whole: torch.Tensor) -> None: ...
+    def broadcast(self, whole: torch.Tensor) -> None: ...
+    def reduce(self, whole: torch.Tensor) -> None: ...
+    def all_gather(self, part: torch.Tensor, whole: torch.Tensor) -> None: ...
+    def reduce_scatter(self, whole: torch.Tensor, part: torch.Tensor) -> None: ...
+
+
 class Exchange:
     """float32, as gradients are. `size_bytes` is that of the whole, as nccl-tests counts it."""
 
-    def __init__(self, operation: Operation, size_bytes: int, group: TorchGroup) -> None:
+    def __init__(self, operation: Operation, size_bytes: int, group: Group) -> None:
         self.operation, self._group = operation, group
         self._part_elements = size_bytes // _ELEMENT_BYTES // group.count
         self._whole = group.zeros(self._part_elements * group.count)

@@ -19,6 +19,7 @@ from gpuyard.measure.collectives.records import (
     Probe,
     Started,
     Timed,
+    read_event,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.host import torch_version
@@ -78,8 +79,6 @@ def plan_length(plan: CollectivesPlan) -> int:
 
 
 def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, None, None]:
-    from gpuyard.measure.collectives.records import read_event
-
     with private_directory() as directory:
         jobs = [
             CollectivesJob(
@@ -97,6 +96,9 @@ def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, 
             )
             for rank in range(plan.workers)
         ]
+        if plan.backend == "mpi":
+            yield from _under_mpi(jobs[0], plan.workers)
+            return
         ranks: Generator[_Event, None, None] = run_ranks(
             jobs,
             lambda rank: plan.place.environment(rank, plan.workers),
@@ -106,6 +108,20 @@ def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, 
         )
         with contextlib.closing(ranks) as events:
             yield from events
+
+
+def _under_mpi(first: CollectivesJob, ranks: int) -> Generator[_Event, None, None]:
+    from gpuyard.measure.collectives.mpi import MPI_WORKER, under_mpiexec
+
+    events: Generator[_Event, None, None] = run_ranks(
+        [first],
+        lambda _rank: {},
+        parse=read_event,
+        worker=MPI_WORKER,
+        command=lambda _rank, argv: under_mpiexec(ranks, argv),
+    )
+    with contextlib.closing(events):
+        yield from events
 
 
 def _undilated(timed: Timed, dilation: float) -> Timed:

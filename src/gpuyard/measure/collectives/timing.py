@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from statistics import median
 
-from gpuyard.measure.collectives.exchange import Exchange
-from gpuyard.measure.collectives.group import TorchGroup
+from gpuyard.measure.collectives.exchange import Exchange, Group
 from gpuyard.measure.collectives.records import CollectivesJob, Operation, Pair, Probe, Timed
 
 _LATENCY_STEPS = 20
@@ -18,7 +17,7 @@ _MOST_PAIRS = 64
 _SHORT_SECONDS, _MOST_IN_A_ROW = 5e-3, 20
 
 
-def probe_links(group: TorchGroup) -> Probe:
+def probe_links(group: Group) -> Probe:
     """Latency and rate of a ring of bare sends, then each of its links alone."""
     tiny = group.zeros(1), group.zeros(1)
     hops = partial(_seconds_of, group, partial(group.shift, *tiny), _LATENCY_STEPS)
@@ -38,7 +37,7 @@ def probe_links(group: TorchGroup) -> Probe:
 
 
 def time_collective(
-    operation: Operation, size_bytes: int, group: TorchGroup, job: CollectivesJob
+    operation: Operation, size_bytes: int, group: Group, job: CollectivesJob
 ) -> Timed:
     """First once with a result that can be checked, then under the clock."""
     exchange = Exchange(operation, size_bytes, group)
@@ -59,20 +58,20 @@ def time_collective(
     )
 
 
-def _seconds_of(group: TorchGroup, run: Callable[[], None], times: int = 1) -> float:
+def _seconds_of(group: Group, run: Callable[[], None], times: int = 1) -> float:
     began = group.clock()
     for _ in range(times):
         run()
     return (group.clock() - began) / times
 
 
-def _together(group: TorchGroup, seconds: Callable[[], float]) -> float:
+def _together(group: Group, seconds: Callable[[], float]) -> float:
     """All ranks start at once, and the slowest counts."""
     group.barrier()
     return group.slowest([seconds()])[0]
 
 
-def _each_pair(group: TorchGroup, ring_bytes_per_second: float) -> tuple[Pair, ...]:
+def _each_pair(group: Group, ring_bytes_per_second: float) -> tuple[Pair, ...]:
     size = int(max(_FIRST_PROBE_BYTES, ring_bytes_per_second * _PAIR_SECONDS)) // 4 * 4
     buffer = group.zeros(size // 4)
     pairs = []

@@ -153,8 +153,8 @@ def _busy_cores(slow: Sequence[CollectiveResult], load: Load) -> Iterator[Cause]
     if load.during > _SATURATED and load.ranks_per_core >= 1:
         yield Cause(
             name="saturated-cores",
-            why=f"{format_share(load.during)} of this machine's cores were busy with "
-            f"{load.ranks_per_core:g} ranks a core: copies are made by the CPU",
+            why=f"{format_share(load.during)} of this machine's cores were busy, with "
+            f"{load.ranks_per_core:g} rank(s) on each: copies are made by the CPU",
             next_step="use fewer workers, a slower link, or a lab with more --dilation",
         )
 
