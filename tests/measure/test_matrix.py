@@ -102,23 +102,34 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
         "{name: t, workloads: [tiny.workload.yaml], nodes: [1], batch: [2, 3], attempts: 20,"
         " time_per_point: 100 ms}"
     )
+    (tmp_path / "run.py").write_text(
+        "from gpuyard.cli.main import main\n"
+        "from gpuyard.measure import matrix\n"
+        "matrix.Credibility = lambda *_: lambda *_: None\n"  # a busy machine is not the point here
+        "main()\n"
+    )
     store = ResultsStore(Path(os.environ["GPUYARD_HOME"]) / "results.sqlite")
     paths = [str(ROOT / "src"), str(Path(__file__).parent)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "gpuyard", "bench", "sweep", str(sweep_file)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as sweeping:
+    command = [sys.executable, "run.py", "bench", "sweep", str(sweep_file)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    sweeping = subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
         deadline = time.monotonic() + 120
         while not store.list():
             assert sweeping.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
+    finally:
         sweeping.send_signal(signal.SIGKILL)
+        sweeping.wait()
     (first,) = store.list()
     assert first.batch_per_worker == 2
+    (tmp_path / "go").touch()
+    subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    assert [m.batch_per_worker for m in store.list()] == [2, 3]
+    assert store.list()[0] == first
 
 
 def test_examples_are_valid_and_mistakes_have_a_line(tmp_path: Path) -> None:
