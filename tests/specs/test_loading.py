@@ -10,6 +10,7 @@ from gpuyard.catalog.specfiles import (
     read_plan,
     read_site,
     read_study,
+    read_sweep,
     read_workload,
 )
 from gpuyard.errors import SpecError, UnknownName
@@ -55,6 +56,8 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_plan(path)
         case "site":
             read_site(path)
+        case "sweep":
+            read_sweep(path)
         case _:
             raise AssertionError(kind)
 

@@ -34,7 +34,8 @@ class Dataset(Spec):
     source: Annotated[
         str,
         Field(
-            description="'synthetic', 'spoken-digits', or an importable module:factory that returns a torch Dataset"
+            description="'synthetic', 'spoken-digits', an importable module:factory that returns a torch Dataset, "
+            "or the path of an image folder or a webdataset archive"
         ),
     ] = "synthetic"
 

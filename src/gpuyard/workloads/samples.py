@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gpuyard import paths
 from gpuyard.errors import UserMistake
 from gpuyard.specs import Workload
+from gpuyard.workloads.disk_images import find_images, is_on_disk
 from gpuyard.workloads.resolve import call_factory, import_factory
 
 if TYPE_CHECKING:
@@ -37,10 +38,13 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
         return _spoken_digits(workload, task)
     if source == "synthetic":
         return _pool(workload, task, "synthetic")
+    if is_on_disk(source):
+        return _of_items(find_images(source, task.batch(1)[0][0].shape[1:]), source)
     if ":" in source:
         return _of_dataset(source)
     raise UserMistake(
-        f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits' or module:factory"
+        f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits', module:factory, "
+        "or a path like ./images"
     )
 
 
@@ -136,9 +140,6 @@ def _spoken_digits(workload: Workload, task: "Task") -> Samples:
 
 
 def _of_dataset(reference: str) -> Samples:
-    import torch
-    from torch.utils.data import default_collate
-
     built = call_factory(import_factory(reference, "dataset"), reference)
     if not (isinstance(built, Sized) and hasattr(built, "__getitem__")):
         raise UserMistake(
@@ -151,8 +152,15 @@ def _of_dataset(reference: str) -> Samples:
     if not isinstance(dataset[0], tuple | list) or len(dataset[0]) != 2:
         raise UserMistake(f"an item of the dataset of {reference} is not (input, target)")
 
+    return _of_items(dataset, reference)
+
+
+def _of_items(dataset: Any, name: str) -> Samples:
+    import torch
+    from torch.utils.data import default_collate
+
     def gather(indices: "torch.Tensor") -> "Batch":
         inputs, target = default_collate([dataset[int(index)] for index in indices])
         return (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs), target
 
-    return Samples(len(built), f"{reference}, {len(built)} samples", gather)
+    return Samples(len(dataset), f"{name}, {len(dataset)} samples", gather)

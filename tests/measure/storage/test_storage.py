@@ -40,8 +40,10 @@ def test_other_gpus_take_the_predictors_time(tmp_path: Path) -> None:
 
 
 def test_the_bench_reads_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    result = run_storage(small(tmp_path))
-    assert list(tmp_path.iterdir()) == []
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    result = run_storage(small(disk))
+    assert list(disk.iterdir()) == []
     assert result.own_dataset
     assert result.dataset_bytes == 16 << 20  # 16 files of a block at least
     if result.cache == "none":  # a file system in memory

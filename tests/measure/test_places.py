@@ -1,0 +1,108 @@
+"""Ranks started through other commands: a stand-in for ssh and srun, which are not on every machine,
+passes them on to this one; ranks, rendezvous and exchange are real."""
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import UserMistake
+from gpuyard.lab import plan_lab
+from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.places import Hosts, LabNodes, SlurmAllocation, allocation
+from gpuyard.specs import Workload
+
+Build = Callable[..., Workload]
+# as sshd does: the last argument is a line for the user's shell
+SSH = '#!/bin/sh\nfor line; do :; done\nexec sh -c "$line"\n'
+SRUN = '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
+SCONTROL = "#!/bin/sh\n[ \"$1 $2\" = 'show hostnames' ] && printf 'node1\\nnode2\\n'\n"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name, text in (("ssh", SSH), ("srun", SRUN), ("scontrol", SCONTROL)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    return directory
+
+
+@pytest.mark.parametrize("kind", [Hosts, SlurmAllocation])
+def test_ranks_meet_through_the_first_host(
+    programs: Path,
+    store: ResultsStore,
+    tiny: Build,
+    kind: type[Hosts] | type[SlurmAllocation],
+) -> None:
+    place = kind(("localhost", "localhost"))
+    sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.2, place=place)
+    (m,) = run_sweep(sweep, store)
+    assert m.place.nodes == ("localhost", "localhost")
+    assert m.place.kind in ("hosts", "slurm")
+    assert m.provenance.backend == "gloo"
+    assert len(set(m.parameter_checksums)) == 1
+    assert sweep.points[0].key != plan_sweep(tiny(), [2], [8], seconds_per_point=0.2).points[0].key
+
+
+def test_ssh_never_asks_and_quotes_what_it_sends(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUYARD_HOME", "/a b/$(reboot)")
+    command = Hosts(("ada@node1", "node2"), port=29500).command(1, ["python", "-m", "x y"], 2)
+    assert command[:5] == ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    assert command[5] == "node2"
+    words = shlex.split(command[6])
+    assert words[0] == "env"
+    assert "MASTER_ADDR=node1" in words
+    assert "RANK=1" in words
+    assert "WORLD_SIZE=2" in words
+    assert "GPUYARD_HOME=/a b/$(reboot)" in words
+    assert words[-3:] == ["python", "-m", "x y"]
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=reboot", "a b", "", "a;b"])
+def test_a_host_is_never_taken_for_an_option(programs: Path, name: str) -> None:
+    with pytest.raises(UserMistake, match="is not a host"):
+        Hosts((name,))
+
+
+def test_the_allocation_is_that_of_this_shell(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(UserMistake, match="not inside a Slurm allocation"):
+        allocation()
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
+    assert allocation().names == ("node1", "node2")
+
+
+def test_too_few_seats_are_a_sentence(programs: Path, tiny: Build) -> None:
+    with pytest.raises(UserMistake, match="3 workers need 3 hosts, 2 are named"):
+        plan_sweep(tiny(), [3], [8], place=Hosts(("a", "b")))
+    lab = LabNodes(plan_lab(2, "1 Gbit/s"))
+    with pytest.raises(UserMistake, match="3 workers need 3 nodes, the lab has 2"):
+        plan_sweep(tiny(), [3], [8], place=lab)
+
+
+def test_nodes_that_share_a_core_need_dilation_or_a_synthetic_gpu(tiny: Build) -> None:
+    from gpuyard.hardware.cpu import usable_cores
+
+    many = 3 * len(usable_cores())
+    with pytest.raises(UserMistake, match="dilate time by 3 or more"):
+        plan_sweep(tiny(), [1], [8], place=LabNodes(plan_lab(many, "1 Gbit/s")))
+    plan_sweep(tiny(), [1], [8], place=LabNodes(plan_lab(many, "1 Gbit/s", dilation=3)))
+    plan_sweep(tiny(), [1], [8], place=LabNodes(plan_lab(many, "1 Gbit/s")), gpu="t4")
+
+
+def test_horovod_stays_here(programs: Path, tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuyard.measure import sweep
+
+    monkeypatch.setattr(sweep, "check_strategy", lambda *_a, **_k: None)
+    with pytest.raises(UserMistake, match="horovod is measured on this machine only"):
+        plan_sweep(tiny(), [1], [8], place=Hosts(("a",)), strategy="horovod")
