@@ -1,5 +1,7 @@
 """What to own and what to rent: hand-worked, against brute force, and never worse than all or nothing."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from gpuyard.economics import (
     described_demand,
     mix_of,
 )
-from gpuyard.errors import UserMistake
+from gpuyard.errors import MissingRequirement, UserMistake
 
 PRICES = st.builds(
     HybridPrices, owned_usd=st.floats(0, 3), rented_usd=st.floats(0, 5), running_usd=st.floats(0, 1)
@@ -113,6 +115,12 @@ def test_many_levels_are_merged_and_said_so() -> None:
     assert not mix.exact
     best = best_hybrid(demand, HybridPrices(0.4, 1.0)).best
     assert mix.usd_per_year == pytest.approx(best.usd_per_year, rel=1e-4)
+
+
+def test_without_scipy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingRequirement, match="gpuyard\\[plan\\]"):
+        best_mix(described_demand("steady", 4), (Tier("owned", 0.4),), 1.0)
 
 
 def test_a_million_hours() -> None:

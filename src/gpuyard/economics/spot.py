@@ -76,5 +76,7 @@ def spot_usd(
 def _mean_hours(interruptions_per_hour: Amounts) -> Array:
     check_not_negative("the interruption rate", interruptions_per_hour)
     rate = array_of(interruptions_per_hour)
-    with np.errstate(divide="ignore", over="ignore"):  # so rare that it never comes
+    # what comes once in the age of the universe never comes, and would overflow
+    rate = np.where(rate < 1e-30, 0.0, rate)
+    with np.errstate(divide="ignore"):
         return np.asarray(1.0 / rate)
