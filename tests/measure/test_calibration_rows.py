@@ -74,6 +74,17 @@ def test_a_model_that_is_not_here_is_a_note_not_a_crash(make_measurement: MakeMe
     assert found.notes[1] == "Runs of odd are left out: its spec can't be read"
 
 
+def test_a_run_without_compute_is_left_out(make_measurement: MakeMeasurement) -> None:
+    """Where noise made the exchange longer than the step, no logarithm can be taken."""
+    odd = make_measurement(spec=SPEC, step=StepParts(
+        step_seconds=0.1, compute_seconds=-0.01, exposed_communication_seconds=0.11,
+        input_seconds=0.0,
+    ))  # fmt: skip
+    found = calibration_rows([odd], [])
+    assert found.rows == ()
+    assert found.notes == (f"Run {odd.id} is left out: it has no time for compute",)
+
+
 def test_the_slowest_link_of_a_bench_belongs_to_its_machine(
     make_measurement: MakeMeasurement, make_bench: Callable[..., LinkBench]
 ) -> None:

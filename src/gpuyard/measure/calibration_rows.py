@@ -46,9 +46,14 @@ def calibration_rows(
                 notes.append(f"Runs of {measurement.workload} are left out: {why}")
                 profiles[name] = None
         known = profiles[name]
-        if known is not None:
-            rows.append(_row(measurement, *known))
-            used.append(measurement)
+        if known is None:
+            continue
+        row = _row(measurement, *known)
+        if min(row.step_seconds, row.busy_seconds) <= 0:
+            notes.append(f"Run {measurement.id} is left out: it has no time for compute")
+            continue
+        rows.append(row)
+        used.append(measurement)
     links = _links({row.hardware for row in rows}, benches)
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 

@@ -8,7 +8,13 @@ import numpy as np
 from gpuyard.predict.calibration.defaults import default_line
 from gpuyard.predict.calibration.fit import Fit, fit
 from gpuyard.predict.calibration.model import Lines, compiled, times
-from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
+from gpuyard.predict.calibration.rows import (
+    Configuration,
+    Hardware,
+    LineKey,
+    LinkRates,
+    TrainingRow,
+)
 
 MOST_FOLDS = 12
 Listener = Callable[[int, int], None]
@@ -34,8 +40,13 @@ def cross_validate(
     checked: list[Checked] = []
     folds = list(_folds(rows))
     for number, left_out in enumerate(folds):
-        kept = [row for row in rows if row not in left_out]
-        held = [row for row in left_out if _predictable(hardware, row, kept)]
+        kept = [row for row in rows if row.configuration not in left_out]
+        known = {row.key for row in kept}
+        held = [
+            row
+            for row in rows
+            if row.configuration in left_out and (hardware.gpu is not None or row.key in known)
+        ]
         if held:
             checked += _check(hardware, kept, held, links)
         if on_fold is not None:
@@ -54,16 +65,16 @@ def _check(
     held: Sequence[TrainingRow],
     links: LinkRates | None,
 ) -> Iterator[Checked]:
-    plain: dict[object, tuple[float, float]] = {}
+    plain: dict[LineKey, tuple[float, float]] = {}
     for row in held:
         # a roofline does not look at the runs, so where none is left the held-out one may stand in
         seen = [other for other in kept if other.key == row.key] or [row]
         line = default_line(hardware, seen)
         plain[row.key] = line.fixed_seconds, line.seconds_per_sample
     found = fit(hardware, kept, links)
-    before = _errors(hardware, held, {}, plain)  # type: ignore[arg-type]
-    after = _errors(hardware, held, found.values, {**plain, **found.by_key})  # type: ignore[dict-item]
-    by_configuration: dict[object, list[int]] = {}
+    before = _errors(hardware, held, {}, plain)
+    after = _errors(hardware, held, found.values, {**plain, **found.by_key})
+    by_configuration: dict[Configuration, list[int]] = {}
     ordered = [row for block in compiled(hardware, held) for row in block.rows]
     for index, row in enumerate(ordered):
         by_configuration.setdefault(row.configuration, []).append(index)
@@ -85,14 +96,9 @@ def _errors(
     return [float(error) for error in measured / made.step - 1]
 
 
-def _predictable(hardware: Hardware, row: TrainingRow, kept: Sequence[TrainingRow]) -> bool:
-    return hardware.gpu is not None or any(other.key == row.key for other in kept)
-
-
-def _folds(rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
+def _folds(rows: Sequence[TrainingRow]) -> Iterator[set[Configuration]]:
     """Nothing is random: configurations in the order of the runs, dealt out one after the other."""
     names = list(dict.fromkeys(row.configuration for row in rows))
     count = min(len(names), MOST_FOLDS)
     for fold in range(count):
-        chosen = set(names[fold::count])
-        yield [row for row in rows if row.configuration in chosen]
+        yield set(names[fold::count])

@@ -38,6 +38,9 @@ class LineKey:
     gradient_bytes: int
 
 
+Configuration = tuple[LineKey, Strategy, int, int]
+
+
 @dataclass(frozen=True)
 class TrainingRow:
     """One measured run."""
@@ -58,7 +61,7 @@ class TrainingRow:
         return line_key(self.workload, self.profile)
 
     @property
-    def configuration(self) -> tuple[LineKey, Strategy, int, int]:
+    def configuration(self) -> Configuration:
         """Repeats of one configuration are never split between fit and check."""
         return self.key, self.strategy, self.workers, self.batch_per_worker
 
