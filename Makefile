@@ -14,7 +14,7 @@ help: ## Show this list.
 $(RUNTIME): pyproject.toml requirements/train.txt
 	@sh scripts/make-venv.sh $(PYTHON) $(VENV)
 	@$(BIN)/pip install --quiet -r requirements/train.txt
-	@$(BIN)/pip install --quiet -e '.[train,nvidia]'
+	@$(BIN)/pip install --quiet -e '.[train,nvidia,lab]'
 	@touch $@
 
 $(TOOLS): $(RUNTIME) requirements/dev.txt
@@ -41,7 +41,7 @@ format: $(TOOLS) ## Format the code and fix what lint can fix.
 	@$(BIN)/ruff format .
 
 schemas: $(RUNTIME) ## Write the JSON Schemas of the specs again.
-	@for name in workload cluster study site; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
+	@for name in workload cluster study offers plan site sweep; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
 
 bench: $(RUNTIME) ## Run every benchmark.
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done

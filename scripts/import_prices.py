@@ -3,9 +3,13 @@
     python scripts/import_prices.py cloud_prices_aws_gpu.csv cloud_prices_lambda.csv \\
         cloud_prices_gpu_min.csv --output src/gpuyard/catalog/data/prices.csv
 
-Each list starts with a line `# source: ...`. Two shapes are known: one cloud a file, whose cloud and
-date stand in that line, and many clouds with the lowest price over their regions. Where two files
-price the same instance the first file given wins. What was left out is counted on standard error.
+    python scripts/import_prices.py cloud_prices_aws_history.csv \\
+        --output src/gpuyard/catalog/data/past_prices.csv
+
+Each list starts with a line `# source: ...`. Three shapes are known: one cloud a file, whose cloud and
+date stand in that line; many clouds with the lowest price over their regions; and snapshots of one cloud
+with a date in each row, whose ids end in that date. Where two files price the same instance the first
+file given wins. What was left out is counted on standard error.
 """
 
 import argparse
@@ -28,6 +32,10 @@ MANY_CLOUDS = {
     "min_price", "max_price", "min_spot", "n_regions",
 }  # fmt: skip
 
+SNAPSHOTS = {
+    "snapshot_date", "instance", "gpu", "count", "vcpus", "mem_gib", "price_usd_h", "min_spot_usd_h",
+}  # fmt: skip
+
 NOT_A_GPU = re.compile(r"tpu|inferentia|trainium|virtex|qualcomm|gaudi|alveo|u30", re.IGNORECASE)
 
 SLICES = {
@@ -47,6 +55,7 @@ GPU_RULES: list[tuple[str, str, str, str]] = [
     ("*", ".*", "P100", "p100-pcie-16gb"),
     ("azure", "Standard_NC.*_v3", "V100", "v100-pcie-16gb"),
     ("gcp|oci|lambda", ".*", "V100", "v100-sxm2-16gb"),
+    ("aws", r"p3\..*", "V100", "v100-sxm2-16gb"),
     ("aws|azure", ".*", "V100-32GB", "v100-sxm2-32gb"),
     ("*", ".*", "T4", "t4"),
     ("lambda", ".*", "RTX6000", "quadro-rtx-6000"),
@@ -118,8 +127,12 @@ def read_list(path: Path) -> tuple[str, list[dict[str, str]]]:
         raise UserMistake(f"{path}: the first line must name the source, as `# source: ...`")
     reader = csv.DictReader(io.StringIO(rest))
     columns = set(reader.fieldnames or ())
-    wanted = MANY_CLOUDS if "cloud" in columns else ONE_CLOUD
-    optional = set() if wanted is MANY_CLOUDS else ONE_CLOUD_OPTIONAL
+    wanted = ONE_CLOUD
+    if "cloud" in columns:
+        wanted = MANY_CLOUDS
+    elif "snapshot_date" in columns:
+        wanted = SNAPSHOTS
+    optional = ONE_CLOUD_OPTIONAL if wanted is ONE_CLOUD else set()
     if unknown := columns - wanted - optional:
         raise UserMistake(f"{path}: unknown column {', '.join(sorted(unknown))}")
     if missing := wanted - columns:
@@ -134,8 +147,14 @@ def prices_of(path: Path, left: Left) -> Iterator[Price]:
     for row in rows:
         if "cloud" in row:
             yield from price_of(row, row["cloud"], row["file_date"], source, left)
+            continue
+        cloud = re.search(r"catalogs/v\d+/(\w+)[/.]", source_line)
+        if snapshot := row.get("snapshot_date"):
+            if cloud is None:
+                raise UserMistake(f"{path}: the source line must name the cloud's path")
+            for price in price_of(row, cloud[1], snapshot, source_line.partition(":")[0], left):
+                yield price.model_copy(update={"id": f"{price.id}@{snapshot}"})
         else:
-            cloud = re.search(r"catalogs/v\d+/(\w+)/", source_line)
             date = re.search(r"last updated (\d{4}-\d\d-\d\d)", source_line)
             if cloud is None or date is None:
                 raise UserMistake(f"{path}: the source line must name the cloud's path and a date")
@@ -147,7 +166,10 @@ def price_of(
 ) -> Iterator[Price]:
     """One row as a price, or nothing and a reason."""
     instance, gpu_name = row["instance"], row["gpu"]
-    usd, spot = _number(row, "price_usd_h", "min_price"), _number(row, "spot_usd_h", "min_spot")
+    usd, spot = (
+        _number(row, "price_usd_h", "min_price"),
+        _number(row, "spot_usd_h", "min_spot", "min_spot_usd_h"),
+    )
     count, most = _number(row, "count") or 0.0, _number(row, "max_price")
     reason = ""
     if not gpu_name:
@@ -233,7 +255,7 @@ def _cell(value: object) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("lists", nargs="+", type=Path, help="price lists, the most exact first")
-    parser.add_argument("--output", type=Path, required=True, help="the catalog's prices.csv")
+    parser.add_argument("--output", type=Path, required=True, help="the catalog's data file")
     options = parser.parse_args()
     left = Left()
     try:

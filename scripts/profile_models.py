@@ -29,6 +29,11 @@ DESCRIBED = {
     "alexnet": ("AlexNet", "https://arxiv.org/abs/1404.5997", "2014-04-23"),
     "vgg16": ("VGG-16", "https://arxiv.org/abs/1409.1556", "2014-09-04"),
     "resnet18": ("ResNet-18", "https://arxiv.org/abs/1512.03385", "2015-12-10"),
+    "resnet18-cifar": (
+        "ResNet-18 for CIFAR-10",
+        "https://arxiv.org/abs/1512.03385",
+        "2015-12-10",
+    ),
     "resnet50": ("ResNet-50 v1.5", "https://arxiv.org/abs/1512.03385", "2015-12-10"),
     "resnet101": ("ResNet-101 v1.5", "https://arxiv.org/abs/1512.03385", "2015-12-10"),
     "resnet152": ("ResNet-152 v1.5", "https://arxiv.org/abs/1512.03385", "2015-12-10"),

@@ -1,8 +1,11 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from gpuyard.errors import GpuyardError
 
@@ -32,11 +35,28 @@ def _replace(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():  # a pipe or a device is written into, not replaced
         path.write_text(text, encoding="utf-8")
         return
+    with _replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into that takes the place of the old one at the end, or of nothing at a crash."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(path.resolve()) as file:
+            yield file
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o644)

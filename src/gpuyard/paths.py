@@ -19,6 +19,16 @@ def results_file() -> Path:
     return home() / "results.sqlite"
 
 
+def calibration_file() -> Path:
+    """The constants that were fitted to this user's measurements."""
+    return home() / "calibration.json"
+
+
+def prices_file() -> Path:
+    """Prices that are newer than the shipped ones, where the user took some in."""
+    return home() / "prices.csv"
+
+
 def dataset_directory(name: str) -> Path:
     """Where a fetched dataset lies."""
     return home() / "datasets" / name

@@ -64,6 +64,7 @@ class Dimension:
 SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
 RATE = Dimension("a rate", "10 Gbit/s", _RATES)
 DURATION = Dimension("a duration", "30 us", _DURATION)
+POWER = Dimension("a power", "20 kW", {f"{p}W": f for p, f in _DECIMAL.items()})
 
 
 def parse(quantity: str | float, dimension: Dimension) -> float:
@@ -120,6 +121,11 @@ def parse_seconds(quantity: str | float) -> float:
     return parse(quantity, DURATION)
 
 
+def parse_watts(quantity: str | float) -> float:
+    """ "20 kW" → 20000."""
+    return parse(quantity, POWER)
+
+
 def _parse_money(quantity: str | float, per: frozenset[str], example: str) -> float:
     match = _MONEY.match(str(quantity))
     if match is None or match[3] not in per:
@@ -132,9 +138,25 @@ def parse_usd(quantity: str | float) -> float:
     return _parse_money(quantity, frozenset({""}), "$8000")
 
 
+def parse_usd_per_year(quantity: str | float) -> float:
+    """ "$15000/year" → 15000."""
+    return _parse_money(quantity, frozenset({"/year", "per year", "a year"}), "$15000/year")
+
+
 def parse_usd_per_hour(quantity: str | float) -> float:
     """ "$1.50/h" → 1.5. The "/h" must be there: a bare price does not say what it buys."""
     return _parse_money(quantity, frozenset({"/h", "/hour", "per hour", "an hour"}), "$1.50/h")
+
+
+def parse_usd_per_kwh(quantity: str | float) -> float:
+    """ "$0.12/kWh" → 0.12."""
+    return _parse_money(quantity, frozenset({"/kWh", "per kWh", "a kWh"}), "$0.12/kWh")
+
+
+def parse_usd_per_kw_month(quantity: str | float) -> float:
+    """ "$184/kW/month" → 184."""
+    per = frozenset({"/kW/month", "/kW a month", "per kW and month"})
+    return _parse_money(quantity, per, "$184/kW/month")
 
 
 def parse_share(quantity: str | float) -> float:
@@ -179,6 +201,11 @@ def format_byte_rate(bytes_per_second: float) -> str:
     return _scaled(bytes_per_second, [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")])
 
 
+def format_watts(watts: float) -> str:
+    """10200 → "10.2 kW"."""
+    return _scaled(watts, [(1e6, "MW"), (1e3, "kW"), (1, "W")])
+
+
 def format_seconds(seconds: float) -> str:
     """0.0032 → "3.2 ms"."""
     return _scaled(
@@ -188,7 +215,8 @@ def format_seconds(seconds: float) -> str:
 
 def format_usd(usd: float) -> str:
     """8000 → "$8,000"; cents only where they matter."""
-    return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"
+    size = abs(usd)
+    return f"{'-' if usd < 0 else ''}${size:,.{2 if size < 100 else 0}f}"
 
 
 def format_share(share: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpuyard
-from gpuyard.catalog import gpus, prices
+from gpuyard.catalog import gpus, past_prices, price_named, prices
 from gpuyard.errors import UnknownName
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,14 @@ aws,2026-08-22,p4d.24xlarge,A100,8.0,96.0,1152.0,20.0,30.4,7.5,12
 gcp,2026-08-21,,V100,4,,,9.92,10.2,1.832,5
 runpod,2026-08-22,1x_RTX4090_SECURE,RTX4090,1.0,6.0,29.0,0.74,0.74,0.74,3
 runpod,2026-08-22,1x_PRO-6000-MIG-24GB_SECURE,PRO-6000-MIG-24GB,1.0,8.0,31.0,0.59,0.59,0.59,3
+"""
+
+
+SNAPSHOTS = """\
+# source: someone/catalog @0123: catalogs/v3/aws.csv (2022-10-11), v6/aws/vms.csv (2025-06-04); USD/h
+snapshot_date,instance,gpu,count,vcpus,mem_gib,price_usd_h,min_spot_usd_h
+2022-10-11,p3.16xlarge,V100,8.0,64.0,488.0,24.48,8.1397
+2025-06-04,p3.16xlarge,V100,8.0,64.0,488.0,24.48,3.2365
 """
 
 
@@ -99,6 +107,26 @@ def test_the_import_keeps_whole_gpus_and_lets_the_first_list_win(tmp_path: Path)
     assert "left out 2: a slice of a GPU" in done.stderr
     run_import(str(exact), str(lowest), "--output", str(output))
     assert output.read_text() == first
+
+
+def test_snapshots_have_their_day_in_their_name(tmp_path: Path) -> None:
+    history, output = tmp_path / "history.csv", tmp_path / "past_prices.csv"
+    history.write_text(SNAPSHOTS)
+    done = run_import(str(history), "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    lines = output.read_text().splitlines()
+    assert lines[1].startswith("aws/p3.16xlarge@2022-10-11,someone/catalog @0123,2022-10-11,aws,")
+    assert lines[2].startswith("aws/p3.16xlarge@2025-06-04,")
+    assert ",24.48,8.1397," in lines[1]
+
+
+def test_past_prices_are_found_by_name_and_day() -> None:
+    price = price_named("aws/p3dn.24xlarge@2022-10-11")
+    assert (price.usd_per_hour, price.spot_usd_per_hour) == (31.212, 9.3636)
+    assert price.date == datetime.date(2022, 10, 11)
+    assert price_named("aws/p4d.24xlarge") == prices().get("aws/p4d.24xlarge")
+    for past in past_prices():
+        assert past.id == f"{past.cloud}/{past.instance}@{past.date}"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def test_cost_gives_the_founding_break_even(cli: Cli) -> None:
     assert json.loads(done.stdout)["break_even_hours"] == pytest.approx(3733.3, abs=0.1)
 
 
-@pytest.mark.parametrize("table", ["gpus", "machines", "links", "models", "prices"])
+@pytest.mark.parametrize(
+    "table", ["gpus", "machines", "links", "models", "prices", "gpu-prices", "chassis", "ports"]
+)
 def test_every_catalog_row_has_source_and_date(cli: Cli, table: str) -> None:
     rows = json.loads(cli("catalog", table, "--json").stdout)
     assert all(row["source"] and row["date"] for row in rows)

@@ -16,7 +16,9 @@ import typer
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from gpuyard import lab
 from gpuyard.cli.main import app
+from gpuyard.errors import MissingRequirement
 from gpuyard.predict import constants
 from gpuyard.predict.constants import Constant
 from gpuyard.specs import SPECS
@@ -27,6 +29,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"
 LINKING = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ROOT_MARK = re.compile(r"<!-- needs root -->\s*\Z")
 _FILE_MARK = re.compile(r"<!-- file: (\S+) -->\s*\Z")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -39,6 +42,7 @@ class Fence:
     language: str
     text: str
     file: str | None
+    needs_root: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def fences(page: Path) -> list[Fence]:
         before = text[: match.start()]
         mark = _FILE_MARK.search(before)
         line = before.count("\n") + 1
-        found.append(Fence(line, match[1], match[2], mark[1] if mark else None))
+        needs_root = _ROOT_MARK.search(before) is not None
+        found.append(Fence(line, match[1], match[2], mark[1] if mark else None, needs_root))
     return found
 
 
@@ -95,6 +100,11 @@ def checkout(tmp_path: Path) -> Path:
 def test_console_block_runs_and_prints_what_is_shown(
     page: Path, block: Fence, checkout: Path
 ) -> None:
+    if block.needs_root:
+        try:
+            lab.check_can_make_labs()
+        except MissingRequirement as missing:
+            pytest.skip(str(missing))
     for fence in fences(page):
         if fence.file is not None:
             (checkout / fence.file).write_text(fence.text, encoding="utf-8")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.specs import Cluster, MachineSpec, Network, Strategy
+from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Strategy, Workload
 from gpuyard.workloads import profile_of
 
 ROOT = Path(__file__).parents[2]
@@ -12,15 +12,16 @@ PAGE = (ROOT / "docs" / "founding.md").read_text(encoding="utf-8")
 
 
 def predicted(
-    model: str,
+    model: str | Workload,
     cluster: str | Cluster,
     gpus: int,
     *,
     batches: tuple[int, ...] = (64,),
     strategy: Strategy = "ddp",
     per_node: int | None = None,
+    beside: int = 0,
 ) -> tuple[Prediction, ...]:
-    spec = read_workload(model, ROOT / "examples")
+    spec = read_workload(model, ROOT / "examples") if isinstance(model, str) else model
     place = read_cluster(cluster, ROOT / "examples") if isinstance(cluster, str) else cluster
     return predict_cluster(
         spec,
@@ -30,6 +31,7 @@ def predicted(
         batches=batches,
         strategy=strategy,
         gpus_per_node=per_node,
+        beside=beside,
     ).predictions
 
 
@@ -71,6 +73,70 @@ def test_hpe_apollo() -> None:
     assert apart in row("the same, 16 GPUs")
     assert percent(rate(4, 4) / rate(4, 2) - 1, 1) in row("the same, 4 GPUs")
     assert f"+{percent(rate(16, 8) / rate(8, 8) - 1)}" in row("the same, from 8 to 16")
+
+
+def test_hpe_apollo_with_real_images() -> None:
+    """What storage and CPUs would have to be for them to explain the step from 8 to 16."""
+
+    def real(
+        gpus: int, per_node: int, *, read: str = "30 GB/s", cores: int | None = None
+    ) -> Prediction:
+        images = Dataset.model_validate(
+            {"samples": 1_281_167, "bytes_per_sample": "115 kB", "preprocess": "8 ms"}
+        )
+        spec = read_workload("resnet50").model_copy(
+            update={"precision": "fp16", "dataset": images.model_copy(update={"input_workers": 64})}
+        )
+        apollo = read_cluster("apollo.cluster.yaml", ROOT / "examples")
+        assert isinstance(apollo.machine, MachineSpec)
+        place = apollo.model_copy(
+            update={
+                "machine": apollo.machine.model_copy(update={"cores": cores}),
+                "storage": Storage.model_validate({"read": read}),
+            }
+        )
+        return predicted(spec, place, gpus, per_node=per_node)[0]
+
+    def rate(gpus: int, per_node: int, *, read: str = "30 GB/s", cores: int | None = None) -> float:
+        return real(gpus, per_node, read=read, cores=cores).samples_per_second
+
+    shown = row("the same in fp16, from 8 to 16")
+    assert f"+{percent(rate(16, 8) / rate(8, 8) - 1)}" in shown
+    assert percent(rate(4, 4) / rate(4, 2) - 1, 1) in row("the same in fp16, 4 GPUs")
+    slow = "1.2 GB/s"
+    assert f"+{percent(rate(16, 8, read=slow) / rate(8, 8, read=slow) - 1)}" in row(
+        "the same in fp16, storage that reads 1.2"
+    )
+    few = row("the same in fp16, 40 cores")
+    assert f"+{percent(rate(16, 8, cores=40) / rate(8, 8, cores=40) - 1)}" in few
+    assert f"{percent(rate(16, 8, cores=40) / rate(16, 4, cores=40) - 1, 1)}".lstrip("-") in few
+
+
+def test_slices_nodes() -> None:
+    for rate in ("1 Gbit/s", "10 Gbit/s"):
+        cluster = Cluster(
+            name="10 nodes",
+            nodes=10,
+            machine=MachineSpec(gpu="gtx-1080-ti", gpus=1),
+            network=Network.model_validate({"rate": rate}),
+        )
+        shown = row(f"SLICES, ResNet-50, 10 nodes over {rate}")
+        made = predicted("resnet50", cluster, 10, batches=(32, 64, 96))
+        assert [percent(p.scaling_efficiency) for p in made] == [
+            part.strip() for part in shown.split(",")
+        ]
+
+
+def test_slices_one_host() -> None:
+    host = Cluster(
+        name="one host",
+        machine=MachineSpec(gpu="gtx-1080-ti", gpus=10, topology="single-root"),
+    )
+    (one,) = predicted("resnet50", host, 10)
+    (each,) = predicted("resnet50", host, 1, beside=9)
+    shown = row("SLICES, one host with 10 GPUs")
+    gain = 10 * each.samples_per_second / one.samples_per_second - 1
+    assert f"ten jobs +{percent(gain)}" in shown
 
 
 def test_horovod_at_128_gpus() -> None:

@@ -81,6 +81,24 @@ def test_staging_through_one_uplink_divides_it() -> None:
     assert gigabytes(graph, *range(8)) == pytest.approx(12 / 8 * 0.6)
 
 
+def test_a_gpu_that_hangs_on_one_neighbour_stays_on_nvlink() -> None:
+    # the fifth of a DGX-1 has its two links to GPU0 only: one ring goes there and back again, run both
+    # ways over 20 GB/s a link. Published for these five: 37 GB/s
+    graph = machine("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8)
+    five = all_reduce(graph, ["GPU0", "GPU1", "GPU2", "GPU3", "GPU4"])
+    assert five.bytes_per_second == pytest.approx(40e9)
+    assert five.kind == "nvlink"
+    (ring,) = five.rings
+    assert sorted(ring) == ["GPU0", "GPU0", "GPU1", "GPU2", "GPU3", "GPU4"]
+    # five that close a ring by themselves are as fast, and preferred
+    assert [len(ring) for ring in best_gpus(graph, 5).rings] == [5]
+
+
+def test_no_detour_where_nvlinks_only_pair() -> None:
+    graph = machine("nvlink-pairs", "rtx-3090", 4)
+    assert all_reduce(graph, graph.gpus).kind != "nvlink"
+
+
 def test_best_and_worst_of_a_dgx_1() -> None:
     graph = machine("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8)
     assert best_gpus(graph, 4).gpus == ("GPU0", "GPU1", "GPU2", "GPU3")

@@ -97,3 +97,15 @@ class WaitsAtBatch3(nn.Module):
         while len(inputs) == 3 and not Path("go").exists():
             time.sleep(0.02)
         return self.inner(inputs)  # type: ignore[no-any-return]
+
+
+def learnable() -> TensorDataset:
+    """Which of the first four numbers is the largest, 200 times."""
+    inputs = torch.randn(200, 16, generator=torch.Generator().manual_seed(7))
+    return TensorDataset(inputs, inputs[:, :4].argmax(1))
+
+
+def forgetful() -> Task:
+    """With dropout and running statistics, so that all that a checkpoint must restore is there."""
+    layers = (nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 4))
+    return Task(nn.Sequential(*layers), classifier().batch, cross_entropy, "16 numbers")

@@ -83,3 +83,25 @@ def test_arrays_give_the_same_as_numbers() -> None:
     members = np.array([1.0, 2.0, 8.0])
     many = c.ring_all_reduce_seconds(members, 1e6, 1e9, 1e-6)
     assert list(np.asarray(many)) == [c.ring_all_reduce_seconds(k, 1e6, 1e9, 1e-6) for k in members]
+
+
+def test_half_a_ring() -> None:
+    # 4 members, 100 MB in all, 1 GB/s: 3/4 of 0.1 s; two halves are an all-reduce
+    assert c.ring_half_seconds(4, 100e6, 1e9) == pytest.approx(0.075)
+    assert 2 * c.ring_half_seconds(4, 100e6, 1e9) == c.ring_all_reduce_seconds(4, 100e6, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("members", "messages"), [(1, 0), (2, 1), (3, 2), (4, 3), (8, 6), (16, 10)]
+)
+def test_binomial_broadcast_to_all_children_at_once(members: int, messages: int) -> None:
+    # 8 members: the root's 3 copies share its link (3 N/B), then 2 of member 1, then 1 of member 3.
+    # 3 members: the root has 2 children, and neither has one.
+    assert c.binomial_broadcast_seconds(members, 100e6, 1e9) == pytest.approx(messages * 0.1)
+
+
+@given(members=st.integers(2, 200))
+def test_a_binomial_tree_is_never_faster_than_its_depth(members: int) -> None:
+    depth = c.binomial_depth(members)
+    assert 2 ** (depth - 1) < members <= 2**depth
+    assert c.binomial_broadcast_seconds(members, 1.0, 1.0) >= depth

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.specs import Cluster, MachineSpec, Network, Strategy
+from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, Strategy
 from gpuyard.workloads import profile_of
 
 
@@ -19,6 +19,7 @@ def predicted(
     strategy: Strategy = "ddp",
     precision: str = "fp32",
     batch: int = 32,
+    measured: bool = False,
 ) -> Prediction:
     cluster = Cluster(
         name="any",
@@ -27,6 +28,9 @@ def predicted(
         network=Network.model_validate(network) if network else None,
     )
     spec = read_workload(model).model_copy(update={"precision": precision})
+    if measured:
+        known = KnownThroughput(gpu="gtx-1080-ti", batch_per_gpu=batch, samples_per_second=120.0)
+        spec = spec.model_copy(update={"measured": (known,)})
     made = predict_cluster(
         spec, profile_of(spec), cluster, [gpus], batches=(batch,), strategy=strategy
     )
@@ -90,4 +94,5 @@ def test_an_interval_is_wider_where_more_is_waited_for() -> None:
     def width(p: Prediction) -> float:
         return (p.high - p.low) / p.samples_per_second
 
-    assert width(predicted({"rate": "1 Gbit/s"})) > width(predicted({"rate": "100 Gbit/s"}))
+    slow, fast = ({"rate": rate} for rate in ("1 Gbit/s", "100 Gbit/s"))
+    assert width(predicted(slow, measured=True)) > width(predicted(fast, measured=True))

@@ -8,6 +8,7 @@ import pytest
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import Relief, powersgd, predict_cluster, relieve_cluster
+from gpuyard.predict.buckets import bucket_caps
 from gpuyard.specs import Cluster, MachineSpec, Network, Storage, Strategy
 from gpuyard.workloads import profile_of
 
@@ -153,7 +154,7 @@ def test_powersgd_shrinks_what_is_large_and_warns() -> None:
     _, found = reliefs("vgg16", "ethernet.cluster.yaml", 8)
     assert "accuracy may fall" in named(found, "PowerSGD").caveat
     vgg = models().get("vgg16")
-    sent = powersgd.compressed(vgg, "ddp")
+    sent = powersgd.compressed(vgg, bucket_caps("ddp"))
     assert 100 < vgg.gradient_bytes / sent.total_bytes < 1000
     tiny = LayerProfile(name="bias", parameters=10, forward_flops=0)
     assert powersgd.sent_bytes(tiny) == tiny.gradient_bytes

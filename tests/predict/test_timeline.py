@@ -41,7 +41,6 @@ def table(
         inside_latency_seconds=column(5e-6),
         between_bytes_per_second=column(rate if nodes > 1 else np.inf),
         between_latency_seconds=column(3e-5 if nodes > 1 else 0.0),
-        copies_share=column(0.0),
         batch_per_gpu=column(32.0),
         fixed_seconds=column(fixed),
         seconds_per_sample=column(1e-3),
@@ -65,6 +64,7 @@ def steps(draw: st.DrawFn) -> tuple[Configurations, Traffic]:
         overlap_between=draw(st.floats(0, 1)),
         backward_share=draw(st.floats(0.1, 0.9)),
         variation=draw(st.floats(0, 0.2)),
+        slowdown=draw(st.floats(0, 0.1)),
         launch_seconds=3e-5,
     )
     one = table(
@@ -163,6 +163,7 @@ def ideal_step() -> tuple[Configurations, Traffic]:
         overlap_between=1.0,
         backward_share=0.6,
         variation=0.0,
+        slowdown=0.0,
         launch_seconds=0.0,
     )
     return table(4, 1, 0.1, 1e9, np.inf, 0.0), traffic

@@ -1,9 +1,12 @@
 """A small study with the shape of a real one: two workloads, this machine and two clusters."""
 
+import datetime
 from dataclasses import dataclass
 
 from gpuyard.economics import break_even
 from gpuyard.predict import Choke, Constant, Prediction, Step
+from gpuyard.specs import RentOrBuy
+from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import (
     Basis,
     CostResult,
@@ -203,6 +206,17 @@ def cost(speed_lead: float = 0.3) -> CostResult:
         break_even_years=led.break_even_years,
         undiscounted_break_even_hours=plain.break_even_hours,
         undiscounted_break_even_years=plain.break_even_years,
+        horizon=look_ahead(
+            RentOrBuy(
+                rent="$1.50/h",
+                buy="$8000",
+                speed_lead=speed_lead,
+                power="1.2 kW",
+                electricity="$0.13/kWh",
+                value_kept_per_year=0.5,
+                date=datetime.date(2026, 8, 22),
+            )
+        ),
     )
 
 

@@ -108,6 +108,8 @@ def test_the_charts_are_those_of_the_containers(page: str) -> None:
         "chart-step-split-spoken-digits-conv",
         "chart-epoch-time-spoken-digits-conv",
         "chart-break-even",
+        "chart-cash",
+        "chart-tornado",
     ]
     ids = Elements(page).ids()
     assert len(ids) == len(set(ids))

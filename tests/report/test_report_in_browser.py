@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from gpuyard.planner.making import answer
 from gpuyard.report import write_report
+from gpuyard.report.cost_page import CostPage, write_cost_page
+from gpuyard.report.plan_page import write_plan
+from tests.planner.builder import candidates, offer, plan
+from tests.planner.builder import workload as known_workload
 from tests.report.builder import cost, full_study, study, workload
+from tests.report.test_cost_page import charts
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -115,7 +121,7 @@ def test_it_tells_the_verdicts_and_draws_every_chart(desk: Visit, report: Path) 
     assert "NETWORK CHOKE: don't add GPUs" in verdicts
     assert "GPU CHOKE: add GPUs" in verdicts
     charts = desk.page.locator(".chart").all()
-    assert len(charts) == 9
+    assert len(charts) == 11
     for chart in charts:
         assert chart.locator("svg path").count() > 5
         assert chart.get_attribute("aria-label")
@@ -237,3 +243,39 @@ def test_paper_shows_what_is_folded_on_the_screen(browser: Browser, report: Path
         assert visit.page.locator("details[open]").count() == 0
         assert visit.page.pdf().startswith(b"%PDF")
         assert visit.complaints == []
+
+
+def test_a_page_of_cost_draws_its_charts_and_fits_a_phone(
+    desk: Visit, phone: Visit, tmp_path: Path
+) -> None:
+    page = CostPage(EVIL, "prices of 2026-08-22", [EVIL], charts(), [])
+    write_cost_page(page, tmp_path / "cost.html")
+    for visit in (desk, phone):
+        visit.open(tmp_path / "cost.html")
+        drawn = visit.page.locator(".chart").all()
+        assert len(drawn) == 6
+        for chart in drawn:
+            assert chart.locator("svg path").count() > 3
+        assert visit.complaints == []
+        assert visit.requests == []
+        assert visit.page.title() != "broken"
+        assert not visit.scrolls_sideways()
+
+
+def test_the_page_of_a_plan_draws_its_chart(desk: Visit, tmp_path: Path) -> None:
+    asked = plan(
+        offer(EVIL, rent="$3/h"),
+        offer("four", rent="$14/h", gpus=4),
+        time_per_run="8 h",
+        search={"ways": ["on-demand"], "nodes": [1]},
+    )
+    write_plan(answer(candidates(asked), known_workload()), tmp_path / "plan.html")
+    desk.open(tmp_path / "plan.html")
+    chart = desk.page.locator("#chart-plan")
+    assert chart.locator("svg path").count() > 5
+    for point in chart.locator("svg path").all():
+        point.hover(force=True, no_wait_after=True)
+    assert desk.page.title() == "small – gpuyard plan"
+    assert desk.complaints == []
+    assert desk.requests == []
+    assert not desk.scrolls_sideways()

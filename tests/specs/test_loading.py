@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster, read_site, read_study, read_workload
+from gpuyard.catalog.specfiles import (
+    read_cluster,
+    read_offers,
+    read_plan,
+    read_site,
+    read_study,
+    read_workload,
+)
 from gpuyard.errors import SpecError, UnknownName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,6 +49,10 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_cluster(str(path))
         case "study":
             read_study(path)
+        case "offers":
+            read_offers(path)
+        case "plan":
+            read_plan(path)
         case "site":
             read_site(path)
         case _:
@@ -127,3 +138,23 @@ def test_catalog_names_do_instead_of_files() -> None:
 def test_more_than_one_node_needs_a_network(tmp_path: Path) -> None:
     text = "name: x\nnodes: 2\nmachine: {gpu: t4, gpus: 4}\n"
     assert "more than one node needs a 'network'" in mistake_in(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("offer", "sentence"),
+    [
+        ("{name: a, kind: own, hardwrae: $1}", "no key is called 'hardwrae'; did you mean 'hardware'?"),
+        ("{name: a, kind: rent}", "no kind is called 'rent'"),
+        ("{name: a}", "offers[0]: this needs a key 'kind'"),
+        ("{name: a, kind: on-demand}", "either 'price' or 'instance'"),
+        ("{name: a, kind: on-demand, instance: aws/p4d}", "did you mean 'aws/p4d.24xlarge'"),
+        ("{name: a, kind: own, hardware: $1}, {name: a, kind: own, hardware: $2}", "two offers are called 'a'"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_offers(tmp_path: Path, offer: str, sentence: str) -> None:
+    path = tmp_path / "t.offers.yaml"
+    path.write_text(f"name: x\noffers: [{offer}]\n")
+    with pytest.raises(SpecError) as mistake:
+        read_offers(path)
+    assert sentence in str(mistake.value)
+    assert "at least 1 item" not in str(mistake.value)

@@ -39,6 +39,14 @@ epoch_batches: [4, 8, 16]
 cost: {rent: $1.50/h, buy: $8000, speed_lead: 30 %}
 """
 
+PLAN = """\
+name: a team
+workload: {name: r, model: resnet50, precision: fp16, dataset: {samples: 1281167}, epochs: 90}
+runs_per_month: 20
+time_per_run: 8 h
+search: {gpus: [a100-sxm4-80gb], nodes: [1]}
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -130,6 +138,20 @@ def test_an_output_that_cannot_be_written_is_said_before_measuring(
     assert not (home / "results.sqlite").exists()
 
 
+def test_one_cluster_in_two_ways_has_two_names(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.study.yaml").write_text(
+        "name: plan\nworkloads: [resnet50]\nmeasure: null\nclusters:\n"
+        "  - {cluster: dgx-a100, gpus: [1, 8]}\n"
+        "  - {cluster: dgx-a100, gpus: [1, 8], exchange: {compress: fp16, bucket: 50 MiB}}\n"
+    )
+    cli("study", "p.study.yaml", cwd=tmp_path)
+    study = json.loads((tmp_path / "study" / "study.json").read_text())
+    plain, less = study["workloads"][0]["curves"]
+    assert plain["platform"].endswith("(ddp)")
+    assert less["platform"].endswith("(ddp, fp16, buckets of 50 MiB)")
+    assert less["predictions"][1]["compress"] == "fp16"
+
+
 def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p.study.yaml").write_text(
         "name: plan\nworkloads: [bert-large]\nmeasure: null\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"
@@ -137,3 +159,25 @@ def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None
     done = cli("study", "p.study.yaml", cwd=tmp_path)
     assert "asks for no measurement" in done.stdout
     assert (tmp_path / "study" / "report.html").exists()
+
+
+def test_a_study_with_a_plan_has_its_front_in_the_report(cli: Cli, project: Path) -> None:
+    (project / "team.plan.yaml").write_text(PLAN)
+    (project / "wide.study.yaml").write_text(
+        "name: x\nworkloads: [resnet50]\nmeasure: null\nplan: team.plan.yaml\n"
+    )
+    cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    result = study_result_from_json((project / "out" / "study.json").read_text(encoding="utf-8"))
+    assert result.plan is not None and result.plan.winner is not None
+    assert 'id="chart-plan"' in (project / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_mistake_in_the_plan_is_found_before_anything_is_measured(
+    cli: Cli, project: Path
+) -> None:
+    (project / "team.plan.yaml").write_text(PLAN.replace("8 h", "8"))
+    with (project / "wide.study.yaml").open("a") as file:
+        file.write("plan: team.plan.yaml\n")
+    done = cli("study", "wide.study.yaml", "--output", "out", cwd=project, status=2)
+    assert "team.plan.yaml:4: time_per_run" in done.stderr
+    assert not (project / "out").exists()

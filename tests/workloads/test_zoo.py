@@ -18,6 +18,7 @@ PUBLISHED_PARAMETERS = {
     "alexnet": 61_100_840,
     "vgg16": 138_357_544,
     "resnet18": 11_689_512,
+    "resnet18-cifar": 11_173_962,
     "resnet50": 25_557_032,
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,

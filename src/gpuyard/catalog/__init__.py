@@ -6,9 +6,10 @@ from gpuyard.catalog.gpus import Gpu, gpus
 from gpuyard.catalog.links import Link, links
 from gpuyard.catalog.machines import Machine, machines
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
+from gpuyard.catalog.parts import Chassis, GpuPrice, Port, chassis, gpu_prices, ports
 from gpuyard.catalog.pdus import Pdu, pdus
 from gpuyard.catalog.plugs import Plug, fits, plugs
-from gpuyard.catalog.prices import Price, prices
+from gpuyard.catalog.prices import Price, past_prices, price_named, prices
 from gpuyard.catalog.servers import Server, servers
 from gpuyard.catalog.storage import StorageOption, storage_options
 from gpuyard.catalog.storage_needs import StorageNeed, storage_needs
@@ -17,14 +18,17 @@ from gpuyard.catalog.tables import Table
 
 __all__ = [
     "Cable",
+    "Chassis",
     "FacilityCost",
     "Gpu",
+    "GpuPrice",
     "LayerProfile",
     "Link",
     "Machine",
     "ModelProfile",
     "Pdu",
     "Plug",
+    "Port",
     "Price",
     "Server",
     "StorageNeed",
@@ -32,14 +36,19 @@ __all__ = [
     "Switch",
     "Table",
     "cables",
+    "chassis",
     "facility_costs",
     "fits",
+    "gpu_prices",
     "gpus",
     "links",
     "machines",
     "models",
+    "past_prices",
     "pdus",
     "plugs",
+    "ports",
+    "price_named",
     "prices",
     "servers",
     "storage_needs",

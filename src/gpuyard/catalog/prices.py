@@ -1,11 +1,17 @@
 """What clouds ask for their GPU instances. `scripts/import_prices.py` writes the data file; show
 the date wherever a price is shown."""
 
+import csv
+import datetime
 import functools
+import math
+from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from gpuyard import paths
 from gpuyard.catalog.tables import Fact, Table, read_csv
+from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 
 
 class Price(Fact):
@@ -25,6 +31,79 @@ class Price(Fact):
     note: str = ""
 
 
-@functools.cache
 def prices() -> Table[Price]:
+    """The user's own newer table where `gpuyard prices update` has stored one, else the shipped one."""
+    newer = paths.prices_file()
+    if not newer.is_file():
+        return shipped_prices()
+    status = newer.stat()
+    return _stored(newer, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def shipped_prices() -> Table[Price]:
     return read_csv("price", Price, "prices.csv")
+
+
+@functools.cache
+def past_prices() -> Table[Price]:
+    """Snapshots of other days, with the day in the name: `aws/p3dn.24xlarge@2022-10-11`."""
+    return read_csv("past price", Price, "past_prices.csv")
+
+
+def price_named(name: str) -> Price:
+    """A price of today's table, or of a past day where the name has one."""
+    return past_prices().get(name) if "@" in name else prices().get(name)
+
+
+def newest_date(table: Table[Price]) -> datetime.date:
+    """The date of the newest price: what a table as a whole can be called by."""
+    return max(price.date for price in table)
+
+
+def read_price_table(text: str, name: str) -> Table[Price]:
+    """A table with the columns of the shipped one, every row checked. Raises with file, line and column."""
+    rows = csv.DictReader(text.splitlines())
+    columns = list(rows.fieldnames or [])
+    needed = [key for key, field in Price.model_fields.items() if field.is_required()]
+    missing = [key for key in needed if key not in columns]
+    if missing:
+        raise UserMistake(
+            f"{name}:1: the columns {', '.join(missing)} are missing; a price table has: "
+            f"{', '.join(Price.model_fields)}"
+        )
+    for column in columns:
+        if column not in Price.model_fields:
+            raise UnknownName(f"column of a price table ({name}:1)", column, Price.model_fields)
+    found: dict[str, Price] = {}
+    for row in rows:
+        where = f"{name}:{rows.line_num}"
+        if None in row:
+            raise UserMistake(f"{where}: more cells than the header has columns")
+        try:
+            price = Price.model_validate({key: cell for key, cell in row.items() if cell})
+        except ValidationError as invalid:
+            first = invalid.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise UserMistake(f"{where}: {key}: {first['msg'].lower()}") from None
+        if price.id in found:
+            raise UserMistake(f"{where}: two rows are called {price.id!r}")
+        if not math.isfinite(price.usd_per_hour):
+            raise UserMistake(f"{where}: usd_per_hour: it must be finite")
+        found[price.id] = price
+    if not found:
+        raise UserMistake(f"{name}: there is no price in it")
+    return Table("price", found.values())
+
+
+@functools.lru_cache(maxsize=1)
+def _stored(path: Path, changed_ns: int, size: int) -> Table[Price]:
+    """Read once as long as the file stays the same."""
+    del changed_ns, size
+    try:
+        return read_price_table(path.read_text(encoding="utf-8"), str(path))
+    except (UserMistake, OSError, UnicodeDecodeError) as broken:
+        raise GpuyardError(
+            f"the stored prices can't be used: {broken}; go back to the shipped ones with: "
+            "gpuyard prices reset"
+        ) from None

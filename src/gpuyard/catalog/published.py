@@ -18,9 +18,17 @@ from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Network, Precision, Topology
 
-PublishedStrategy = Literal["ddp", "horovod", "parameter-server", "distributed-replicated", "none"]
-"""`distributed-replicated`: a parameter server whose workers are machines, not GPUs; `none`: the
-processes exchange nothing, each trains for itself."""
+PublishedStrategy = Literal[
+    "ddp",
+    "ddp-after-backward",
+    "horovod",
+    "parameter-server",
+    "distributed-replicated",
+    "none",
+]
+"""`ddp-after-backward`: an all-reduce that starts when backward has ended; `distributed-replicated`: a
+parameter server whose workers are machines, not GPUs; `none`: the processes exchange nothing, each
+trains for itself."""
 # samples of these differ in size from step to step, so that workers wait for each other: images of
 # several scales and numbers of objects, utterances of any length
 VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})

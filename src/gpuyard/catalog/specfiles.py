@@ -6,10 +6,23 @@ from gpuyard.catalog.gpus import gpus
 from gpuyard.catalog.links import links
 from gpuyard.catalog.machines import machines
 from gpuyard.catalog.models import models
+from gpuyard.catalog.parts import build_ids
 from gpuyard.catalog.pdus import pdus
 from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
-from gpuyard.specs import Cluster, Dataset, KnownNames, Site, Study, Workload, read_spec
+from gpuyard.specs import (
+    Cluster,
+    Dataset,
+    KnownNames,
+    Offers,
+    Plan,
+    Site,
+    Study,
+    SweepFile,
+    Workload,
+    read_spec,
+)
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -22,6 +35,9 @@ def known_names() -> KnownNames:
         "link": frozenset(links().ids()),
         "machine": frozenset(machines().ids()),
         "model": frozenset(models().ids()),
+        "price": frozenset([*prices().ids(), *past_prices().ids()]),
+        "cloud": frozenset(price.cloud for price in prices()),
+        "offer": frozenset((*prices().ids(), *machines().ids(), *build_ids())),
         "PDU": frozenset(pdus().ids()),
         "plug": frozenset(plugs().ids()),
     }
@@ -56,9 +72,24 @@ def read_study(path: Path) -> Study:
     return read_spec(path, Study, known_names())
 
 
+def read_plan(path: Path) -> Plan:
+    """A plan file; the workload that it names is read by whoever makes the plan."""
+    return read_spec(path, Plan, known_names())
+
+
+def read_offers(path: Path) -> Offers:
+    """A file of offers."""
+    return read_spec(path, Offers, known_names())
+
+
 def read_site(path: Path) -> Site:
     """A site file."""
     return read_spec(path, Site, known_names())
+
+
+def read_sweep(path: Path) -> SweepFile:
+    """A sweep file; the files it names are read by whoever runs it."""
+    return read_spec(path, SweepFile, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

@@ -4,6 +4,7 @@ import typer
 
 from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
+from gpuyard.cli.catalog_parts import chassis, gpu_prices, ports
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
@@ -11,6 +12,14 @@ app = typer.Typer(
     help="Hardware, what it is built with, models and prices, each with source and date.",
     no_args_is_help=True,
 )
+
+_PRICE_COLUMNS: Columns = {
+    "id": lambda p: p.id,
+    "GPUs": lambda p: f"{p.gpus:g} × {p.gpu or p.gpu_name}",
+    "$/h": lambda p: f"{p.usd_per_hour:.2f}",
+    "spot $/h": lambda p: f"{p.spot_usd_per_hour:.2f}" if p.spot_usd_per_hour else "",
+    "date": lambda p: p.date,
+}
 
 
 @app.command()
@@ -110,23 +119,26 @@ def prices(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
     """
     from gpuyard.catalog import prices as table
 
-    columns: Columns = {
-        "id": lambda p: p.id,
-        "GPUs": lambda p: f"{p.gpus:g} × {p.gpu or p.gpu_name}",
-        "$/h": lambda p: f"{p.usd_per_hour:.2f}",
-        "spot $/h": lambda p: f"{p.spot_usd_per_hour:.2f}" if p.spot_usd_per_hour else "",
-        "date": lambda p: p.date,
-    }
-    show(
-        table(),
-        name,
-        columns,
-        json_output,
-        "Prices in US dollars an hour, on demand, at the date shown",
-    )
+    title = "Prices in US dollars an hour, on demand, at the date shown"
+    show(table(), name, _PRICE_COLUMNS, json_output, title)
+
+
+@app.command()
+def past_prices(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """Prices of earlier days, with the day in the name.
+
+    Example: gpuyard catalog past-prices aws/p3dn.24xlarge@2022-10-11
+    """
+    from gpuyard.catalog import past_prices as table
+
+    title = "Prices of earlier days in US dollars an hour, on demand"
+    show(table(), name, _PRICE_COLUMNS, json_output, title)
 
 
 for _table in (
+    gpu_prices,
+    chassis,
+    ports,
     servers,
     pdus,
     plugs,

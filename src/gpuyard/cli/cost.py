@@ -1,66 +1,167 @@
-"""`gpuyard cost`: renting against buying."""
+"""`gpuyard cost`: renting against buying, and the questions that follow from it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, print_json, print_table
+from gpuyard.cli.cost_compare import compare
+from gpuyard.cli.cost_growth import growth
+from gpuyard.cli.cost_hybrid import hybrid
+from gpuyard.cli.cost_invoice import invoice
+from gpuyard.cli.options import JsonOption
+from gpuyard.cli.owning import (
+    ColocationOption,
+    DepreciationOption,
+    FailureOption,
+    FinancedOption,
+    GpusOption,
+    IdlePowerOption,
+    InstallationOption,
+    InterestOption,
+    LoanOption,
+    NetworkOption,
+    OwningTexts,
+    PowerOption,
+    PriceDateOption,
+    PueOption,
+    SparesOption,
+    StaffHoursOption,
+    StaffOption,
+    SupportOption,
+    TariffOption,
+    ValueKeptOption,
+    given_on,
+    owned_from,
+    read_months,
+    read_rent,
+)
+from gpuyard.errors import UserMistake
+
+app = typer.Typer(
+    help="Renting against buying, offers side by side, what to own of a demand, when to buy more.",
+    invoke_without_command=True,
+)
+app.command()(compare)
+app.command()(hybrid)
+app.command()(growth)
+app.command()(invoice)
 
 
+@app.callback()
 def cost(
+    context: typer.Context,
     *,
-    rent: Annotated[str, typer.Option(help="Price of renting, e.g. '$1.50/h'.")],
-    buy: Annotated[str, typer.Option(help="Price of buying, e.g. '$8000'.")],
-    hours_per_year: Annotated[float, typer.Option(help="Hours of use a year.")] = 2000.0,
+    rent: Annotated[
+        str | None,
+        typer.Option(help="Renting: '$1.50/h', '$160308/year', or an instance: aws/p4d.24xlarge."),
+    ] = None,
+    buy: Annotated[str | None, typer.Option(help="Price of buying, e.g. '$8000'.")] = None,
+    hours_per_year: Annotated[
+        float | None, typer.Option(help="Hours of use a year; 2000 unless said.")
+    ] = None,
+    utilisation: Annotated[
+        str | None, typer.Option(help="The same as a share of all hours, e.g. '60 %'.")
+    ] = None,
     speed_lead: Annotated[
         str, typer.Option(help="How much faster the bought machine is, e.g. '30 %'.")
     ] = "0 %",
+    horizon: Annotated[str | None, typer.Option(help="How long it is needed; 3 years.")] = None,
+    term: Annotated[
+        str, typer.Option(help="How long a price by the year is signed for, e.g. '3 years'.")
+    ] = "1 year",
+    rest: Annotated[
+        str | None, typer.Option(help="A term past the horizon: 'pay' its rest, or 'resell' it.")
+    ] = None,
+    resale: Annotated[str, typer.Option(help="What a resold rest brings, as a share.")] = "0 %",
+    discount_rate: Annotated[
+        str, typer.Option(help="What money is worth a year, for the present value.")
+    ] = "0 %",
+    spares: SparesOption = "0 %",
+    installation: InstallationOption = "$0",
+    network: NetworkOption = "$0",
+    power: PowerOption = "0 W",
+    idle_power: IdlePowerOption = "0 W",
+    tariff: TariffOption = "$0/kWh",
+    pue: PueOption = 1.0,
+    colocation: ColocationOption = "$0/year",
+    support: SupportOption = "0 %",
+    staff_hours: StaffHoursOption = 0.0,
+    staff: StaffOption = "$0/h",
+    gpus: GpusOption = 0,
+    failure: FailureOption = "$0",
+    financed: FinancedOption = "0 %",
+    interest: InterestOption = "0 %",
+    loan: LoanOption = "3 years",
+    value_kept: ValueKeptOption = "0 %",
+    depreciation: DepreciationOption = "0 s",
+    tornado: Annotated[
+        bool, typer.Option("--tornado", help="Say which input decides, one at a time.")
+    ] = False,
+    monte_carlo: Annotated[
+        int | None, typer.Option(help="Draw all inputs at once so many times.", metavar="N")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    swing: Annotated[
+        str, typer.Option(help="How far each input may be off, to both sides.")
+    ] = "20 %",
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="A range of its own, e.g. rent_usd_per_hour=1.0..1.8; may be repeated."),
+    ] = None,
+    price_date: PriceDateOption = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say after how many hours of use buying is cheaper than renting.
 
     Example: gpuyard cost --rent '$1.50/h' --buy '$8000' --hours-per-year 2000
     """
-    from gpuyard import units
-    from gpuyard.economics import break_even
-
-    result = break_even(
-        rent_usd_per_hour=units.parse_usd_per_hour(rent),
-        buy_usd=units.parse_usd(buy),
-        hours_per_year=hours_per_year,
-        speed_lead=units.parse_share(speed_lead),
-    )
-    if json_output:
-        print_json(
-            {
-                "rent_usd_per_hour": result.rent_usd_per_hour,
-                "buy_usd": result.buy_usd,
-                "speed_lead": result.speed_lead,
-                "comparable_buy_usd": result.comparable_buy_usd,
-                "hours_per_year": result.hours_per_year,
-                "break_even_hours": result.break_even_hours,
-                "break_even_years": result.break_even_years,
-            }
-        )
+    if context.invoked_subcommand is not None:
         return
-    print_table(
-        f"Renting at {units.format_usd(result.rent_usd_per_hour)}/h against buying",
-        ["", "buy", "break-even", f"at {hours_per_year:,.0f} h a year"],
-        [
-            [
-                "as bought" if not speed_lead_given else "discounted by its speed lead",
-                units.format_usd(usd),
-                f"{hours:,.0f} h",
-                f"{hours / hours_per_year:.2f} years",
-            ]
-            for speed_lead_given, usd in _prices(result.buy_usd, result.comparable_buy_usd)
-            for hours in [usd / result.rent_usd_per_hour]
-        ],
+    if rent is None or buy is None:
+        raise UserMistake(
+            "give --rent and --buy, e.g. gpuyard cost --rent '$1.50/h' --buy '$8000'; "
+            "or one of: compare, hybrid, growth, invoice"
+        )
+    if hours_per_year is not None and utilisation is not None:
+        raise UserMistake("give --hours-per-year or --utilisation, not both")
+    from gpuyard import units
+    from gpuyard.cli.cost_answer import answer
+    from gpuyard.cli.cost_asked import Asked
+
+    owning = OwningTexts(
+        spares=spares, installation=installation, network=network, power=power,
+        idle_power=idle_power, tariff=tariff, pue=pue, colocation=colocation, support=support,
+        staff_hours=staff_hours, staff=staff, gpus=gpus, failure=failure, financed=financed,
+        interest=interest, loan=loan, value_kept=value_kept,
+        depreciation=depreciation,
+    )  # fmt: skip
+    hours = hours_per_year if hours_per_year is not None else 2000.0
+    if utilisation is not None:
+        hours = units.parse_share(utilisation) * 8766
+    priced = read_rent(rent)
+    answer(
+        Asked(
+            rent=priced,
+            owned=owned_from(buy, owning),
+            hours_per_year=hours,
+            speed_lead=units.parse_share(speed_lead),
+            months=36 if horizon is None else read_months(horizon),
+            term_months=read_months(term),
+            rest=rest,
+            resale=units.parse_share(resale),
+            discount_per_year=units.parse_share(discount_rate),
+            detailed=owning != OwningTexts()
+            or any((horizon, rest, tornado, vary, monte_carlo is not None))
+            or (term, discount_rate) != ("1 year", "0 %"),
+            tornado=tornado or bool(vary),
+            draws=monte_carlo,
+            seed=seed,
+            swing=units.parse_share(swing),
+            vary=tuple(vary or ()),
+            given_on=given_on(price_date),
+        ),
+        html,
+        json_output=json_output,
     )
-
-
-def _prices(buy_usd: float, comparable_buy_usd: float) -> list[tuple[bool, float]]:
-    rows = [(False, buy_usd)]
-    if comparable_buy_usd != buy_usd:
-        rows.append((True, comparable_buy_usd))
-    return rows

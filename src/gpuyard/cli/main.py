@@ -20,8 +20,29 @@ app = typer.Typer(
 )
 
 _STOPPED = 130
-_GROUPS = ("bench", "catalog", "data", "facility", "results", "topo")
-_VERBS = ("cost", "doctor", "predict", "schema", "study", "validate")
+_GROUPS = (
+    "bench",
+    "catalog",
+    "cost",
+    "data",
+    "facility",
+    "horovod",
+    "lab",
+    "prices",
+    "results",
+    "topo",
+)
+_VERBS = (
+    "calibrate",
+    "doctor",
+    "plan",
+    "playbook",
+    "predict",
+    "schema",
+    "study",
+    "train",
+    "validate",
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 1000
 _MOST = 1_000_000_000
-_NUMBER = re.compile(r"^[±$−-]?[\d,.]+( \S+)?$")
+_NUMBER = re.compile(r"^[±+−-]?\$?[\d,.]+( \S+)?$")
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")

@@ -5,6 +5,15 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.calibrations import CalibrationOption, applies, chosen_calibration, sentence
+from gpuyard.cli.exchange_options import (
+    AccumulateOption,
+    BucketOption,
+    CompressOption,
+    HierarchicalOption,
+    LocalSgdOption,
+    exchange_of,
+)
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 from gpuyard.cli.why import print_why, write_svg
 from gpuyard.errors import UserMistake
@@ -24,6 +33,14 @@ def predict(
     strategy: Annotated[
         str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
     ] = "ddp",
+    accumulate: AccumulateOption = 1,
+    local_sgd: LocalSgdOption = 1,
+    compress: CompressOption = None,
+    bucket_mb: BucketOption = None,
+    hierarchical: HierarchicalOption = False,
+    beside: Annotated[
+        int, typer.Option(min=0, help="So many equal jobs run on the same machines.")
+    ] = 0,
     why: Annotated[
         bool,
         typer.Option(
@@ -36,6 +53,7 @@ def predict(
     svg: Annotated[
         Path | None, typer.Option(help="With --why: write the time line to this file.")
     ] = None,
+    calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
@@ -52,6 +70,8 @@ def predict(
         raise UserMistake("--svg draws what --why explains: add --why")
     spec, cluster = read_workload(workload), read_cluster(on)
     profile = profile_of(spec)
+    exchange = exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical)
+    constants = chosen_calibration(calibration)
     result = predict_cluster(
         spec,
         profile,
@@ -60,21 +80,38 @@ def predict(
         batches=parse_counts(batch, "batch size") if batch else (),
         strategy=parse_strategy(strategy),
         gpus_per_node=gpus_per_node,
+        exchange=exchange,
+        beside=beside,
+        calibration=constants,
+    )
+    others = [f"{beside} beside it"] if beside else []
+    title = (
+        f"{result.workload} on {result.cluster} ({', '.join((strategy, *exchange.words, *others))})"
     )
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)
     explained = (
-        explain(spec, profile, cluster, largest, threshold=units.parse_share(knee_threshold))
+        explain(
+            spec,
+            profile,
+            cluster,
+            largest,
+            threshold=units.parse_share(knee_threshold),
+            calibration=constants,
+        )
         if why
         else None
     )
     if explained and svg:
-        write_svg(explained, f"{result.workload} on {result.cluster} ({strategy})", svg)
+        write_svg(explained, title, svg)
     if json_output:
-        print_json(result.as_json() | ({"why": explained.as_json()} if explained else {}))
+        used = constants is not None and applies(result)
+        created = {"created_at": constants.created_at} if used and constants else None
+        explanation = {"why": explained.as_json()} if explained else {}
+        print_json(result.as_json() | {"calibration": created} | explanation)
         return
     print_table(
-        f"{result.workload} on {result.cluster} ({strategy})",
+        title,
         ["GPUs", "nodes", "batch/GPU", "samples/s", "90 % interval", "efficiency",
          "compute", "exposed comm.", "input", "straggling", "choke"],
         [
@@ -91,9 +128,12 @@ def predict(
     )  # fmt: skip
     out = console()
     out.print(f"Compute is {result.compute_basis}.", highlight=False)
+    if measured := sentence(result, constants):
+        out.print(measured, highlight=False, markup=False)
     assumed = sorted(
         {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
     )
-    out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
+    if assumed:
+        out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
     if explained:
         print_why(explained)

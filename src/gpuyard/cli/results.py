@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.run_tables import device_of, list_rejected, where_of
 
 if TYPE_CHECKING:
     from gpuyard.measure import LinkBench, ResultsStore
@@ -24,13 +25,18 @@ class Format(StrEnum):
 
 
 class Kind(StrEnum):
-    """What `bench train` keeps, and what `bench links` keeps."""
+    """What each bench keeps, and what `bench sweep` would not believe."""
 
     TRAIN = "train"
     LINKS = "links"
+    COLLECTIVES = "collectives"
+    REJECTED = "rejected"
 
 
-KindOption = Annotated[Kind, typer.Option(help="Training runs, or benches of links.")]
+KindOption = Annotated[
+    Kind,
+    typer.Option(help="Training runs, benches of links or collectives, or runs not credible."),
+]
 
 
 @app.command("list")
@@ -48,6 +54,15 @@ def list_results(
     if kind is Kind.LINKS:
         _check_no_workload(workload)
         _list_links(store, store.list_links(), json_output=json_output)
+        return
+    if kind is Kind.COLLECTIVES:
+        from gpuyard.cli.collective_tables import list_collectives
+
+        _check_no_workload(workload)
+        list_collectives(store, json_output=json_output)
+        return
+    if kind is Kind.REJECTED:
+        list_rejected(store.list_rejected(workload), json_output=json_output)
         return
     measurements = store.list(workload)
     if json_output:
@@ -69,6 +84,7 @@ def list_results(
             "made (UTC)",
             "workload",
             "strategy",
+            "remedy",
             "device",
             "workers",
             "batch",
@@ -81,7 +97,8 @@ def list_results(
                 m.created_at[:16].replace("T", " "),
                 m.workload,
                 m.strategy,
-                m.device,
+                m.remedy.label,
+                device_of(m),
                 str(m.workers),
                 str(m.batch_per_worker),
                 f"{m.samples_per_second:,.1f}",
@@ -105,7 +122,7 @@ def show(
     Example: gpuyard results show 3f2a
     """
     from gpuyard import units
-    from gpuyard.measure import LinkBench
+    from gpuyard.measure import CollectivesBench, LinkBench, Rejection
 
     m = _store().get(measurement_id)
     if json_output:
@@ -116,9 +133,20 @@ def show(
 
         print_links(m)
         return
+    if isinstance(m, CollectivesBench):
+        from gpuyard.cli.collective_tables import print_collectives
+
+        print_collectives(m)
+        return
+    rejected = ""
+    if isinstance(m, Rejection):
+        rejected, m = m.reason, m.measurement
     rows = [
+        *([["rejected", rejected]] if rejected else []),
         ["made (UTC)", m.created_at],
-        ["strategy", f"{m.strategy} on {m.device}"],
+        ["strategy", f"{m.strategy} on {device_of(m)}"],
+        ["remedy", m.remedy.label],
+        ["where", where_of(m)],
         ["workers", str(m.workers)],
         ["batch a worker", str(m.batch_per_worker)],
         ["samples/s", f"{m.samples_per_second:,.1f}"],
@@ -160,13 +188,24 @@ def export(
 
     from gpuyard.errors import GpuyardError
     from gpuyard.files import write_text
-    from gpuyard.measure import links_to_csv, to_csv, to_json_lines
+    from gpuyard.measure import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 
     if kind is Kind.LINKS:
         _check_no_workload(workload)
         benches = _store().list_links()
         count = len(benches)
         text = links_to_csv(benches) if export_format is Format.CSV else to_json_lines(benches)
+    elif kind is Kind.REJECTED:
+        rejected = _store().list_rejected(workload)
+        count = len(rejected)
+        runs = [r.measurement for r in rejected]
+        text = to_csv(runs) if export_format is Format.CSV else to_json_lines(rejected)
+    elif kind is Kind.COLLECTIVES:
+        _check_no_workload(workload)
+        exchanged = _store().list_collectives()
+        count = len(exchanged)
+        csv = export_format is Format.CSV
+        text = collectives_to_csv(exchanged) if csv else to_json_lines(exchanged)
     else:
         measurements = _store().list(workload)
         count = len(measurements)
@@ -219,7 +258,7 @@ def _check_no_workload(workload: str | None) -> None:
     from gpuyard.errors import UserMistake
 
     if workload is not None:
-        raise UserMistake("a bench of links has no workload; leave out --workload or --kind links")
+        raise UserMistake("a bench of links or collectives has no workload; leave out --workload")
 
 
 def _store() -> "ResultsStore":

@@ -7,7 +7,12 @@ import typer
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="workload, cluster, study or site", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="workload, cluster, study, offers, plan, site or sweep", metavar="NAME"
+        ),
+    ],
 ) -> None:
     """Print the JSON Schema of a spec, for editors and programs.
 

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
 from gpuyard.cli.options import JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
+    from gpuyard.predict import Calibration
     from gpuyard.specs import Study
     from gpuyard.study import StudyResult
 
@@ -22,6 +24,7 @@ def study(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what the results store has already.")
     ] = False,
+    calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Measure here, predict elsewhere, price, and write one report with a verdict for each workload.
@@ -36,7 +39,9 @@ def study(
 
     spec = read_study(file)
     check_writable(output)  # before minutes of measuring, not after
-    result = _run(spec, file.parent, ResultsStore(paths.results_file()), fresh)
+    constants = chosen_calibration(calibration)
+    store = ResultsStore(paths.results_file())
+    result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)
     report = write_report(result, output)
     if json_output:
         print_json(result.as_json())
@@ -45,7 +50,14 @@ def study(
     console(stderr=json_output).print(f"report: {report}", highlight=False, soft_wrap=True)
 
 
-def _run(spec: "Study", beside: Path, store: "ResultsStore", fresh: bool) -> "StudyResult":
+def _run(
+    spec: "Study",
+    beside: Path,
+    store: "ResultsStore",
+    *,
+    fresh: bool,
+    calibration: "Calibration | None",
+) -> "StudyResult":
     from rich.progress import BarColumn, Progress, TextColumn
 
     from gpuyard.study import StudyProgress, run_study
@@ -63,7 +75,9 @@ def _run(spec: "Study", beside: Path, store: "ResultsStore", fresh: bool) -> "St
                 task, description=event.what, completed=event.done, total=event.total, left=left
             )
 
-        return run_study(spec, beside, store, on_progress=show, fresh=fresh)
+        return run_study(
+            spec, beside, store, on_progress=show, fresh=fresh, calibration=calibration
+        )
 
 
 def _print_verdicts(result: "StudyResult") -> None:

@@ -42,12 +42,12 @@ def break_even(
     rent_usd_per_hour: float, buy_usd: float, hours_per_year: float, speed_lead: float = 0.0
 ) -> BreakEven:
     """Renting against buying, with the inputs checked."""
+    if not 0 < hours_per_year <= 8784:
+        raise UserMistake(f"{hours_per_year:g} hours a year: it is above 0 and up to 8,784")
     if rent_usd_per_hour <= 0:
         raise UserMistake(
             "the rent must be above $0 an hour: what is free to rent is never worth buying"
         )
-    if not 0 < hours_per_year <= 8784:
-        raise UserMistake(f"{hours_per_year:g} hours a year: a year has up to 8,784")
     if not 0 <= speed_lead < 1:
         raise UserMistake("the speed lead must be at least 0 % and below 100 %")
     return BreakEven(rent_usd_per_hour, buy_usd, speed_lead, hours_per_year)

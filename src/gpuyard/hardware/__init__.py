@@ -12,6 +12,7 @@ from gpuyard.hardware.rings import (
     best_gpus,
     worst_gpus,
 )
+from gpuyard.hardware.side_by_side import side_by_side
 from gpuyard.hardware.summary import TopologySummary, summarise
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "discover_host",
     "host_to_gpu_bytes_per_second",
     "machine_graph",
+    "side_by_side",
     "summarise",
     "worst_gpus",
 ]

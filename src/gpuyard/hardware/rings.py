@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.detours import detoured_ring
 from gpuyard.hardware.graph import Hop, MachineGraph
 
 # Without peer access every message is written to host memory and read back by two copies that are not
@@ -34,20 +35,25 @@ class AllReduce:
 
 
 def simultaneous_bandwidth(graph: MachineGraph, rings: Sequence[Ring]) -> float:
-    """All rings at once: every directed wire is shared evenly by the ring hops that cross it."""
+    """All rings at once."""
+    return sum(ring_rates(graph, rings))
+
+
+def ring_rates(graph: MachineGraph, rings: Sequence[Ring]) -> list[float]:
+    """Of each, all at once: every directed wire is shared evenly by the ring hops that cross it."""
     loads: Counter[tuple[int, str]] = Counter()
     crossed: list[list[tuple[Hop, float]]] = []
     for ring in rings:
         hops = [(hop, share) for a, b in _pairs(ring) for hop, share in _hops(graph, a, b)]
         crossed.append(hops)
         loads.update((id(hop.wire), hop.source) for hop, _ in hops)
-    return sum(
+    return [
         min(
             share * hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
             for hop, share in hops
         )
         for hops in crossed
-    )
+    ]
 
 
 def all_reduce(graph: MachineGraph, gpus: Sequence[str]) -> AllReduce:
@@ -105,7 +111,9 @@ def _extreme(
             f"the best GPUs are found among up to {MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
         )
     found = (all_reduce(graph, chosen) for chosen in _unlike(graph, candidates, count))
-    return max(found, key=lambda a: a.bytes_per_second if fastest else -a.bytes_per_second)
+    sign = 1 if fastest else -1
+    # of equals, rings that pass no GPU twice
+    return max(found, key=lambda a: (sign * a.bytes_per_second, -sum(map(len, a.rings))))
 
 
 def _unlike(graph: MachineGraph, gpus: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
@@ -190,7 +198,11 @@ def _nvlink_rings(graph: MachineGraph, gpus: tuple[str, ...]) -> tuple[Ring, ...
     if _switched(graph, gpus):
         return (gpus,)
     links = {frozenset(pair): graph.nvlinks(*pair) for pair in combinations(gpus, 2)}
-    return _pack_rings(gpus, links)
+    packed = _pack_rings(gpus, links)
+    if packed:
+        return packed
+    detour = detoured_ring(gpus, links)
+    return (detour,) if detour else ()
 
 
 def _pack_rings(gpus: tuple[str, ...], links: dict[frozenset[str], int]) -> tuple[Ring, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import BaseModel
 
+from gpuyard.measure.collectives.records import CollectiveResult, CollectivesBench
 from gpuyard.measure.links.records import ComparedLink, LinkBench
 from gpuyard.measure.measurement import Measurement
 
@@ -39,6 +40,11 @@ _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     "gpuyard": lambda m: m.provenance.gpuyard,
     "data_source": lambda m: m.provenance.data_source,
     "key": lambda m: m.key,
+    "remedy": lambda m: m.remedy.label,
+    "synthetic_gpu": lambda m: m.synthetic.gpu if m.synthetic else "",
+    "place": lambda m: m.place.kind,
+    "link_bytes_per_second": lambda m: m.place.link_bytes_per_second,
+    "dilation": lambda m: m.place.dilation,
 }
 
 _LINK_COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {
@@ -66,6 +72,35 @@ _LINK_COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {
     "key": lambda b, _: b.key,
 }
 
+_COLLECTIVE_COLUMNS: Mapping[str, Callable[[CollectivesBench, CollectiveResult], object]] = {
+    "id": lambda b, _: b.id,
+    "created_at": lambda b, _: b.created_at,
+    "kind": lambda b, _: b.kind,
+    "place": lambda b, _: b.place.kind,
+    "ranks": lambda b, _: b.ranks,
+    "backend": lambda b, _: b.backend,
+    "device": lambda b, _: b.device,
+    "link_bytes_per_second": lambda b, _: b.link_bytes_per_second,
+    "dilation": lambda b, _: b.place.dilation,
+    "operation": lambda _, r: r.operation,
+    "algorithm": lambda _, r: r.algorithm,
+    "bytes": lambda _, r: r.bytes,
+    "repeats": lambda _, r: len(r.repeats),
+    "seconds": lambda _, r: r.seconds,
+    "spread": lambda _, r: r.spread,
+    "algorithm_bytes_per_second": lambda _, r: r.algorithm_bytes_per_second,
+    "bus_bytes_per_second": lambda _, r: r.bus_bytes_per_second,
+    "expected_seconds": lambda _, r: r.expected_seconds,
+    "ratio": lambda _, r: r.ratio,
+    "correct": lambda _, r: r.correct,
+    "verdict": lambda _, r: r.verdict,
+    "host": lambda b, _: b.host.host,
+    "cpu_model": lambda b, _: b.host.cpu_model,
+    "torch": lambda b, _: b.host.torch,
+    "gpuyard": lambda b, _: b.host.gpuyard,
+    "key": lambda b, _: b.key,
+}
+
 
 def to_json_lines(measurements: Iterable[BaseModel]) -> str:
     """One JSON object a line; `model_validate_json` of its class reads it back."""
@@ -85,6 +120,16 @@ def links_to_csv(benches: Iterable[LinkBench]) -> str:
         for link in bench.links
     )
     return _csv(_LINK_COLUMNS, rows)
+
+
+def collectives_to_csv(benches: Iterable[CollectivesBench]) -> str:
+    """A header and a row for each operation and size of each bench."""
+    rows = (
+        [read(bench, result) for read in _COLLECTIVE_COLUMNS.values()]
+        for bench in benches
+        for result in bench.results
+    )
+    return _csv(_COLLECTIVE_COLUMNS, rows)
 
 
 def _csv(columns: Iterable[str], rows: Iterable[list[object]]) -> str:

@@ -4,10 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.measurement import Device, StepParts, Window
-from gpuyard.specs import Strategy, Workload
+from gpuyard.measure.measurement import Device, StepParts, SyntheticGpu, Window
+from gpuyard.specs import Remedy, Strategy, Workload
 
 LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
+# its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
+MEETING_POINT = "GPUYARD_MEETING_POINT"
 
 
 class _Message(BaseModel):
@@ -29,6 +31,11 @@ class RankJob(_Message):
     cores: tuple[int, ...]
     seed: int
     silence_seconds: float
+    remedy: Remedy = Remedy()
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    synthetic: SyntheticGpu | None = None
+    dilation: float = 1.0
+    local_rank: int | None = None  # among those of its host; None: all are on one
 
 
 class Progress(_Message):
@@ -69,3 +76,8 @@ class Refusal(_Message):
 
 RankEvent = Annotated[Progress | PointResult | Refusal, Field(discriminator="event")]
 RANK_EVENT: TypeAdapter[Progress | PointResult | Refusal] = TypeAdapter(RankEvent)
+
+
+def read_event(line: bytes) -> Progress | PointResult | Refusal:
+    """One line of a rank's stdout."""
+    return RANK_EVENT.validate_json(line)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.specs import Strategy
+from gpuyard.specs import Remedy, Strategy
 
 Device = Literal["cpu", "cuda"]
 
@@ -33,6 +33,35 @@ class Window(_Record):
     steps: int
     seconds: float
     input_seconds: float
+
+
+class SyntheticGpu(_Record):
+    """A catalog GPU whose compute was slept, not done; everything that was exchanged is real."""
+
+    gpu: str
+    fixed_seconds: float
+    seconds_per_sample: float
+    basis: str
+    source: str
+
+    def step_seconds(self, batch: int) -> float:
+        """What it computes for one step."""
+        return self.fixed_seconds + batch * self.seconds_per_sample
+
+
+class RunPlace(_Record):
+    """Where the workers ran, and the links between them where gpuyard made these."""
+
+    kind: Literal["here", "lab", "hosts", "slurm"] = "here"
+    nodes: Annotated[tuple[str, ...], Field(description="one for each worker")] = ()
+    link_bytes_per_second: Annotated[
+        float | None,
+        Field(description="of the slowest node's link, each direction; None: not known"),
+    ] = None
+    dilation: Annotated[
+        float,
+        Field(description="how many times slower it really ran; all times here are undilated"),
+    ] = 1.0
 
 
 class BenchHost(_Record):
@@ -94,4 +123,9 @@ class Measurement(_Record):
     parameter_checksums: Annotated[
         tuple[str, ...], Field(description="of each rank after the run; DDP keeps them equal")
     ] = ()
+    remedy: Remedy = Remedy()
+    synthetic: Annotated[
+        SyntheticGpu | None, Field(description="None: the device really computed")
+    ] = None
+    place: RunPlace = RunPlace()
     provenance: Provenance

@@ -6,29 +6,51 @@ from collections.abc import Sequence
 from datetime import timedelta
 from statistics import median
 from time import perf_counter
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
-from gpuyard.measure.job import RankJob
+from gpuyard.measure.job import MEETING_POINT
+from gpuyard.measure.measurement import Device
+from gpuyard.measure.ranks import Job
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
 
 
+def meeting_point(directory: str) -> str:
+    """Where the ranks find each other: through a file where they share a disk, else as they were told.
+
+    Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
+    ranks of this machine alone stay on its loopback.
+    """
+    told = os.environ.get(MEETING_POINT)
+    if told is not None:
+        return told
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    return f"file://{directory}/rendezvous"
+
+
+class Member(Job, Protocol):
+    """What a rank has to be told to meet the others."""
+
+    @property
+    def device(self) -> Device: ...
+
+
 class Peers:
     """With one process every method is the identity, and nothing is set up."""
 
-    def __init__(self, job: RankJob) -> None:
+    def __init__(self, job: Member) -> None:
         self.rank, self.count = job.rank, job.processes
         self.backend = "none"
         if self.count == 1:
             return
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         self.backend = "nccl" if job.device == "cuda" else "gloo"
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
-            init_method=f"file://{job.directory}/rendezvous",
+            init_method=meeting_point(job.directory),
             rank=self.rank,
             world_size=self.count,
             timeout=timedelta(seconds=job.silence_seconds),

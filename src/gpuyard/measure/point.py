@@ -5,18 +5,33 @@ from collections.abc import Callable
 import torch
 
 from gpuyard.measure.job import PointResult, Progress, RankJob
+from gpuyard.measure.measurement import Window
 from gpuyard.measure.peers import Peers
 from gpuyard.measure.statistics import rate_of_windows
 from gpuyard.measure.timing import finite, step_parts, time_windows
-from gpuyard.measure.training import Trainer
+from gpuyard.measure.training import Trainer, parameter_checksum
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import Samples, build_batches, load_samples
+from gpuyard.workloads.task import Task
 
 
 def read_samples(job: RankJob) -> Samples:
     """The same on every rank; each takes its share of them."""
     torch.manual_seed(job.seed)
-    return load_samples(job.workload, build_task(job.workload))
+    if job.synthetic is not None:
+        nothing = job.workload.model_copy(update={"dataset": None})
+        return load_samples(nothing, task_of(job))
+    return load_samples(job.workload, task_of(job))
+
+
+def task_of(job: RankJob) -> Task:
+    """The workload's own, or the stand-in that takes as long as a catalog GPU would."""
+    gpu = job.synthetic
+    if gpu is None:
+        return build_task(job.workload)
+    from gpuyard.workloads.synthetic import synthetic_task
+
+    return synthetic_task(job.workload, lambda batch: job.dilation * gpu.step_seconds(batch))
 
 
 def measure_point(
@@ -31,7 +46,7 @@ def measure_point(
     """Each point starts from the same weights, so it does not matter which came before it."""
     on_progress(Progress(batch_per_worker=batch, fraction=0.0))
     torch.manual_seed(job.seed)
-    task = build_task(job.workload)
+    task = task_of(job)
     torch.manual_seed(job.seed + job.rank)  # dropout may differ between ranks
     trainer = Trainer(task, job, device)
     # one process drives all GPUs under DataParallel, and splits one large batch among them
@@ -60,21 +75,36 @@ def measure_point(
             Progress(batch_per_worker=batch, fraction=fraction)
         ),
     )
-    steps = timed.windows[0].steps
-    rate = rate_of_windows([w.seconds for w in timed.windows], steps * batch * job.workers)
+    windows = _undilated(timed.windows, job.dilation)
+    local_windows = _undilated(timed.local_windows, job.dilation)
+    samples_in_window = windows[0].steps * batch * job.workers
+    rate = rate_of_windows([w.seconds for w in windows], samples_in_window)
+    bare_seconds = peers.all_reduce_seconds(trainer.gradient_bytes, device)
+    computed = job.synthetic is None
     return PointResult(
         batch_per_worker=batch,
         samples_per_second=rate.per_second,
         low=rate.low,
         high=rate.high,
-        step=step_parts(timed.windows, timed.local_windows),
+        step=step_parts(windows, local_windows),
         all_reduce_bytes=trainer.gradient_bytes if peers.count > 1 else None,
-        all_reduce_seconds=peers.all_reduce_seconds(trainer.gradient_bytes, device),
-        windows=timed.windows,
-        local_windows=timed.local_windows,
-        loss_first=finite(timed.loss_first),
-        loss_last=finite(timed.loss_last),
-        parameter_checksums=tuple(peers.collect(trainer.parameter_checksum())),
+        all_reduce_seconds=None if bare_seconds is None else bare_seconds / job.dilation,
+        windows=windows,
+        local_windows=local_windows,
+        loss_first=finite(timed.loss_first) if computed else None,
+        loss_last=finite(timed.loss_last) if computed else None,
+        parameter_checksums=tuple(peers.collect(parameter_checksum(trainer.module))),
         backend=peers.backend,
-        data_source=samples.data_source,
+        data_source=samples.data_source if computed else "none: a synthetic GPU reads nothing",
+    )
+
+
+def _undilated(windows: tuple[Window, ...], dilation: float) -> tuple[Window, ...]:
+    return tuple(
+        Window(
+            steps=window.steps,
+            seconds=window.seconds / dilation,
+            input_seconds=window.input_seconds / dilation,
+        )
+        for window in windows
     )

@@ -1,4 +1,7 @@
-"""The rank processes of one worker count: started together, listened to, and never left behind."""
+"""The rank processes of one run: started together, listened to, and never left behind.
+
+They run here, or, by a command in front of theirs, on the nodes of a lab or on other hosts.
+"""
 
 import contextlib
 import os
@@ -12,22 +15,40 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.job import (
-    LOST_PEER_STATUS,
-    RANK_EVENT,
-    PointResult,
-    Progress,
-    RankJob,
-    Refusal,
-)
+from gpuyard.measure.job import LOST_PEER_STATUS, Refusal
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0
 _LEAVE_SECONDS = 5.0
+
+TRAINING_WORKER = "gpuyard.measure.worker"
+
+
+class Job(Protocol):
+    """What every rank is told, whatever it is there for: its place among the others, and where they meet."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
+    @property
+    def directory(self) -> str: ...
+    @property
+    def cores(self) -> tuple[int, ...]: ...
+    @property
+    def silence_seconds(self) -> float: ...
+    def model_dump_json(self) -> str: ...
+
+
+Event = TypeVar("Event")
+Environment = Callable[[int], Mapping[str, str]]
+"""What a rank's environment has beside this process's own."""
+Command = Callable[[int, Sequence[str]], Sequence[str]]
+"""From the arguments that start a rank to those that start it where it belongs."""
 
 _Heard = queue.Queue[tuple[int, bytes | int]]
 """Rank, and a line of its stdout or, at the end, its exit status."""
@@ -43,34 +64,50 @@ def private_directory() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def started_here(_rank: int, argv: Sequence[str]) -> Sequence[str]:
+    """The command of a rank that runs on this machine as it is."""
+    return argv
+
+
 def run_ranks(
-    jobs: Sequence[RankJob], environment: Callable[[int], Mapping[str, str]]
-) -> Generator[Progress | PointResult, None, None]:
-    """Start the ranks and yield what rank 0 reports; when this ends, in whatever way, so have they."""
+    jobs: Sequence[Job],
+    environment: Environment,
+    *,
+    parse: Callable[[bytes], Event | Refusal],
+    worker: str = TRAINING_WORKER,
+    command: Command = started_here,
+) -> Generator[Event, None, None]:
+    """Start the ranks and yield what rank 0 reports; when this ends, in whatever way, so have they.
+
+    `worker` is the module that each runs: it gets its job as one line of JSON on stdin, leaves when
+    stdin ends, and says one event a line on stdout, which `parse` reads.
+    """
     heard: _Heard = queue.Queue()
     processes: list[subprocess.Popen[bytes]] = []
     listeners: list[threading.Thread] = []
     try:
         for job in jobs:
-            process = _start(job, environment(job.rank))
+            argv = command(job.rank, [sys.executable, "-P", "-m", worker])
+            process = _start(job, argv, environment(job.rank))
             processes.append(process)
-            listener = threading.Thread(
-                target=_listen, args=(job.rank, process, heard), daemon=True
-            )
+            listener = threading.Thread(target=_listen, args=(job, process, heard), daemon=True)
             listener.start()
             listeners.append(listener)
-        yield from _events(jobs, heard)
+        yield from _events(jobs, heard, parse)
     finally:
         _stop(processes)
         for listener in listeners:
             listener.join(_LEAVE_SECONDS)
 
 
-def _start(job: RankJob, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    job: Job, argv: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     threads = str(len(job.cores))
+    pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
     with _stderr_file(job).open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "gpuyard.measure.worker"],
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -79,8 +116,7 @@ def _start(job: RankJob, environment: Mapping[str, str]) -> subprocess.Popen[byt
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-                "OMP_NUM_THREADS": threads,
-                "MKL_NUM_THREADS": threads,
+                **pinned,
                 **environment,
             },
         )
@@ -91,19 +127,21 @@ def _start(job: RankJob, environment: Mapping[str, str]) -> subprocess.Popen[byt
     return process
 
 
-def _listen(
-    rank: int,
-    process: subprocess.Popen[bytes],
-    heard: _Heard,
-) -> None:
+def _listen(job: Job, process: subprocess.Popen[bytes], heard: _Heard) -> None:
     stdout: Any = process.stdout
     with stdout:
         for line in stdout:
-            heard.put((rank, line))
-    heard.put((rank, process.wait()))
+            if line.startswith(b"{"):
+                heard.put((job.rank, line))
+            else:  # ssh, srun or mpiexec says something of its own
+                with contextlib.suppress(OSError), _stderr_file(job).open("ab") as stderr:
+                    stderr.write(line)
+    heard.put((job.rank, process.wait()))
 
 
-def _events(jobs: Sequence[RankJob], heard: _Heard) -> Iterator[Progress | PointResult]:
+def _events(
+    jobs: Sequence[Job], heard: _Heard, parse: Callable[[bytes], Event | Refusal]
+) -> Iterator[Event]:
     running = len(jobs)
     while running:
         try:
@@ -114,14 +152,14 @@ def _events(jobs: Sequence[RankJob], heard: _Heard) -> Iterator[Progress | Point
                 f"stopped; rank 0 last wrote:\n{_last_lines(jobs[0])}"
             ) from None
         if isinstance(said, bytes):
-            event = RANK_EVENT.validate_json(said)
+            event = parse(said)
             if isinstance(event, Refusal):
                 raise _refused(event)
             yield event
         elif said == 0:
             running -= 1
         else:
-            raise _died(jobs, rank, said, heard)
+            raise _died(jobs, rank, said, heard, parse)
 
 
 def _refused(refusal: Refusal) -> GpuyardError:
@@ -130,10 +168,11 @@ def _refused(refusal: Refusal) -> GpuyardError:
 
 
 def _died(
-    jobs: Sequence[RankJob],
+    jobs: Sequence[Job],
     rank: int,
     status: int,
     heard: _Heard,
+    parse: Callable[[bytes], object],
 ) -> GpuyardError:
     """The rank that failed first is the one to show; the others only lost their peer."""
     deadline = time.monotonic() + _CULPRIT_SECONDS
@@ -143,7 +182,7 @@ def _died(
         except queue.Empty:
             break
         if isinstance(said, bytes):
-            event = RANK_EVENT.validate_json(said)
+            event = parse(said)
             if isinstance(event, Refusal):
                 return _refused(event)
         elif said not in (0, LOST_PEER_STATUS):
@@ -173,11 +212,11 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
                 process.stdin.close()
 
 
-def _stderr_file(job: RankJob) -> Path:
+def _stderr_file(job: Job) -> Path:
     return Path(job.directory) / f"rank{job.rank}.stderr"
 
 
-def _last_lines(job: RankJob) -> str:
+def _last_lines(job: Job) -> str:
     try:
         text = _stderr_file(job).read_text(encoding="utf-8", errors="replace")
     except OSError:

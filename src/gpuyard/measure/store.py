@@ -1,7 +1,7 @@
 """Measurements in one SQLite file: each is one transaction, so a crash loses none that was added.
 
 A store is of version 1 as long as it holds training runs only, and of version 2 from its first bench of
-links on: a gpuyard that knows training only then says that it is too old.
+links or rejected run on: a gpuyard that knows training only then says that it is too old.
 """
 
 import contextlib
@@ -14,17 +14,21 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement
+from gpuyard.measure.rejection import Rejection
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Stored = Measurement | LinkBench
+_Stored = Measurement | LinkBench | CollectivesBench | Rejection
 _STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
 _AnyKind = list[_Stored]  # the class below has a method called list
 _Measurements = list[Measurement]
 _LinkBenches = list[LinkBench]
+_Rejections = list[Rejection]
+_CollectivesBenches = list[CollectivesBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -59,7 +63,7 @@ class ResultsStore:
                     measurement.key,
                     measurement.created_at,
                     measurement.kind,
-                    measurement.workload if isinstance(measurement, Measurement) else "",
+                    _workload(measurement),
                     measurement.model_dump_json(),
                 ),
             )
@@ -73,7 +77,8 @@ class ResultsStore:
     def get(self, id_prefix: str) -> _Stored:
         """The one measurement whose id starts so; raises UserMistake where none or several do."""
         found = self._read(
-            "WHERE kind IN ('train', 'links') AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            "WHERE kind IN ('train', 'links', 'collectives', 'rejected')"
+            " AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
             str(len(id_prefix)),
             id_prefix,
         )
@@ -101,6 +106,17 @@ class ResultsStore:
         """All benches of links, oldest first."""
         found = self._read("WHERE kind = 'links' ORDER BY number")
         return [m for m in found if isinstance(m, LinkBench)]
+
+    def list_rejected(self, workload: str | None = None) -> _Rejections:
+        """Runs that were not credible, with their reasons, oldest first."""
+        found = self._read("WHERE kind = 'rejected' ORDER BY number")
+        rejected = [m for m in found if isinstance(m, Rejection)]
+        return [r for r in rejected if workload in (None, r.measurement.workload)]
+
+    def list_collectives(self) -> _CollectivesBenches:
+        """All benches of collectives, oldest first."""
+        found = self._read("WHERE kind = 'collectives' ORDER BY number")
+        return [m for m in found if isinstance(m, CollectivesBench)]
 
     def _read(self, where: str, *values: str) -> _AnyKind:
         if not self.path.exists():
@@ -171,6 +187,15 @@ class ResultsStore:
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _workload(stored: _Stored) -> str:
+    match stored:
+        case Measurement():
+            return stored.workload
+        case Rejection():
+            return stored.measurement.workload
+    return ""
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -4,7 +4,7 @@ import importlib.util
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.measurement import Device
-from gpuyard.specs import Precision
+from gpuyard.specs import Precision, Remedy
 
 MEASURED = ("ddp", "dataparallel", "horovod")
 
@@ -27,8 +27,7 @@ def check_strategy(
         )
     if strategy == "horovod" and importlib.util.find_spec("horovod") is None:
         raise MissingRequirement(
-            "horovod is not installed; build it with: "
-            "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 pip install horovod, or measure ddp instead"
+            "horovod is not installed; build it with: gpuyard horovod install, or measure ddp instead"
         )
     if strategy == "horovod" and precision == "fp16":
         raise UserMistake("horovod is measured in fp32, tf32 and bf16, not in fp16")
@@ -40,3 +39,13 @@ def check_strategy(
         raise UserMistake(
             f"{most_workers} workers need {most_workers} GPUs, this machine has {gpus}"
         )
+
+
+def check_remedy(remedy: Remedy, strategy: str, *, synthetic: bool) -> None:
+    """Raise the sentence that says why this remedy can't be measured so."""
+    if strategy != "ddp" and not remedy.plain:
+        raise UserMistake(
+            f"remedies are measured with ddp; {remedy.label} has no place in {strategy}"
+        )
+    if strategy != "ddp" and synthetic:
+        raise UserMistake(f"a synthetic GPU exchanges its gradients with ddp, not with {strategy}")

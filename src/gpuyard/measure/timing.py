@@ -40,15 +40,15 @@ class Timed:
     loss_last: float
 
 
-def schedule(step_seconds: float, budget_seconds: float, kinds: int) -> Schedule:
-    """Fill the budget with up to 10 windows of each kind.
+def schedule(step_seconds: float, budget_seconds: float, kinds: int, period: int = 1) -> Schedule:
+    """Fill the budget with up to 10 windows of each kind, each of whole periods of steps.
 
-    Steps too slow for that get 3 windows of one step, and one local window.
+    Periods too slow for that get 3 windows of one period, and one local window.
     """
-    steps_in_budget = budget_seconds / (kinds * max(step_seconds, 1e-9))
-    windows = max(_FEWEST_WINDOWS, min(_MOST_WINDOWS, int(steps_in_budget)))
-    local_windows = max(1, min(windows, int(steps_in_budget))) if kinds > 1 else 0
-    return Schedule(windows, max(1, round(steps_in_budget / windows)), local_windows)
+    periods = budget_seconds / (kinds * period * max(step_seconds, 1e-9))
+    windows = max(_FEWEST_WINDOWS, min(_MOST_WINDOWS, int(periods)))
+    local_windows = max(1, min(windows, int(periods))) if kinds > 1 else 0
+    return Schedule(windows, period * max(1, round(periods / windows)), local_windows)
 
 
 def time_windows(
@@ -68,13 +68,13 @@ def time_windows(
     """
     kinds = 1 if local_batches is None else 2
     loss_first, step_seconds = _warm_up(trainer, batches, peers, device, budget_seconds)
-    decided = schedule(step_seconds, budget_seconds, kinds)
+    decided = schedule(step_seconds, budget_seconds, kinds, trainer.period)
     windows, steps, local_windows = (
         int(n) for n in peers.agree([decided.windows, decided.steps, decided.local_windows])
     )
-    if local_batches is not None and steps > 1:
+    if local_batches is not None and steps > trainer.period:
         with trainer.alone():
-            _run(trainer, local_batches, 1, device)
+            _run(trainer, local_batches, trainer.period, device)
     synchronised: list[Window] = []
     local: list[Window] = []
     for done in range(windows):
@@ -114,16 +114,25 @@ def finite(number: float) -> float | None:
 def _warm_up(
     trainer: Trainer, batches: Batches, peers: Peers, device: torch.device, budget_seconds: float
 ) -> tuple[Tensor, float]:
+    period = trainer.period
     first, loss = _run(trainer, batches, 1, device)
+    if period > 1:
+        rest, _ = _run(trainer, batches, period - 1, device)
+        first = Window(
+            steps=period,
+            seconds=first.seconds + rest.seconds,
+            input_seconds=first.input_seconds + rest.input_seconds,
+        )
     # a first step allocates, and DDP rearranges its buckets after it: it is no measure of the rest
     wanted = 0.0
     if first.seconds < max(2.0, budget_seconds):
         wanted = min(_MOST_WARM_UP_STEPS, max(2.0, _WARM_UP_SECONDS / first.seconds))
     (more,) = peers.agree([wanted])
     if not int(more):
-        return loss, first.seconds
-    _run(trainer, batches, max(1, int(more) // 2), device)
-    rest, _ = _run(trainer, batches, max(1, int(more) // 2), device)
+        return loss, first.seconds / period
+    half = period * max(1, int(more) // 2)
+    _run(trainer, batches, half, device)
+    rest, _ = _run(trainer, batches, half, device)
     return loss, rest.seconds / rest.steps
 
 

@@ -12,8 +12,11 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
+from gpuyard.measure.exchange import ParameterAverage, compress_gradients
+from gpuyard.measure.fit.recipe import build_optimizer
 from gpuyard.measure.job import RankJob
-from gpuyard.specs import Precision
+from gpuyard.measure.stretch import Stretch
+from gpuyard.specs import Precision, Remedy
 from gpuyard.workloads.task import Task
 
 _LEARNING_RATE = 0.01
@@ -36,29 +39,54 @@ class Trainer:
             torch.amp.GradScaler(device.type) if job.workload.precision == "fp16" else None
         )
         self._strategy = job.strategy if job.workers > 1 else "none"
+        self._remedy = job.remedy
+        self._passes = 0
+        self._alone = False
+        self._computes = job.synthetic is None
+        # a synthetic GPU takes its dilated time by itself
+        self._stretch = Stretch(self.module, job.dilation if self._computes else 1.0)
+        self._average: ParameterAverage | None = None
         self._model: nn.Module = self.module
         self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
+        if job.optimizer == "adam":
+            self._optimizer = build_optimizer(self.module)
         match self._strategy:
+            case "ddp" if self._remedy.local_sgd > 1:
+                self._average = ParameterAverage(self.module, job.remedy)
             case "ddp":
-                ids = [device.index] if device.type == "cuda" else None
-                self._model = DistributedDataParallel(self.module, device_ids=ids)
+                self._model = _distributed(self.module, job.remedy, device)
             case "dataparallel":
                 self._model = DataParallel(self.module, device_ids=list(range(job.workers)))
             case "horovod":
                 self._optimizer = _horovod_optimizer(self.module, self._optimizer)
 
+    @property
+    def period(self) -> int:
+        """Steps from one exchange to the next: only whole periods are worth timing."""
+        return self._remedy.period
+
     def step(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        """Forward, backward with the exchange of gradients, update; returns the loss."""
-        self._optimizer.zero_grad()
-        with self._autocast():
-            loss = self._loss(self._model(*inputs), target)
-        if self._scaler is None:
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.step()
-        else:
-            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-            self._scaler.step(self._optimizer)
-            self._scaler.update()
+        """Forward, backward with the exchange of gradients, update; returns the loss.
+
+        With accumulation only every so many of them exchange and update.
+        """
+        self._stretch.catch_up()
+        begins = self._passes % self._remedy.accumulate == 0
+        self._passes += 1
+        updates = self._passes % self._remedy.accumulate == 0
+        if begins:
+            self._optimizer.zero_grad()
+        with self._exchanging(updates):
+            with self._autocast():
+                loss = self._loss(self._model(*inputs), target)
+            self._stretch.catch_up()
+            self._backward(loss / self._remedy.accumulate)
+        if updates and self._computes:
+            self._update()
+        self._stretch.catch_up()
+        if self._average is not None and not self._alone and self._passes % self.period == 0:
+            self._average.average()
+        self._stretch.rest()
         return loss.detach()
 
     @contextmanager
@@ -80,19 +108,29 @@ class Trainer:
                 self._scaler = torch.amp.GradScaler(
                     self._device.type, init_scale=self._scaler.get_scale()
                 )
+            self._alone = True
             try:
                 yield
             finally:
+                self._alone = False
                 self._model, self._optimizer, self._scaler = before
                 self._optimizer.zero_grad()
 
-    def parameter_checksum(self) -> str:
-        """Equal where the parameters are (−0.0 counts as 0.0)."""
-        checksum = 0
-        for parameter in self.module.parameters():
-            values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
-            checksum = zlib.crc32(values.numpy().data, checksum)
-        return f"{checksum:08x}"
+    def _exchanging(self, updates: bool) -> AbstractContextManager[Any]:
+        if isinstance(self._model, DistributedDataParallel) and not updates:
+            return self._model.no_sync()
+        return nullcontext()
+
+    def _backward(self, loss: Tensor) -> None:
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def _update(self) -> None:
+        if self._scaler is None:
+            self._optimizer.step()
+        else:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self._amp is None:
@@ -100,11 +138,29 @@ class Trainer:
         return torch.autocast(self._device.type, dtype=self._amp)
 
 
+def parameter_checksum(module: nn.Module) -> str:
+    """Equal where the parameters are (−0.0 counts as 0.0)."""
+    checksum = 0
+    for parameter in module.parameters():
+        values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
+        checksum = zlib.crc32(values.numpy().data, checksum)
+    return f"{checksum:08x}"
+
+
 def set_precision(precision: Precision) -> None:
     """fp32 means fp32: convolutions on NVIDIA GPUs would use TF32 unasked."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if torch.cuda.is_available():
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def _distributed(
+    module: nn.Module, remedy: Remedy, device: torch.device
+) -> DistributedDataParallel:
+    ids = [device.index] if device.type == "cuda" else None
+    model = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=remedy.bucket_mb)
+    compress_gradients(model, remedy)
+    return model
 
 
 def _horovod_optimizer(module: nn.Module, optimizer: Optimizer) -> Optimizer:

@@ -1,5 +1,8 @@
 """How a step's time comes together on hardware that may not be here. Pure: specs in, values out."""
 
+from gpuyard.predict.calibration.applied import CALIBRATED, measured_constants
+from gpuyard.predict.calibration.defaults import HOP_HERE, LINK_HERE
+from gpuyard.predict.calibration.document import Calibration, calibration_from_json
 from gpuyard.predict.compute import ComputeLine, compute_line, fit_line
 from gpuyard.predict.constants import (
     CPU_VARIATION,
@@ -26,10 +29,14 @@ from gpuyard.predict.timeline import Bar, TimeLine
 from gpuyard.predict.why import Why, explain
 
 __all__ = [
+    "CALIBRATED",
     "CPU_VARIATION",
     "GLOO_OVERLAP",
     "GPU_VARIATION",
+    "HOP_HERE",
+    "LINK_HERE",
     "Bar",
+    "Calibration",
     "Choke",
     "ClusterPrediction",
     "ComputeLine",
@@ -46,6 +53,7 @@ __all__ = [
     "Step",
     "TimeLine",
     "Why",
+    "calibration_from_json",
     "compare_layouts",
     "compute_line",
     "default_overlap",
@@ -53,6 +61,7 @@ __all__ = [
     "find_knee",
     "fit_line",
     "machine_of",
+    "measured_constants",
     "place",
     "platform_of",
     "predict",

@@ -85,3 +85,29 @@ def parameter_server_seconds(
 def data_parallel_bytes_per_epoch(parameter_bytes: float, batches: float) -> float:
     """torch DataParallel sends the parameters out and the gradients back for every batch."""
     return 2 * parameter_bytes * batches
+
+
+def ring_half_seconds(members: Number, size_bytes: Number, bytes_per_second: Number) -> Number:
+    """A ring's reduce-scatter or all-gather of N bytes in all: (k−1)/k·N/B, half an all-reduce."""
+    return (members - 1) / members * size_bytes / bytes_per_second
+
+
+def binomial_depth(members: int) -> int:
+    """⌈log₂k⌉: how often the number of those who have the message doubles."""
+    return max(0, members - 1).bit_length()
+
+
+def binomial_broadcast_seconds(members: int, size_bytes: float, bytes_per_second: float) -> float:
+    """A binomial tree whose members send to all their children at once, as gloo's do.
+
+    Member v, who got the message in round j, sends it to v + 2^i for every later round i. The copies
+    share its link, so all of them arrive after as many N/B as there are: d·(d+1)/2 for k = 2^d.
+    """
+    depth = binomial_depth(members)
+    arrived = {0: 0}
+    for member in range(members):
+        first_round = member.bit_length()
+        children = [member + 2**i for i in range(first_round, depth) if member + 2**i < members]
+        for child in children:
+            arrived[child] = arrived[member] + len(children)
+    return max(arrived.values()) * size_bytes / bytes_per_second

@@ -39,6 +39,9 @@ HOROVOD_FUSION = Constant(
     "published",
     "Horovod: fusion threshold 64 MiB",
 )
+HOROVOD_CYCLE = Constant(
+    "horovod_cycle", 1e-3, "seconds", "published", "Horovod: 1 ms since 0.21, 5 ms before"
+)
 DATA_PARALLEL_BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
     "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
@@ -91,6 +94,10 @@ GLOO_OVERLAP = Constant(
     "overlap", 0.0, "of what could hide", "assumed",
     "gloo's threads share the cores that compute, so little hides",
 )  # fmt: skip
+SLOWDOWN = Constant("slowdown", _FIT.slowdown, "of compute beside others", "fitted", _FITTED)
+INPUT_WORKERS = Constant(
+    "input_workers", 4.0, "a GPU", "assumed", "the workload does not say how many"
+)
 GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
 CPU_VARIATION = Constant(
     "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"
@@ -132,14 +139,13 @@ KERNELS_PER_LAYER = Constant(
 
 # One σ, relative, of what a figure stands on; an interval reaches `spread().factor` of them to each
 # side. Measured steps and links from a catalog: by the published tables. Scaled and roofline: their
-# 90th percentile of error was 30 and 29 % on GPUs that the constants had not seen. The rest: assumed.
+# 90th percentile of error was 29 % on GPUs that the constants had not seen. The rest: assumed.
 UNCERTAINTY: dict[str, float] = {
     "measured here": 0.02,
     "measured": spread().compute,
-    "scaled": 0.12,
-    "roofline": 0.125,
+    "scaled": 0.1,
+    "roofline": 0.105,
     "more machines": spread().between,
-    "assumed link": spread().exchange,
     "measured link": 0.07,
     "straggling": 0.35,
     "input": 0.1,
@@ -152,7 +158,7 @@ def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
         case "ddp":
             return (DDP_FIRST_BUCKET, DDP_BUCKET, LAUNCH, BACKWARD_SHARE)
         case "horovod":
-            return (HOROVOD_FUSION, LAUNCH, BACKWARD_SHARE)
+            return (HOROVOD_FUSION, HOROVOD_CYCLE, LAUNCH, BACKWARD_SHARE)
         case "dataparallel":
             return (DATA_PARALLEL_BUFFER, DATA_PARALLEL_HOST)
         case "parameter-server":

@@ -22,7 +22,6 @@ class Paths:
     inside_latency_seconds: Floats
     between_bytes_per_second: Floats  # infinite where there is only one machine
     between_latency_seconds: Floats
-    copies_share: Floats  # 1: TCP, whose copies through the host add to those inside the machine
 
     @property
     def gpus(self) -> Floats:
@@ -30,9 +29,10 @@ class Paths:
 
 
 def seconds_per_byte(paths: Paths) -> Floats:
-    """Of a flat ring's slowest link, or, where the CPU makes every copy, of one after the other."""
-    inside, between = 1 / paths.inside_bytes_per_second, 1 / paths.between_bytes_per_second
-    return np.where(paths.copies_share > 0, inside + between, np.maximum(inside, between))
+    """Of a flat ring's slowest link: NCCL cuts a message into chunks, so that all links work at once."""
+    return np.asarray(
+        np.maximum(1 / paths.inside_bytes_per_second, 1 / paths.between_bytes_per_second)
+    )
 
 
 def all_reduce_seconds(paths: Paths, size: Floats, launch_seconds: float) -> Floats:

@@ -23,7 +23,7 @@ from gpuyard.predict.constants import Constant
 from gpuyard.predict.fabric import Fabric, Pipe, between_machines
 from gpuyard.predict.transport import inside_rate
 from gpuyard.predict.tuning import fitted
-from gpuyard.specs import Cluster, MachineSpec, Network
+from gpuyard.specs import Cluster, MachineSpec, Network, Strategy
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,28 @@ class Platform:
     memory_bytes: float | None  # of one GPU
     constants: tuple[Constant, ...] = ()
     link_basis: str = "assumed link"
-    tcp: bool = False  # between the machines
+    gpu_memory_bytes_per_second: float | None = None
+    cores: float | None = None  # CPU cores of a machine that this job may use
+    beside: int = 0  # equal jobs on the same machines, whose share of everything is taken off
+    unshared: "Platform | None" = None  # the same with nobody else on it
+    own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
+
+    @property
+    def input_is_in_compute(self) -> bool:
+        return self.host_to_gpu_bytes_per_second is None
 
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    def constant(self, default: Constant) -> Constant:
+        """This hardware's own, or the default."""
+        return next((own for own in self.own if own.name == default.name), default)
+
+    def overlap(self, strategy: Strategy) -> Constant:
+        default = c.default_overlap(strategy)
+        # only rings are measured: what a parameter server hides is another matter
+        return self.constant(default) if strategy in ("ddp", "horovod") else default
 
 
 def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
@@ -66,20 +83,22 @@ def network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-def _ring(graph: MachineGraph, gpus_used: int) -> AllReduce:
+def ring_of(graph: MachineGraph, gpus_used: int) -> AllReduce:
+    """The ring through the best GPUs of a machine."""
     if len(graph.gpus) > MOST_EXACT_GPUS:  # too many to try every choice: take the first
         return all_reduce(graph, graph.gpus[:gpus_used])
     return best_gpus(graph, gpus_used)
 
 
-def _rate(ring: AllReduce) -> float:
+def rate_of(ring: AllReduce) -> float:
     """What a ring gets; one through host memory is held back by its copies, not by the slots."""
     slots = ring.bytes_per_second / (STAGED_SHARE if ring.staged else 1.0)
     across = np.array([ring.kind == "socket"])
     return float(inside_rate(np.array([slots]), np.array([ring.staged]), across, fitted())[0])
 
 
-def _describe(ring: AllReduce) -> str:
+def describe(ring: AllReduce) -> str:
+    """ "4 GPUs over PCIe"."""
     over = {"nvlink": "NVLink", "socket": "the link between the sockets", "none": "no link"}
     staged = ", staged through host memory" if ring.staged else ""
     return f"{len(ring.gpus)} GPUs over {over.get(ring.kind, 'PCIe')}{staged}"
@@ -93,15 +112,15 @@ def platform_of(cluster: Cluster) -> Platform:
     graph = machine_graph(machine.topology, gpu, machine.gpus)
 
     def inside(gpus_used: int) -> Pipe:
-        ring = _ring(graph, gpus_used)
-        return Pipe(_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe(ring))
+        ring = ring_of(graph, gpus_used)
+        return Pipe(rate_of(ring), ring.latency_seconds * c.HOP_FACTOR.value, describe(ring))
 
     def host_to_gpu(gpus_used: int) -> float:
-        return host_to_gpu_bytes_per_second(graph, _ring(graph, gpus_used).gpus)
+        return host_to_gpu_bytes_per_second(graph, ring_of(graph, gpus_used).gpus)
 
     if machine.gpus > 1:
-        whole = _ring(graph, machine.gpus)
-        used.append(Constant("link_inside", _rate(whole), "bytes/s", "catalog", _describe(whole)))
+        whole = ring_of(graph, machine.gpus)
+        used.append(Constant("link_inside", rate_of(whole), "bytes/s", "catalog", describe(whole)))
         used.append(c.HOP_FACTOR)
         if whole.staged:
             used += [c.STAGED_RATE, c.STAGED_SOCKET_SHARE]
@@ -125,5 +144,6 @@ def platform_of(cluster: Cluster) -> Platform:
         storage_bytes_per_second=cluster.storage.read if cluster.storage else None,
         memory_bytes=gpu.memory_bytes,
         constants=tuple(dict.fromkeys(used)),
-        tcp=fabric is not None and fabric.tcp,
+        gpu_memory_bytes_per_second=gpu.memory_bytes_per_second,
+        cores=machine.cores,
     )

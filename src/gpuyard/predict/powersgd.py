@@ -6,13 +6,13 @@ many parameters a layer has, not its shape: its matrix is taken to be nine times
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import Buckets, bucket_caps, fill
-from gpuyard.specs import Strategy
+from gpuyard.predict.buckets import Buckets, fill
 
 RANK = 2
 LENGTH_TO_WIDTH = 9.0
@@ -30,9 +30,9 @@ def sent_bytes(layer: LayerProfile, rank: int = RANK) -> float:
     return min(factors, float(layer.gradient_bytes))
 
 
-def compressed(profile: ModelProfile, strategy: Strategy, rank: int = RANK) -> Buckets:
+def compressed(profile: ModelProfile, caps: Sequence[float], rank: int = RANK) -> Buckets:
     """The buckets as they go over the link: each as two, one for either factor."""
-    whole = fill(profile, bucket_caps(strategy), lambda layer: sent_bytes(layer, rank))
+    whole = fill(profile, caps, lambda layer: sent_bytes(layer, rank))
     return Buckets(np.repeat(whole.size_bytes / 2, 2), np.repeat(whole.ready_share, 2))
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuyard.predict.constants import Constant
-from gpuyard.specs import Strategy
+from gpuyard.specs import GradientExchange, Strategy
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 
@@ -47,6 +47,22 @@ class Prediction:
     training_seconds: float | None  # all of the workload's epochs
     memory_bytes: float
     fits: bool | None  # None: nobody knows how much memory there is
+    accumulate: int = 1
+    local_sgd: int = 1
+    compress: str | None = None
+    bucket_bytes: float | None = None  # None: the framework's own
+    hierarchical: bool = False
+    beside: int = 0  # equal jobs on the same machines
+
+    @property
+    def exchange(self) -> GradientExchange:
+        return GradientExchange(
+            accumulate=self.accumulate,
+            local_sgd=self.local_sgd,
+            compress=self.compress,
+            bucket=self.bucket_bytes,
+            hierarchical=self.hierarchical,
+        )
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,21 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import pack
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.inputs import input_constants, variation_of
+from gpuyard.predict.method import method_of
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.relief import Relief, reliefs
+from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
+from gpuyard.predict.tables import configurations, memory_needed_bytes, table_of, traffic_of
 from gpuyard.predict.tuning import spread
-from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, GradientExchange, Strategy, Workload
 
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
@@ -33,6 +37,7 @@ class Question:
     placements: tuple[Placement, ...]
     batches: tuple[int, ...]
     strategy: Strategy = "ddp"
+    exchange: GradientExchange = DEFAULT_EXCHANGE
 
 
 def predict_cluster(
@@ -44,15 +49,24 @@ def predict_cluster(
     batches: Sequence[int] = (),
     strategy: Strategy = "ddp",
     gpus_per_node: int | None = None,
+    exchange: GradientExchange = DEFAULT_EXCHANGE,
+    beside: int = 0,
+    calibration: Calibration | None = None,
 ) -> ClusterPrediction:
-    """Predict a workload on a described cluster."""
+    """Predict a workload on a described cluster, with as many equal jobs beside it on its machines."""
     gpu, _ = machine_of(cluster)
-    platform = platform_of(cluster)
+    platform = shared(calibrated_platform(cluster, calibration), cluster, beside)
     placements = tuple(
         place(count, platform.nodes, platform.gpus_per_node, gpus_per_node) for count in gpus
     )
-    question = Question(placements, tuple(batches) or (workload.batch_per_gpu,), strategy)
-    return predict(workload, profile, platform, compute_line(workload, profile, gpu), question)
+    question = Question(
+        placements,
+        tuple(batches) or (workload.batch_per_gpu,),
+        strategy,
+        exchange,
+    )
+    line = calibrated_line(workload, profile, gpu, calibration)
+    return predict(workload, profile, platform, line, question)
 
 
 def predict(
@@ -67,22 +81,44 @@ def predict(
 ) -> ClusterPrediction:
     """Predict every placement × batch."""
     default = overlap is None
-    overlap = overlap or c.default_overlap(question.strategy)
+    variation = variation_of(workload, platform.constant(variation))
+    how = question.exchange
+    method = method_of(profile, question.strategy, how, platform.gpu_memory_bytes_per_second)
+    overlap = overlap or platform.overlap(question.strategy)
     rows = [(placement, batch) for placement in question.placements for batch in question.batches]
     _check(platform, question)
     between = c.default_overlap_between(question.strategy) if default else overlap
-    traffic = _traffic(workload, profile, question.strategy, (overlap, between), variation)
-    table = _table(platform, line, rows, profile, question.strategy)
-    alone = _table(
-        platform, line, [(Placement(1, 1, 1), b) for _, b in rows], profile, question.strategy
+    traffic = traffic_of(
+        workload,
+        profile,
+        question.strategy,
+        method=method,
+        overlaps=(overlap, between),
+        variation=variation,
+        slowdown=c.SLOWDOWN.value if default else 0.0,
+        platform=platform,
+    )
+    table = table_of(
+        workload, platform, line, rows, profile=profile, strategy=question.strategy, method=method
+    )
+    alone = table_of(
+        workload,
+        platform.unshared or platform,
+        line,
+        [(Placement(1, 1, 1), b) for _, b in rows],
+        profile=profile,
+        strategy=question.strategy,
+        method=method,
     )
     parts = step_parts(table, traffic)
     gpus = np.array([placement.gpus for placement, _ in rows], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
-    sigma = _relative_uncertainty(table, parts, line, platform)
+    sigma = relative_uncertainty(table, parts, line.relative_uncertainty, platform.link_basis)
     chokes = _chokes(table, traffic, parts)
-    memory = [memory_needed_bytes(profile, workload, batch) for _, batch in rows]
+    memory = [
+        memory_needed_bytes(profile, workload, batch) + method.memory_bytes for _, batch in rows
+    ]
     samples = workload.dataset.samples if workload.dataset else None
     predictions = tuple(
         Prediction(
@@ -106,32 +142,22 @@ def predict(
             training_seconds=workload.epochs * samples / float(throughput[i]) if samples else None,
             memory_bytes=memory[i],
             fits=None if platform.memory_bytes is None else memory[i] <= platform.memory_bytes,
+            accumulate=how.accumulate,
+            local_sgd=how.local_sgd,
+            compress=how.compress,
+            bucket_bytes=how.bucket,
+            hierarchical=how.hierarchical,
+            beside=platform.beside,
         )
         for i, (placement, batch) in enumerate(rows)
     )
-    exchange = c.exchange_constants(question.strategy)
-    used = (*line.constants, *platform.constants, *exchange, overlap, between, variation)
+    exchange = map(platform.constant, c.exchange_constants(question.strategy))
+    disturbance = (c.SLOWDOWN,) if default else ()
+    used = (*line.constants, *platform.constants, *exchange, overlap, between, variation,
+            *disturbance, *input_constants(workload, platform))  # fmt: skip
     return ClusterPrediction(
         workload.name, platform.name, f"{line.basis}: {line.source}", predictions, used
     )
-
-
-def configurations(
-    workload: Workload,
-    profile: ModelProfile,
-    platform: Platform,
-    line: ComputeLine,
-    rows: Sequence[tuple[Placement, int]],
-    *,
-    strategy: Strategy,
-    overlap: Constant | None = None,
-    variation: Constant = c.GPU_VARIATION,
-) -> tuple[Configurations, Traffic]:
-    """The table that the step model reckons with, one row a placement and batch, and its traffic."""
-    between = overlap or c.default_overlap_between(strategy)
-    inside = overlap or c.default_overlap(strategy)
-    traffic = _traffic(workload, profile, strategy, (inside, between), variation)
-    return _table(platform, line, rows, profile, strategy), traffic
 
 
 def relieve(
@@ -155,6 +181,7 @@ def relieve(
         line,
         rows,
         strategy=strategy,
+        exchange=prediction.exchange,
         overlap=overlap,
         variation=variation,
     )
@@ -167,77 +194,19 @@ def relieve(
 
 
 def _check(platform: Platform, question: Question) -> None:
+    jobs = platform.beside + 1
+    for each in (placement.gpus_per_node for placement in question.placements):
+        if jobs * each > platform.gpus_per_node:
+            many = "1 GPU" if each == 1 else f"{each} GPUs"
+            raise UserMistake(
+                f"{jobs} jobs of {many} a machine need {jobs * each}; "
+                f"each machine has {platform.gpus_per_node}"
+            )
     if question.strategy == "dataparallel" and any(p.nodes > 1 for p in question.placements):
         raise UserMistake(
             "DataParallel is one process in one machine; "
             f"{platform.name} has {platform.gpus_per_node} GPUs a machine, more need ddp or horovod"
         )
-
-
-def _traffic(
-    workload: Workload,
-    profile: ModelProfile,
-    strategy: Strategy,
-    overlaps: tuple[Constant, Constant],
-    variation: Constant,
-) -> Traffic:
-    stored = workload.dataset.bytes_per_sample if workload.dataset else None
-    return Traffic(
-        strategy=strategy,
-        buckets=pack(profile, strategy),
-        input_bytes_per_sample=profile.input_bytes,
-        storage_bytes_per_sample=profile.input_bytes if stored is None else stored,
-        overlap=overlaps[0].value,
-        overlap_between=overlaps[1].value,
-        backward_share=c.BACKWARD_SHARE.value,
-        variation=variation.value,
-        launch_seconds=c.LAUNCH.value,
-    )
-
-
-def _table(
-    platform: Platform,
-    line: ComputeLine,
-    rows: Sequence[tuple[Placement, int]],
-    profile: ModelProfile,
-    strategy: Strategy,
-) -> Configurations:
-    count = len(rows)
-
-    def column(value: float | None) -> Floats:
-        return np.full(count, np.inf if value is None else value)
-
-    host_to_gpu = platform.host_to_gpu_bytes_per_second or (lambda _: np.inf)
-    inside = [platform.inside(placement.gpus_per_node) for placement, _ in rows]
-    between = [_between(platform, placement.nodes) for placement, _ in rows]
-    several = np.array([placement.nodes > 1 for placement, _ in rows])
-    per_gpu_overhead = (
-        len(profile.layers) * c.DATA_PARALLEL_HOST.value if strategy == "dataparallel" else 0.0
-    )
-    gpus_per_node = np.array([placement.gpus / placement.nodes for placement, _ in rows])
-    return Configurations(
-        nodes=np.array([placement.nodes for placement, _ in rows], dtype=float),
-        gpus_per_node=gpus_per_node,
-        batch_per_gpu=np.array([batch for _, batch in rows], dtype=float),
-        fixed_seconds=column(line.fixed_seconds),
-        seconds_per_sample=column(line.seconds_per_sample),
-        inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside]),
-        inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside]),
-        between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between]),
-        between_latency_seconds=np.array([pipe.latency_seconds for pipe in between]),
-        copies_share=np.where(several & platform.tcp, 1.0, 0.0),
-        host_to_gpu_bytes_per_second=np.array([host_to_gpu(p.gpus_per_node) for p, _ in rows]),
-        storage_bytes_per_second=column(platform.storage_bytes_per_second),
-        host_overhead_seconds=np.where(gpus_per_node > 1, per_gpu_overhead * gpus_per_node, 0.0),
-    )
-
-
-def _between(platform: Platform, nodes: int) -> Pipe:
-    if nodes == 1:
-        return Pipe(np.inf, 0.0, "one machine")
-    if platform.between is None:
-        raise ValueError("placements on several nodes need a network")
-    return platform.between(nodes)
 
 
 def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[Choke]:
@@ -252,14 +221,20 @@ def _chokes(table: Configurations, traffic: Traffic, parts: StepParts) -> list[C
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
 
 
-def _relative_uncertainty(
-    table: Configurations, parts: StepParts, line: ComputeLine, platform: Platform
+def relative_uncertainty(
+    table: Configurations, parts: StepParts, compute: float | Floats, link_basis: str
 ) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
     several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
-    contributions = (
-        (parts.compute_seconds, line.relative_uncertainty),
-        (parts.exposed_communication_seconds, c.UNCERTAINTY[platform.link_basis]),
+    exposed = parts.exposed_communication_seconds
+    if link_basis == "assumed link":
+        of_exchange = spread().of_exchange(exposed / parts.step_seconds, table.nodes > 1)
+        link = (parts.step_seconds, of_exchange)
+    else:
+        link = (exposed, np.full_like(exposed, c.UNCERTAINTY[link_basis]))
+    contributions: tuple[tuple[Floats, float | Floats], ...] = (
+        (parts.compute_seconds, compute),
+        link,
         (parts.input_seconds, c.UNCERTAINTY["input"]),
         (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
         (several, c.UNCERTAINTY["more machines"]),
@@ -269,9 +244,3 @@ def _relative_uncertainty(
         start=np.zeros_like(parts.compute_seconds),
     )
     return np.asarray(np.sqrt(variance))
-
-
-def memory_needed_bytes(profile: ModelProfile, workload: Workload, batch: int) -> float:
-    """Weights, gradients and one momentum in fp32, and the activations kept for backward."""
-    width = 1.0 if workload.precision in ("fp32", "tf32") else 0.5
-    return 3.0 * profile.gradient_bytes + batch * width * profile.activation_bytes

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.predict.buckets import Buckets
-from gpuyard.predict.step import Configurations, Floats, Traffic, doubled, step_parts
+from gpuyard.predict.step import Configurations, Traffic, doubled, step_parts
 
 ACCUMULATED_STEPS = 4
 
@@ -36,8 +35,8 @@ def reliefs(
         raise ValueError("relief is found for one configuration at a time")
     batch = int(table.batch_per_gpu[0])
 
-    def throughput(changed: Configurations, moved: Traffic = traffic) -> float:
-        seconds = float(step_parts(changed, moved).step_seconds[0])
+    def throughput(changed: Configurations) -> float:
+        seconds = float(step_parts(changed, traffic).step_seconds[0])
         return gpus * float(changed.batch_per_gpu[0]) / seconds
 
     today = throughput(table)
@@ -57,27 +56,17 @@ def reliefs(
 
 
 def _cheaper_exchange(
-    table: Configurations, traffic: Traffic, throughput: Callable[..., float]
+    table: Configurations, traffic: Traffic, throughput: Callable[[Configurations], float]
 ) -> list[tuple[str, float]]:
-    halved = Buckets(traffic.buckets.size_bytes / 2, traffic.buckets.ready_share)
-    found = [
-        ("gradients sent as 16-bit numbers", throughput(table, replace(traffic, buckets=halved)))
-    ]
+    halved = replace(table, sent_share=table.sent_share / 2)
+    found = [("gradients sent as 16-bit numbers", throughput(halved))]
     if traffic.strategy != "dataparallel":  # which copies everything at every pass
-        accumulated = float(accumulated_throughput(table, traffic)[0])
+        seldom = replace(table, accumulate=table.accumulate * ACCUMULATED_STEPS)
         what = f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)"
-        found.append((what, accumulated))
+        found.append((what, throughput(seldom)))
     if table.nodes[0] > 1:
         found.append(("a network twice as fast", throughput(doubled(table, "network"))))
     if table.gpus_per_node[0] > 1:
         faster = throughput(doubled(table, "pcie"))
         found.append(("links inside the machine twice as fast", faster))
     return found
-
-
-def accumulated_throughput(table: Configurations, traffic: Traffic) -> Floats:
-    """Only the last of the accumulated passes waits for the exchange; each waits for its input."""
-    quiet = replace(traffic, buckets=Buckets(np.array([]), np.array([])))
-    passes = (ACCUMULATED_STEPS - 1) * step_parts(table, quiet).step_seconds
-    seconds = passes + step_parts(table, traffic).step_seconds
-    return ACCUMULATED_STEPS * table.gpus * table.batch_per_gpu / seconds

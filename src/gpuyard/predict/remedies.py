@@ -4,42 +4,30 @@
 layout of the machine or fewer bytes have a name.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
-
-import numpy as np
 
 from gpuyard import units
 from gpuyard.catalog import Link, ModelProfile, links
 from gpuyard.errors import UserMistake
-from gpuyard.predict import powersgd
-from gpuyard.predict.buckets import Buckets, bucket_caps, fill
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.change import Change
+from gpuyard.predict.exchange_changes import other_exchanges
+from gpuyard.predict.input_changes import faster_inputs
 from gpuyard.predict.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import machine_of, network_of
 from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.relief import ACCUMULATED_STEPS, Relief, accumulated_throughput
+from gpuyard.predict.relief import Relief
 from gpuyard.predict.setting import Setting, setting_of, throughput
-from gpuyard.predict.step import Configurations, Floats, Traffic, doubled
+from gpuyard.predict.step import doubled
 from gpuyard.specs import Cluster, Network, Topology, Workload
 
-Curve = Callable[[Sequence[Placement]], Floats]
-_BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
 _BATCH_FACTORS = (8, 4, 2)
 _MORE_FLOWS = 4
 # layouts whose NVLinks go further than the bridge between two cards
 _NEED_MORE_THAN_BRIDGES = ("nvswitch", "nvlink-hybrid-cube-mesh")
-
-
-@dataclass(frozen=True)
-class Change:
-    """One remedy, for any number of GPUs."""
-
-    what: str
-    samples_per_second: Curve
-    caveat: str = ""
-    memory_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +46,12 @@ def relieve_cluster(
     prediction: Prediction,
     *,
     least_gain: float = 1.03,
+    calibration: Calibration | None = None,
 ) -> tuple[Relief, ...]:
     """What would help one predicted configuration of a described cluster, the most helpful first."""
-    found, _ = relieve_with_knees(workload, profile, cluster, prediction, least_gain=least_gain)
+    found, _ = relieve_with_knees(
+        workload, profile, cluster, prediction, least_gain=least_gain, calibration=calibration
+    )
     return found
 
 
@@ -72,9 +63,10 @@ def relieve_with_knees(
     *,
     least_gain: float = 1.03,
     threshold: float = DEFAULT_THRESHOLD,
+    calibration: Calibration | None = None,
 ) -> tuple[tuple[Relief, ...], Knees]:
     """Remedies that gain enough, and how many GPUs are worth it with and without one of them."""
-    setting = setting_of(workload, profile, cluster, prediction.batch_per_gpu, prediction.strategy)
+    setting = setting_of(workload, profile, cluster, prediction, calibration)
     here = [Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)]
     today = float(setting.samples_per_second(here)[0])
 
@@ -106,19 +98,9 @@ def changes(setting: Setting, here: Placement) -> Iterator[Change]:
     """All but other and more GPUs, whether it helps or not."""
     yield from _bigger_batch(setting)
     if here.gpus > 1:
-        yield from _other_exchange(setting, here)
+        yield from other_exchanges(setting, here)
         yield from _other_links(setting, here)
-    yield from _faster_storage(setting, here)
-
-
-def _changed(
-    setting: Setting, change: Callable[[Configurations, Traffic], tuple[Configurations, Traffic]]
-) -> Curve:
-    return lambda placements: throughput(*change(*setting.configurations(placements)))
-
-
-def _with_buckets(setting: Setting, buckets: Buckets) -> Curve:
-    return _changed(setting, lambda table, traffic: (table, replace(traffic, buckets=buckets)))
+    yield from faster_inputs(setting, here)
 
 
 def _bigger_batch(setting: Setting) -> Iterator[Change]:
@@ -132,64 +114,6 @@ def _bigger_batch(setting: Setting) -> Iterator[Change]:
                 larger.memory_bytes,
             )
             return
-
-
-def _other_exchange(setting: Setting, here: Placement) -> Iterator[Change]:
-    profile, strategy = setting.profile, setting.strategy
-    if strategy in ("dataparallel", "parameter-server"):
-        yield Change(
-            f"DistributedDataParallel instead of {strategy}",
-            replace(setting, strategy="ddp").samples_per_second,
-            "one process a GPU",
-        )
-    if strategy == "dataparallel":
-        return
-    whole = fill(profile, bucket_caps(strategy))
-    yield Change(
-        "gradients sent as 16-bit numbers",
-        _with_buckets(setting, Buckets(whole.size_bytes / 2, whole.ready_share)),
-        "gradients are rounded; seldom harmful",
-    )
-    yield Change(
-        f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)",
-        lambda placements: accumulated_throughput(*setting.configurations(placements)),
-        f"an update sees {ACCUMULATED_STEPS} × the samples: learning rate and accuracy may need care",
-    )
-    if strategy == "parameter-server":
-        return
-    yield _power_sgd(setting, profile)
-    yield max(
-        _bucket_sizes(setting),
-        key=lambda change: float(change.samples_per_second([here])[0]),
-    )
-
-
-def _power_sgd(setting: Setting, profile: ModelProfile) -> Change:
-    buckets = powersgd.compressed(profile, setting.strategy)
-    cost = powersgd.seconds(profile, setting.gpu.memory_bytes_per_second)
-    ratio = profile.gradient_bytes / buckets.total_bytes
-
-    def change(table: Configurations, traffic: Traffic) -> tuple[Configurations, Traffic]:
-        # one GPU has nothing to compress
-        slower = table.fixed_seconds + np.where(table.gpus > 1, cost, 0.0)
-        return replace(table, fixed_seconds=slower), replace(traffic, buckets=buckets)
-
-    return Change(
-        f"PowerSGD of rank {powersgd.RANK} (lossy, about {ratio:.0f} × fewer bytes)",
-        _changed(setting, change),
-        "lossy: accuracy may fall, compare it first; shapes of layers are assumed",
-        setting.memory_bytes + profile.gradient_bytes,  # the error that is fed back
-    )
-
-
-def _bucket_sizes(setting: Setting) -> Iterator[Change]:
-    option = {"ddp": "bucket_cap_mb", "horovod": "HOROVOD_FUSION_THRESHOLD"}[setting.strategy]
-    for megabytes in _BUCKET_MEGABYTES:
-        caps = bucket_caps(setting.strategy, megabytes * 2.0**20)
-        buckets = fill(setting.profile, caps)
-        count = len(buckets.size_bytes)
-        many = "1 bucket" if count == 1 else f"{count} buckets"
-        yield Change(f"{megabytes} MiB in {option} ({many})", _with_buckets(setting, buckets))
 
 
 def _other_links(setting: Setting, here: Placement) -> Iterator[Change]:
@@ -255,27 +179,12 @@ def _best_topology(setting: Setting, here: Placement) -> Iterator[Change]:
         yield max(found, key=lambda change: float(change.samples_per_second([here])[0]))
 
 
-def _faster_storage(setting: Setting, here: Placement) -> Iterator[Change]:
-    rate = setting.platform.storage_bytes_per_second
-    if rate is None:
-        return
-    endless = replace(setting, platform=replace(setting.platform, storage_bytes_per_second=None))
-    table, traffic = endless.configurations([here])
-    per_second = float(throughput(table, traffic)[0])
-    needed = per_second * traffic.storage_bytes_per_sample
-    if needed > rate:
-        yield Change(
-            f"storage that reads {units.format_byte_rate(needed)}",
-            endless.samples_per_second,
-            "or the data set kept in the machines' memory",
-        )
-
-
 def _offered(setting: Setting, prediction: Prediction) -> tuple[Placement, ...]:
     platform = setting.platform
     nodes = 1 if setting.strategy == "dataparallel" else platform.nodes
     per_node = prediction.gpus_per_node if prediction.nodes > 1 else None
-    return placements_to_try(nodes, platform.gpus_per_node, per_node)
+    in_machine = platform.gpus_per_node // (platform.beside + 1)  # other jobs have the rest
+    return placements_to_try(nodes, in_machine, per_node)
 
 
 def _more(setting: Setting, here: Placement, knee: Knee) -> Iterator[Relief]:

@@ -4,16 +4,17 @@ Backward emits gradients layer by layer; buckets are exchanged while the rest of
 does not hide is exposed. Input runs beside it all. The slowest of k noisy workers sets the pace.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard.predict import collectives, exchange
+from gpuyard.predict import collectives, exchange, horovod
 from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.exchange import Paths
+from gpuyard.predict.hierarchical import hierarchical_seconds
 from gpuyard.predict.transport import expected_maximum
 from gpuyard.specs import Strategy
 
@@ -32,12 +33,17 @@ class Configurations(Paths):
     host_to_gpu_bytes_per_second: Floats
     storage_bytes_per_second: Floats
     host_overhead_seconds: Floats
+    accumulate: Floats = field(default_factory=lambda: np.ones(()))  # passes for one exchange
+    local_sgd: Floats = field(default_factory=lambda: np.ones(()))  # updates for one averaging
+    sent_share: Floats = field(default_factory=lambda: np.ones(()))  # of the buckets' bytes
+    input_workers: Floats = field(default_factory=lambda: np.full((), np.inf))  # cores for each GPU
 
 
 @dataclass(frozen=True)
 class Traffic:
     """What the workload moves: its buckets, and the bytes of one input sample; and how much of the
-    exchange hides, inside a machine and between machines."""
+    exchange hides, inside a machine and between machines, and by how much a worker among others is
+    slower than alone."""
 
     strategy: Exchange
     buckets: Buckets
@@ -47,7 +53,10 @@ class Traffic:
     overlap_between: float
     backward_share: float
     variation: float
+    slowdown: float
     launch_seconds: float
+    preprocess_seconds: float = 0.0  # of one core, a sample
+    hierarchical: bool = False  # where it is faster than a flat ring or tree
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class StepParts:
     exposed_communication_seconds: Floats
     input_seconds: Floats
     straggler_seconds: Floats
-    communication_seconds: Floats  # with what is hidden
+    communication_seconds: Floats  # of one exchange, with what is hidden
 
     @property
     def step_seconds(self) -> Floats:
@@ -75,8 +84,12 @@ def step_parts(table: Configurations, traffic: Traffic) -> StepParts:
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
     total, ideal = _exchange_seconds(table, traffic, compute)
     overlap = np.where(table.nodes > 1, traffic.overlap_between, traffic.overlap)
-    exposed = total - overlap * (total - ideal) + table.host_overhead_seconds
-    straggling = traffic.variation * compute * expected_maximum(table.gpus)
+    # parameters are averaged after an update, when there is nothing left to hide behind
+    overlap = np.where(table.local_sgd > 1, 0.0, overlap)
+    passes = table.accumulate * table.local_sgd
+    exposed = (total - overlap * (total - ideal)) / passes + table.host_overhead_seconds
+    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0)
+    straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
     busy = compute + exposed + straggling
     input_exposed = np.maximum(0.0, _input_seconds(table, traffic) - busy)
     return StepParts(compute, exposed, input_exposed, straggling, total)
@@ -97,9 +110,11 @@ def _exchange_seconds(
     buckets = traffic.buckets
     for size, ready in zip(buckets.size_bytes[::-1], buckets.ready_share[::-1], strict=True):
         if size not in seen:
-            seen[size] = _bucket_seconds(table, traffic, np.asarray(size))
+            seen[size] = _bucket_seconds(table, traffic, size * table.sent_share)
         remaining = remaining + seen[size]
         sticks_out = np.maximum(sticks_out, remaining - (1 - ready) * backward)
+    if traffic.strategy == "horovod" and seen:
+        sticks_out = sticks_out + horovod.wait_seconds(table)
     return remaining, sticks_out
 
 
@@ -108,7 +123,10 @@ def _bucket_seconds(table: Configurations, traffic: Traffic, size: Floats) -> Fl
         case "none":
             return np.zeros_like(table.nodes)
         case "ddp" | "horovod":
-            return exchange.all_reduce_seconds(table, size, traffic.launch_seconds)
+            flat = exchange.all_reduce_seconds(table, size, traffic.launch_seconds)
+            if not traffic.hierarchical:
+                return flat
+            return np.minimum(flat, hierarchical_seconds(table, size, traffic.launch_seconds))
         case "parameter-server":
             return exchange.parameter_server_seconds(table, size)
         case "distributed-replicated":
@@ -128,7 +146,8 @@ def _bucket_seconds(table: Configurations, traffic: Traffic, size: Floats) -> Fl
 
 
 def _input_seconds(table: Configurations, traffic: Traffic) -> Floats:
-    """Storage (shared by all) and the copy to each GPU, beside each other; the slower one counts."""
+    """Storage (shared by all), what CPUs do to samples and the copy to each GPU, beside each other;
+    the slowest counts."""
     from_storage = (
         table.gpus
         * table.batch_per_gpu
@@ -138,7 +157,8 @@ def _input_seconds(table: Configurations, traffic: Traffic) -> Floats:
     to_gpu = (
         table.batch_per_gpu * traffic.input_bytes_per_sample / table.host_to_gpu_bytes_per_second
     )
-    return np.maximum(from_storage, to_gpu)
+    prepared = table.batch_per_gpu * traffic.preprocess_seconds / table.input_workers
+    return np.maximum(np.maximum(from_storage, prepared), to_gpu)
 
 
 def doubled(table: Configurations, part: str) -> Configurations:
@@ -166,6 +186,10 @@ def doubled(table: Configurations, part: str) -> Configurations:
         case "storage":
             return replace(table, storage_bytes_per_second=table.storage_bytes_per_second * 2)
         case "host":
-            return replace(table, host_overhead_seconds=table.host_overhead_seconds / 2)
+            return replace(
+                table,
+                host_overhead_seconds=table.host_overhead_seconds / 2,
+                input_workers=table.input_workers * 2,
+            )
         case _:
             raise ValueError(part)

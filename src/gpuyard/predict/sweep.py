@@ -86,7 +86,6 @@ def _table(
         inside_latency_seconds=np.full(len(nodes), inside.latency_seconds),
         between_bytes_per_second=between_rate(rates, rdma, rates, nodes, fitted()),
         between_latency_seconds=between_hop(rdma, nodes, fitted()),
-        copies_share=nothing,
         batch_per_gpu=nothing,
         fixed_seconds=compute,
         seconds_per_sample=nothing,
@@ -106,5 +105,6 @@ def _traffic(profile: ModelProfile, strategy: Strategy) -> Traffic:
         overlap_between=c.default_overlap_between(strategy).value,
         backward_share=c.BACKWARD_SHARE.value,
         variation=c.GPU_VARIATION.value,
+        slowdown=c.SLOWDOWN.value,
         launch_seconds=c.LAUNCH.value,
     )

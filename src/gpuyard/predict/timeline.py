@@ -65,14 +65,17 @@ def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
     compute = float(parts.compute_seconds[0])
     forward = compute * (1 - traffic.backward_share)
     host = float(table.host_overhead_seconds[0])
-    tail = float(parts.exposed_communication_seconds[0]) - host
+    # what a mean step waits is what the one that exchanges does, spread over all
+    passes = float(np.broadcast_to(table.accumulate * table.local_sgd, (1,))[0])
+    tail = (float(parts.exposed_communication_seconds[0]) - host) * passes
     straggling = float(parts.straggler_seconds[0])
     ready = forward + traffic.buckets.ready_share * (compute - forward)
     lag = 1 + straggling / compute
     seconds = _bucket_seconds(table, traffic)
     stretch = _stretch(ready * lag, seconds, compute * lag + tail) if tail > 0 else 1.0
     bars = [Bar("compute", "forward", 0.0, forward), Bar("compute", "backward", forward, compute)]
-    bars += _in_flight(traffic, ready, lag, stretch * seconds)
+    sizes = traffic.buckets.size_bytes * table.sent_share
+    bars += _in_flight(traffic, sizes, ready, lag, stretch * seconds)
     now = compute
     for name, waited in (
         ("slowest worker", straggling),
@@ -83,7 +86,10 @@ def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
         if waited > 0:
             bars.append(Bar("wait", name, now, now + waited))
             now += waited
-    return TimeLine(now, float(seconds.sum()), stretch, _note(traffic, stretch), tuple(bars))
+    note = _note(traffic, stretch)
+    if passes > 1:
+        note = f"Drawn is the one step in {passes:.0f} that exchanges. {note}".strip()
+    return TimeLine(now, float(seconds.sum()), stretch, note, tuple(bars))
 
 
 def _note(traffic: Traffic, stretch: float) -> str:
@@ -121,12 +127,12 @@ def _stretch(ready: Floats, seconds: Floats, end_seconds: float) -> float:
     return float(np.min((end_seconds - ready[taken]) / remaining[taken]))
 
 
-def _in_flight(traffic: Traffic, ready: Floats, lag: float, seconds: Floats) -> list[Bar]:
+def _in_flight(
+    traffic: Traffic, sizes: Floats, ready: Floats, lag: float, seconds: Floats
+) -> list[Bar]:
     bars: list[Bar] = []
     free = 0.0
-    for size, full, lasts in zip(
-        traffic.buckets.size_bytes.tolist(), ready.tolist(), seconds.tolist(), strict=True
-    ):
+    for size, full, lasts in zip(sizes.tolist(), ready.tolist(), seconds.tolist(), strict=True):
         if lasts > 0:
             start = max(full * lag, free)
             free = start + lasts

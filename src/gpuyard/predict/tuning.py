@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Truths = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -19,23 +25,26 @@ class Tuning:
 
     # what of a hidden exchange costs no compute, inside a machine and between machines; the rest is
     # lost to communication kernels on the SMs, memory traffic and waiting for the last worker
-    overlap_inside: float = 0.8
-    overlap_between: float = 0.8
+    overlap_inside: float = 0.6
+    overlap_between: float = 0.95
     overlap_parameter_server: float = 0.5
     # the share of a step that an exchange can hide behind: two thirds of compute are backward, but
     # optimiser, input and launches are in a measured step too
-    backward_share: float = 0.6
+    backward_share: float = 0.45
+    # what every worker among others loses of its compute, whatever their number: communication kernels
+    # take SMs, memory and PCIe traffic, and GPUs that share a host take clocks and launches
+    slowdown: float = 0.015
     # one σ of a worker's step, in shares of it; and where samples differ in size
-    variation: float = 0.015
+    variation: float = 0.005
     variation_variable: float = 0.15
     # what a ring through host memory reaches, and the share that is left of it across sockets
-    staged_bytes_per_second: float = 4e9
+    staged_bytes_per_second: float = 3e9
     staged_socket_share: float = 0.5
     # what a host's TCP copies at, beside the wire: with 0.94 of a wire left by Ethernet frames, 7 GB/s
     # make the 0.6 that was the best obtained at 32 Gbit/s (NVIDIA/nccl issue 209)
     tcp_host_bytes_per_second: float = 7e9
     # one σ between TCP flows of a public cloud that work at once; a ring waits for the slowest
-    tcp_variation: float = 0.2
+    tcp_variation: float = 0.45
     rdma_share: float = 0.9
     tcp_hop_seconds: float = 60e-6
     # a collective's start, and its hops in NCCL's planning latencies of the LL protocol
@@ -46,13 +55,22 @@ class Tuning:
 @dataclass(frozen=True)
 class Spread:
     """How far predictions lie off: one σ, relative, for each reason, and how many of them make an
-    interval that holds 90 % of the published rows."""
+    interval that holds 90 % of the rows of a table that the fit has not seen."""
 
     compute: float = 0.015  # a step on more GPUs of the same machine
-    between: float = 0.03  # more machines than the figure that it stands on
-    exchange: float = 0.2  # of what exchange and straggling add
-    batch: float = 0.05  # a batch e times that of the figure that it stands on
+    between: float = 0.05  # more machines than the figure that it stands on
+    # what exchange and straggling add in one machine, whose wiring often isn't known; a share of them
+    exchange_inside: float = 0.3
+    # and between machines: of a step that is all exchange; errors of many links average out, so that
+    # it is the variance that grows with their share
+    exchange_between: float = 0.1
+    batch: float = 0.08  # a batch e times that of the figure that it stands on
     factor: float = 1.645
+
+    def of_exchange(self, share: Floats, several_machines: Truths) -> Floats:
+        """σ of a step of which exchange and straggling are a share."""
+        between = self.exchange_between * np.sqrt(share)
+        return np.where(several_machines, between, self.exchange_inside * share)
 
 
 @dataclass(frozen=True)

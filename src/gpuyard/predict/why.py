@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.placement import Placement
@@ -55,13 +56,14 @@ def explain(
     prediction: Prediction,
     *,
     threshold: float = DEFAULT_THRESHOLD,
+    calibration: Calibration | None = None,
 ) -> Why:
     """Everything that there is to say about one prediction of a described cluster."""
-    setting = setting_of(workload, profile, cluster, prediction.batch_per_gpu, prediction.strategy)
+    setting = setting_of(workload, profile, cluster, prediction, calibration)
     here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
     drawn = time_line(*setting.configurations([here]))
     remedies, knees = relieve_with_knees(
-        workload, profile, cluster, prediction, threshold=threshold
+        workload, profile, cluster, prediction, threshold=threshold, calibration=calibration
     )
     return Why(
         gpus=prediction.gpus,
@@ -101,6 +103,14 @@ def _words(setting: Setting, prediction: Prediction, drawn: TimeLine) -> Iterato
     )
     if drawn.exchange_seconds > 0:
         yield _exchange(setting, prediction, drawn)
+        passes = prediction.accumulate * prediction.local_sgd
+        if passes > 1:
+            yield f"There is one exchange in {passes} steps; the times are their mean."
+    if prediction.beside:
+        yield (
+            f"Ports, PCIe, storage and cores are shared with {_jobs(prediction.beside)} on the same "
+            "machines, as if all exchanged at the same time."
+        )
     if step.input_seconds > 0:
         yield (
             f"{_share(step.input_seconds, step.seconds)} of it "
@@ -133,7 +143,8 @@ def _exchange(setting: Setting, prediction: Prediction, drawn: TimeLine) -> str:
     alone = f"the exchange alone takes {format_seconds(drawn.exchange_seconds)}"
     if prediction.strategy == "dataparallel":
         return f"{what}{alone}, and DataParallel hides none of it."
-    hidden = max(0.0, drawn.exchange_seconds - exposed)
+    passes = prediction.accumulate * prediction.local_sgd
+    hidden = max(0.0, drawn.exchange_seconds - exposed * passes)
     share = format_share(hidden / drawn.exchange_seconds)
     return f"{what}{alone}, and {share} of that hides behind backward."
 
@@ -174,6 +185,10 @@ def _knee(knees: Knees) -> Iterator[str]:
             f"With the remedy that gets most out of them, {knees.remedy}, it is at "
             f"{_gpus(better.gpus)} ({better.samples_per_second:,.0f} samples/s)."
         )
+
+
+def _jobs(count: int) -> str:
+    return "1 equal job" if count == 1 else f"{count} equal jobs"
 
 
 def _gpus(count: int) -> str:

@@ -5,16 +5,20 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpuyard.planner import PlanResult
 from gpuyard.report.figures import (
     Looks,
     Option,
     batches_of,
     break_even_option,
+    cash_curve_option,
     efficiency_option,
     epoch_time_option,
+    pareto_option,
     reference_batch,
     step_split_option,
     throughput_option,
+    tornado_option,
 )
 from gpuyard.study.result import StudyResult, WorkloadResult
 
@@ -93,10 +97,52 @@ def cost_chart(result: StudyResult) -> Chart | None:
     return Chart(
         "chart-break-even",
         "Where the renting line crosses a buying line, both have cost the same; right of it, buying is "
-        "cheaper. The purchase price only: power, space and people are not in it.",
+        "cheaper. The purchase price only; running costs are in the chart of payments.",
         ALL_BATCHES,
         {ALL_BATCHES: break_even_option(result.cost)},
     )
+
+
+def plan_chart(plan: PlanResult | None) -> Chart | None:
+    """Cost against time, where a plan was made."""
+    if plan is None or not plan.front:
+        return None
+    return Chart(
+        "chart-plan",
+        "Left is faster, down is cheaper. Whatever lies above the blue line is beaten by a point on it; "
+        "what lies below it is ruled out. Predicted, at the prices and dates in the table.",
+        ALL_BATCHES,
+        {ALL_BATCHES: pareto_option(plan)},
+    )
+
+
+def cash_charts(result: StudyResult) -> list[Chart]:
+    """Payments by month, and what decides the comparison, where prices were given."""
+    if result.cost is None or result.cost.horizon is None:
+        return []
+    horizon = result.cost.horizon
+    cash = {"owning": horizon.owned_cash_by_month, "renting": horizon.rented_cash_by_month}
+    curve = cash_curve_option(cash, f"month by month, prices as given on {horizon.price_date}")
+    return [
+        Chart(
+            "chart-cash",
+            "All payments so far. Owning starts with the price of the hardware; where the lines cross, "
+            "both have cost the same. A drop in the last month is the resale.",
+            ALL_BATCHES,
+            {ALL_BATCHES: curve},
+        ),
+        Chart(
+            "chart-tornado",
+            f"Each input alone is moved by {100 * horizon.swing:.0f} % to either side. A bar that would "
+            "turn the saving around is a figure to find out before deciding.",
+            ALL_BATCHES,
+            {
+                ALL_BATCHES: tornado_option(
+                    horizon.tornado, horizon.saving_usd, len(horizon.rented_cash_by_month) - 1
+                )
+            },
+        ),
+    ]
 
 
 def _charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart]:

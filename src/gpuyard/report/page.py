@@ -18,11 +18,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
+from gpuyard.planner.words import price_dates
 from gpuyard.predict import Constant
 from gpuyard.report import words
-from gpuyard.report.chart_set import Chart, cost_chart, workload_charts
+from gpuyard.report.chart_set import (
+    Chart,
+    cash_charts,
+    cost_chart,
+    plan_chart,
+    workload_charts,
+)
 from gpuyard.report.epoch_table import epoch_table
-from gpuyard.report.figures import here_platform, looks_of
+from gpuyard.report.figures import here_platform, input_name, input_value, looks_of
 from gpuyard.study.result import StudyResult
 
 
@@ -33,16 +40,32 @@ def render_study(result: StudyResult) -> str:
     cost = cost_chart(result)
     charts = [chart for workload in workloads for chart in workload.charts]
     charts += [cost] if cost else []
+    cash = cash_charts(result)
+    charts += cash
+    plan = plan_chart(result.plan)
+    charts += [plan] if plan else []
+    return standalone(
+        "study.html.jinja",
+        charts,
+        result=result,
+        workloads=workloads,
+        cost_chart=cost,
+        cash_charts=cash,
+        plan=result.plan,
+        plan_chart=plan,
+        looks=looks,
+        constants=_constants(result),
+    )
+
+
+def standalone(template: str, charts: list[Chart], **values: Any) -> str:
+    """A page with all that it needs inside."""
     echarts, script = _asset("vendor/echarts/echarts.min.js"), _asset("static/report.js")
     return (
         _environment()
-        .get_template("study.html.jinja")
+        .get_template(template)
         .render(
-            result=result,
-            workloads=workloads,
-            cost_chart=cost,
-            looks=looks,
-            constants=_constants(result),
+            **values,
             charts_json=_inline_json([_chart_json(chart) for chart in charts]),
             style=Markup(_asset("static/report.css")),  # noqa: S704 - ours, not the study's
             echarts=Markup(echarts) if charts else "",  # noqa: S704
@@ -80,12 +103,15 @@ def _environment() -> Environment:
         "usd": words.usd,
         "constant": words.constant,
         "date": words.date,
+        "input_name": input_name,
     }
     environment.globals |= {
         "choke_names": words.CHOKE_NAMES,
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
+        "price_dates": price_dates,
         "epoch_table": epoch_table,
+        "input_value": input_value,
     }
     return environment
 

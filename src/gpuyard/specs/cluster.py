@@ -27,6 +27,9 @@ class MachineSpec(Spec):
     gpu: GpuName
     gpus: Annotated[int, Field(gt=0, le=64, description="GPUs in one machine")]
     topology: Topology = "workstation"
+    cores: Annotated[
+        int | None, Field(gt=0, le=4096, description="CPU cores of one machine, for input workers")
+    ] = None
 
 
 class Network(Spec):

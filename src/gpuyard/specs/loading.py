@@ -71,13 +71,19 @@ def _plain(node: Any) -> Any:
 def _sentences(
     path: Path, document: Any, kind: type[BaseModel], invalid: ValidationError
 ) -> Iterator[str]:
-    mistakes = invalid.errors(include_url=False)
+    mistakes = _told_once(invalid.errors(include_url=False))
     for mistake in mistakes[:_MOST_MISTAKES_SHOWN]:
         line, keys = _locate(document, mistake["loc"])
         where = f"{path}:{line}: " + (f"{keys}: " if keys else "")
         yield where + _explain(kind, mistake)
     if len(mistakes) > _MOST_MISTAKES_SHOWN:
         yield f"{path}: and {len(mistakes) - _MOST_MISTAKES_SHOWN} more"
+
+
+def _told_once(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without lists that are too short only because what is in them is wrong."""
+    inside = {mistake["loc"][:end] for mistake in mistakes for end in range(len(mistake["loc"]))}
+    return [m for m in mistakes if m["type"] != "too_short" or m["loc"] not in inside]
 
 
 def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str]:
@@ -115,6 +121,8 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
             )
         case "missing":
             return "this key is needed"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _explain_tag(mistake)
         case "bad_quantity" | "unknown_name" | "value_error":
             return message
         case "literal_error":
@@ -124,6 +132,15 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
             return describe_unknown("value here", str(mistake["input"]), allowed)
         case _:
             return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+
+
+def _explain_tag(mistake: ErrorDetails) -> str:
+    """The key that says which of several kinds this is."""
+    known = mistake["ctx"]
+    if "expected_tags" not in known:
+        return f"this needs a key {known['discriminator']}"
+    allowed = [tag.strip(" '") for tag in known["expected_tags"].split(",")]
+    return describe_unknown(known["discriminator"].strip("'"), str(known["tag"]), allowed)
 
 
 def _keys_at(kind: type[BaseModel], loc: Sequence[int | str]) -> set[str]:

@@ -54,6 +54,19 @@ UsdPerHour = Annotated[
     BeforeValidator(_quantity(units.parse_usd_per_hour)),
     _schema("US dollars an hour", "$1.50/h"),
 ]
+UsdPerKwh = Annotated[
+    float,
+    BeforeValidator(_quantity(units.parse_usd_per_kwh)),
+    _schema("US dollars a kilowatt-hour", "$0.12/kWh"),
+]
+UsdPerKwMonth = Annotated[
+    float,
+    BeforeValidator(_quantity(units.parse_usd_per_kw_month)),
+    _schema("US dollars a kilowatt and month", "$184/kW/month"),
+]
+Watts = Annotated[
+    float, BeforeValidator(_quantity(units.parse_watts)), _schema("a power with its unit", "20 kW")
+]
 Share = Annotated[float, BeforeValidator(_quantity(units.parse_share)), _schema("a share", "30 %")]
 
 
@@ -71,8 +84,10 @@ def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
     return validate
 
 
+InstanceName = Annotated[str, AfterValidator(known_name("price"))]
 GpuName = Annotated[str, AfterValidator(known_name("GPU"))]
 LinkName = Annotated[str, AfterValidator(known_name("link"))]
+CloudName = Annotated[str, AfterValidator(known_name("cloud"))]
 MachineName = Annotated[str, AfterValidator(known_name("machine"))]
 
 

@@ -5,15 +5,21 @@ import json
 from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.offers import Offers
+from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from gpuyard.specs.study import Study
+from gpuyard.specs.sweep import SweepFile
 from gpuyard.specs.workload import Workload
 
 SPECS: dict[str, type[Spec]] = {
     "workload": Workload,
     "cluster": Cluster,
     "study": Study,
+    "plan": Plan,
+    "offers": Offers,
     "site": Site,
+    "sweep": SweepFile,
 }
 
 

@@ -1,17 +1,21 @@
 """A study: workloads, what to measure here, the clusters to predict for, and the prices."""
 
+import datetime
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.quantities import (
     ClusterReference,
     Seconds,
     Share,
     Usd,
     UsdPerHour,
+    UsdPerKwh,
+    Watts,
     WorkloadReference,
 )
 from gpuyard.specs.workload import Strategy
@@ -53,6 +57,7 @@ class StudyCluster(Spec):
     ]
     gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     strategy: Strategy = "ddp"
+    exchange: GradientExchange = DEFAULT_EXCHANGE
 
 
 class RentOrBuy(Spec):
@@ -64,6 +69,14 @@ class RentOrBuy(Spec):
         Share, Field(description="how much faster the bought machine is than the rented one")
     ] = 0.0
     hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
+    horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
+    power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
+    electricity: UsdPerKwh = 0.0
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
+    colocation_per_year: Usd = 0.0
+    value_kept_per_year: Annotated[Share, Field(description="of the resale value")] = 0.0
+    discount_rate: Annotated[Share, Field(description="a year, for today's worth")] = 0.0
+    date: Annotated[datetime.date | None, Field(description="of the prices")] = None
 
 
 class Study(Spec):
@@ -88,3 +101,6 @@ class Study(Spec):
         Field(description="batch sizes of the 'time an epoch' chart", min_length=1),
     ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
     cost: RentOrBuy | None = None
+    plan: Annotated[str | None, Field(min_length=1, description="a plan file beside the study")] = (
+        None
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import Bytes, GpuName, ModelName
+from gpuyard.specs.quantities import Bytes, GpuName, ModelName, Seconds, Share
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Strategy = Literal["ddp", "dataparallel", "horovod", "parameter-server"]
@@ -17,6 +17,19 @@ class Dataset(Spec):
     samples: Annotated[int, Field(gt=0, description="samples in one epoch")]
     bytes_per_sample: Annotated[
         Bytes | None, Field(description="bytes read from storage for one sample")
+    ] = None
+    preprocess: Annotated[
+        Seconds | None,
+        Field(ge=0, description="CPU time to decode and change one sample, of one core"),
+    ] = None
+    input_workers: Annotated[
+        int | None, Field(gt=0, description="processes that prepare samples, for each GPU")
+    ] = None
+    variation: Annotated[
+        Share | None,
+        Field(
+            ge=0, description="one standard deviation of a batch's compute, where samples differ"
+        ),
     ] = None
     source: Annotated[
         str,

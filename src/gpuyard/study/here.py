@@ -4,24 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuyard.measure import Measurement
+from gpuyard.measure import Measurement, hardware_of
 from gpuyard.predict import (
     CPU_VARIATION,
     GLOO_OVERLAP,
     GPU_VARIATION,
+    HOP_HERE,
+    LINK_HERE,
+    Calibration,
     ComputeLine,
     Constant,
     Pipe,
     Placement,
     Platform,
-    default_overlap,
     fit_line,
+    measured_constants,
 )
 from gpuyard.specs import Strategy
 
 NAME = "this machine"
-# what a gloo or NCCL hop costs inside one machine; the measured all-reduces are long against it
-_HOP = Constant("hop_latency_here", 50e-6, "seconds", "assumed", "no small message was timed")
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,15 @@ class Here:
     placements: tuple[Placement, ...]
 
 
-def look_at(measurements: Sequence[Measurement], strategy: Strategy) -> Here:
-    """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces."""
+def look_at(
+    measurements: Sequence[Measurement],
+    strategy: Strategy,
+    calibration: Calibration | None = None,
+) -> Here:
+    """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces; what a calibration
+    knows of this hardware stands in for what would be assumed."""
+    entry = calibration.of(hardware_of(measurements[0])) if calibration else None
+    own = {constant.name: constant for constant in measured_constants(entry)} if entry else {}
     fewest = min(m.workers for m in measurements)
     alone = [m for m in measurements if m.workers == fewest]
     points = [
@@ -49,26 +57,28 @@ def look_at(measurements: Sequence[Measurement], strategy: Strategy) -> Here:
         f"beyond {most} as if the machine had more of the same"
     )
     line = ComputeLine(fixed, per_sample, "measured here", source)
-    link = _link(measurements)
+    # the two were fitted together, so a calibrated link is only taken with its own latency
+    link, hop = own.get("link_inside") or _link(measurements), own.get("hop_latency") or HOP_HERE
     on_cpu = measurements[0].device == "cpu"
     workers = sorted({m.workers for m in measurements} | {1, 2, 4, 8})
     platform = Platform(
         name=NAME,
         nodes=1,
         gpus_per_node=max(*workers, most),
-        inside=lambda _: Pipe(link.value, _HOP.value, "measured"),
+        inside=lambda _: Pipe(link.value, hop.value, "measured"),
         between=None,
         host_to_gpu_bytes_per_second=None,  # already inside the measured steps
         storage_bytes_per_second=None,
         memory_bytes=None,
-        constants=(link, _HOP),
+        constants=(link, hop),
         link_basis="measured link" if link.basis == "measured" else "assumed link",
+        own=tuple(own.values()),
     )
     return Here(
         line,
         platform,
-        GLOO_OVERLAP if on_cpu else default_overlap(strategy),
-        CPU_VARIATION if on_cpu else GPU_VARIATION,
+        platform.constant(GLOO_OVERLAP) if on_cpu else platform.overlap(strategy),
+        platform.constant(CPU_VARIATION if on_cpu else GPU_VARIATION),
         tuple(Placement(count, 1, count) for count in workers),
     )
 
@@ -84,4 +94,4 @@ def _link(measurements: Sequence[Measurement]) -> Constant:
         return Constant(
             "link_here", median(rates), "bytes/s", "measured", f"{len(rates)} bare all-reduces here"
         )
-    return Constant("link_here", 1e9, "bytes/s", "assumed", "several workers were not measured")
+    return LINK_HERE

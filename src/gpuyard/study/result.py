@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from gpuyard.economics import Bar
+from gpuyard.planner import PlanResult
 from gpuyard.predict import Choke, Constant, Prediction
 from gpuyard.specs import Strategy
 
@@ -100,6 +102,19 @@ class WorkloadResult:
 
 
 @dataclass(frozen=True)
+class HorizonResult:
+    """Renting and owning month by month, and which input decides."""
+
+    price_date: str  # ISO 8601
+    saving_usd: float  # of owning, in today's money
+    rented_cash_by_month: tuple[float, ...]
+    owned_cash_by_month: tuple[float, ...]  # for as much work as is rented
+    break_even_months: float | None  # None: never
+    swing: float  # by which each input was moved
+    tornado: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
 class CostResult:
     """Renting against buying."""
 
@@ -112,6 +127,7 @@ class CostResult:
     break_even_years: float
     undiscounted_break_even_hours: float
     undiscounted_break_even_years: float
+    horizon: HorizonResult | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +141,7 @@ class StudyResult:
     workloads: tuple[WorkloadResult, ...]
     cost: CostResult | None
     notes: tuple[str, ...]  # what a reader must know: synthetic data, what was not measured
+    plan: PlanResult | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,13 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuyard import __version__
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
 from gpuyard.economics import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
+from gpuyard.planner import PlanResult, make_plan
+from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
 from gpuyard.study.workload import Case, assemble, look_elsewhere
 from gpuyard.workloads import profile_of
@@ -38,6 +41,7 @@ def run_study(
     *,
     on_progress: Listener | None = None,
     fresh: bool = False,
+    calibration: Calibration | None = None,
 ) -> StudyResult:
     """Do it all. A mistake in any spec is found before anything is measured."""
     tell = on_progress or (lambda _: None)
@@ -46,12 +50,15 @@ def run_study(
     _refuse_doubles([case.workload.name for case in cases])
     clusters = _clusters(study, beside)
     elsewhere = [
-        [look_elsewhere(case, cluster, entry.gpus, entry.strategy) for cluster, entry in clusters]
+        [look_elsewhere(case, cluster, entry, calibration) for cluster, entry in clusters]
         for case in cases
     ]
     cost = _price(study.cost) if study.cost else None
+    plan = _decide(study.plan, beside, calibration) if study.plan else None
     measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
-    results = [assemble(*parts) for parts in zip(cases, measured, elsewhere, strict=True)]
+    results = [
+        assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
+    ]
     return StudyResult(
         name=study.name,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -59,8 +66,14 @@ def run_study(
         host=discover_host().summary,
         workloads=tuple(results),
         cost=cost,
-        notes=tuple(notes + _data_notes(results)),
+        notes=tuple(notes + _data_notes(results) + _calibration_notes(results)),
+        plan=plan,
     )
+
+
+def _decide(file: str, beside: Path, calibration: Calibration | None) -> PlanResult:
+    path = beside / file
+    return make_plan(read_plan(path), path.parent, calibration)
 
 
 def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:
@@ -86,13 +99,17 @@ def _clusters(study: Study, beside: Path) -> list[tuple[Cluster, StudyCluster]]:
     names = [cluster.name for cluster, _ in read]
     return [
         (
-            cluster.model_copy(update={"name": f"{cluster.name} ({entry.strategy})"})
+            cluster.model_copy(update={"name": f"{cluster.name} ({_way(entry)})"})
             if names.count(cluster.name) > 1
             else cluster,
             entry,
         )
         for cluster, entry in read
     ]
+
+
+def _way(entry: StudyCluster) -> str:
+    return ", ".join((entry.strategy, *entry.exchange.words))
 
 
 def _cluster(entry: StudyCluster, beside: Path) -> Cluster:
@@ -178,6 +195,7 @@ def _price(cost: RentOrBuy) -> CostResult:
         break_even_years=led.break_even_years,
         undiscounted_break_even_hours=plain.break_even_hours,
         undiscounted_break_even_years=plain.break_even_years,
+        horizon=look_ahead(cost),
     )
 
 
@@ -187,3 +205,14 @@ def _data_notes(results: Sequence[WorkloadResult]) -> list[str]:
         if "synthetic" in result.data_source:
             by_source.setdefault(result.data_source, []).append(result.name)
     return [f"Measured on {source}: {', '.join(names)}." for source, names in by_source.items()]
+
+
+def _calibration_notes(results: Sequence[WorkloadResult]) -> list[str]:
+    sources = dict.fromkeys(
+        constant.source
+        for result in results
+        for curve in result.curves
+        for constant in curve.constants
+        if constant.source.startswith(CALIBRATED)
+    )
+    return [f"Constants are {source}." for source in sources]

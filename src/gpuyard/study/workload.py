@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.predict import (
+    Calibration,
     ClusterPrediction,
     Placement,
     Prediction,
@@ -15,7 +16,7 @@ from gpuyard.predict import (
     relieve,
     relieve_cluster,
 )
-from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.specs import Cluster, Strategy, StudyCluster, Workload
 from gpuyard.study.here import NAME, Here, look_at
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
@@ -49,6 +50,7 @@ class Elsewhere:
 
     cluster: Cluster
     predicted: ClusterPrediction
+    calibration: Calibration | None = None
 
     @property
     def largest(self) -> Prediction:
@@ -56,24 +58,34 @@ class Elsewhere:
 
 
 def look_elsewhere(
-    case: Case, cluster: Cluster, gpus: Sequence[int], strategy: Strategy
+    case: Case, cluster: Cluster, asked: StudyCluster, calibration: Calibration | None = None
 ) -> Elsewhere:
     """Predict the scaling on a cluster that is not here."""
     predicted = predict_cluster(
-        case.workload, case.profile, cluster, gpus, batches=(case.batch,), strategy=strategy
+        case.workload,
+        case.profile,
+        cluster,
+        asked.gpus,
+        batches=(case.batch,),
+        strategy=asked.strategy,
+        exchange=asked.exchange,
+        calibration=calibration,
     )
-    return Elsewhere(cluster, predicted)
+    return Elsewhere(cluster, predicted, calibration)
 
 
 def assemble(
-    case: Case, measurements: Sequence[Measurement], elsewhere: Sequence[Elsewhere]
+    case: Case,
+    measurements: Sequence[Measurement],
+    elsewhere: Sequence[Elsewhere],
+    calibration: Calibration | None = None,
 ) -> WorkloadResult:
     """Put the evidence together and judge it."""
     findings: list[Finding] = []
     curves: list[Curve] = []
     epochs: list[EpochTime] = []
     if measurements:
-        here = look_at(measurements, case.strategy)
+        here = look_at(measurements, case.strategy, calibration)
         made = _predict_here(case, here, here.placements, (case.batch,))
         curves.append(Curve(NAME, made.compute_basis, True, made.predictions, made.constants))
         findings.append(_finding_here(case, measurements, here, made.predictions))
@@ -151,7 +163,9 @@ def _alone(case: Case, at_batch: Sequence[Measurement], here: Here) -> Alone:
 
 
 def _finding_elsewhere(case: Case, place: Elsewhere) -> Finding:
-    remedies = relieve_cluster(case.workload, case.profile, place.cluster, place.largest)
+    remedies = relieve_cluster(
+        case.workload, case.profile, place.cluster, place.largest, calibration=place.calibration
+    )
     return predicted_finding(
         place.predicted.cluster, place.largest, remedies, case.profile.gradient_bytes
     )
@@ -206,6 +220,8 @@ def _epochs_elsewhere(case: Case, place: Elsewhere) -> list[EpochTime]:
         [largest.gpus],
         batches=case.epoch_batches,
         strategy=largest.strategy,
+        exchange=largest.exchange,
+        calibration=place.calibration,
     )
     return [
         EpochTime(

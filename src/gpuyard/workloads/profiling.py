@@ -92,7 +92,7 @@ def _run(task: Task, samples: int) -> _Run:
     )
 
 
-def _layers(model: nn.Module) -> dict[str, tuple[nn.Module, list[nn.Parameter]]]:
+def trained_layers(model: nn.Module) -> dict[str, tuple[nn.Module, list[nn.Parameter]]]:
     """Every module with trainable parameters of its own, and these, by its name in the model.
 
     A tied parameter belongs to the first module that has it.
@@ -126,7 +126,7 @@ def _ready_gradients(model: nn.Module) -> Iterator[dict[str, int]]:
         return note
 
     with contextlib.ExitStack() as stack:
-        for layer, (_, parameters) in _layers(model).items():
+        for layer, (_, parameters) in trained_layers(model).items():
             for parameter in parameters:
                 handle = parameter.register_post_accumulate_grad_hook(noting(layer))  # type: ignore[no-untyped-call]
                 stack.callback(handle.remove)
@@ -149,7 +149,7 @@ class _FlopsByLayer:
         self._seen = 0
 
     def __enter__(self) -> "_FlopsByLayer":
-        for layer, (module, _) in _layers(self._model).items():
+        for layer, (module, _) in trained_layers(self._model).items():
             handle = module.register_forward_pre_hook(self._entering(layer))
             self._stack.callback(handle.remove)
         self._stack.enter_context(self._counter)

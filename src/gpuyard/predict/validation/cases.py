@@ -8,7 +8,12 @@ from functools import lru_cache
 import numpy as np
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.published import VARIABLE_INPUTS, PublishedRow, published_profile
+from gpuyard.catalog.published import (
+    VARIABLE_INPUTS,
+    PublishedRow,
+    PublishedStrategy,
+    published_profile,
+)
 from gpuyard.hardware import STAGED_SHARE, all_reduce, machine_graph
 from gpuyard.predict.buckets import Buckets, pack
 from gpuyard.predict.compute import MOST_FIXED, roofline
@@ -46,6 +51,7 @@ class Cases:
     rows: tuple[PublishedRow, ...]
     strategy: Exchange
     buckets: Buckets
+    hides: bool  # False: the exchange starts when backward has ended
     variable_inputs: bool
     place: _Place
     anchor_place: _Place
@@ -94,7 +100,6 @@ class Cases:
             inside_latency_seconds=place.hop_seconds * tuning.hop_factor,
             between_bytes_per_second=between,
             between_latency_seconds=between_hop(self.tcp, place.nodes, tuning),
-            copies_share=np.where(self.tcp & (place.nodes > 1), 1.0, 0.0),
             batch_per_gpu=nothing,
             fixed_seconds=compute,
             seconds_per_sample=nothing,
@@ -106,29 +111,38 @@ class Cases:
 
     def _traffic(self, tuning: Tuning) -> Traffic:
         server = self.strategy in ("parameter-server", "distributed-replicated")
+        overlap = (tuning.overlap_inside, tuning.overlap_between)
+        if server:
+            overlap = (tuning.overlap_parameter_server, tuning.overlap_parameter_server)
         variation = tuning.variation_variable if self.variable_inputs else tuning.variation
         return Traffic(
             strategy=self.strategy,
             buckets=self.buckets,
             input_bytes_per_sample=0.0,
             storage_bytes_per_sample=0.0,
-            overlap=tuning.overlap_parameter_server if server else tuning.overlap_inside,
-            overlap_between=tuning.overlap_parameter_server if server else tuning.overlap_between,
+            overlap=self.hides * overlap[0],
+            overlap_between=self.hides * overlap[1],
             backward_share=tuning.backward_share,
             variation=0.0 if self.strategy == "none" else variation,
+            slowdown=0.0 if self.strategy == "none" else tuning.slowdown,
             launch_seconds=tuning.launch_seconds,
         )
 
 
 def compiled(rows: Sequence[PublishedRow]) -> list[Cases]:
     """Rows that share a model, a strategy and a width of gradients become one table."""
-    alike: dict[tuple[str, Exchange, int], list[PublishedRow]] = {}
+    alike: dict[tuple[str, PublishedStrategy, int], list[PublishedRow]] = {}
     for row in rows:
         alike.setdefault((row.model, row.strategy, row.gradient_bits), []).append(row)
     return [_cases(*key, tuple(members)) for key, members in alike.items()]
 
 
-def _cases(model: str, strategy: Exchange, bits: int, rows: tuple[PublishedRow, ...]) -> Cases:
+def _cases(
+    model: str, published: PublishedStrategy, bits: int, rows: tuple[PublishedRow, ...]
+) -> Cases:
+    hides = published != "ddp-after-backward"
+    strategy: Exchange = published if published != "ddp-after-backward" else "ddp"
+
     def column(read: Callable[[PublishedRow], float]) -> Floats:
         return np.array([read(row) for row in rows], dtype=float)
 
@@ -145,6 +159,7 @@ def _cases(model: str, strategy: Exchange, bits: int, rows: tuple[PublishedRow, 
         rows=rows,
         strategy=strategy,
         buckets=Buckets(packed.size_bytes * bits / 32, packed.ready_share),
+        hides=hides,
         variable_inputs=model in VARIABLE_INPUTS,
         place=_place([(row, row.nodes, row.gpus) for row in rows]),
         anchor_place=_place([(row, row.anchor.nodes, row.anchor.gpus) for row in rows]),

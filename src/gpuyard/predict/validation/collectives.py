@@ -52,7 +52,6 @@ def predicted_seconds(rows: Sequence[AllReduceRow], tuning: Tuning) -> Floats:
         inside_latency_seconds=np.array([hop for _, hop in rings]) * tuning.hop_factor,
         between_bytes_per_second=between_rate(wire, rdma, wire, nodes, tuning),
         between_latency_seconds=between_hop(rdma, nodes, tuning),
-        copies_share=np.zeros(len(rows)),
     )
     sizes = np.array([row.size_bytes for row in rows])
     return all_reduce_seconds(paths, sizes, tuning.launch_seconds)

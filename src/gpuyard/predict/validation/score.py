@@ -117,7 +117,7 @@ def relative_sigma(cases: Cases, parts: StepParts, off: Spread) -> Floats:
     return np.sqrt(
         off.compute**2
         + (off.between * more_machines) ** 2
-        + (off.exchange * added / parts.step_seconds) ** 2
+        + off.of_exchange(added / parts.step_seconds, cases.place.nodes > 1) ** 2
         + (off.batch * stretch) ** 2
     )
 

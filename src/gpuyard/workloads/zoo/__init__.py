@@ -7,6 +7,7 @@ MODELS: dict[str, str] = {
     "alexnet": "gpuyard.workloads.zoo.alexnet:alexnet",
     "vgg16": "gpuyard.workloads.zoo.vgg:vgg16",
     "resnet18": "gpuyard.workloads.zoo.resnet:resnet18",
+    "resnet18-cifar": "gpuyard.workloads.zoo.resnet:resnet18_cifar",
     "resnet50": "gpuyard.workloads.zoo.resnet:resnet50",
     "resnet101": "gpuyard.workloads.zoo.resnet:resnet101",
     "resnet152": "gpuyard.workloads.zoo.resnet:resnet152",

@@ -17,6 +17,12 @@ def resnet18() -> Task:
     return classify_images(resnet("basic", (2, 2, 2, 2)))
 
 
+def resnet18_cifar() -> Task:
+    """11,173,962 parameters: for images of 32×32, whose stem neither strides nor pools."""
+    small_stem = nn.Sequential(*convolution(3, 64, kernel=3), nn.ReLU())
+    return classify_images(resnet("basic", (2, 2, 2, 2), small_stem, 10), size=32, classes=10)
+
+
 def resnet50() -> Task:
     """25,557,032 parameters."""
     return classify_images(resnet("bottleneck", (3, 4, 6, 3)))
@@ -32,17 +38,22 @@ def resnet152() -> Task:
     return classify_images(resnet("bottleneck", (3, 8, 36, 3)))
 
 
-def resnet(block: Literal["basic", "bottleneck"], depths: tuple[int, ...]) -> nn.Sequential:
+def resnet(
+    block: Literal["basic", "bottleneck"],
+    depths: tuple[int, ...],
+    first: nn.Module | None = None,
+    classes: int = IMAGENET_CLASSES,
+) -> nn.Sequential:
     """The whole classifier, with as many blocks in each stage as `depths` says."""
     channels_out = 64 * 2 ** (len(depths) - 1) * (4 if block == "bottleneck" else 1)
     return nn.Sequential(
         OrderedDict(
             [
-                ("stem", stem()),
+                ("stem", first or stem()),
                 *stages(block, depths).items(),
                 ("pool", nn.AdaptiveAvgPool2d(1)),
                 ("flatten", nn.Flatten()),
-                ("classifier", nn.Linear(channels_out, IMAGENET_CLASSES)),
+                ("classifier", nn.Linear(channels_out, classes)),
             ]
         )
     )

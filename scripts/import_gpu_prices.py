@@ -1,0 +1,80 @@
+"""Write src/gpuyard/catalog/data/gpu_prices.csv from a hardware list, so that nobody types a price.
+
+    python scripts/import_gpu_prices.py gpu_hf_hardware.csv \\
+        --output src/gpuyard/catalog/data/gpu_prices.csv
+
+The list starts with a line `# source: ...` that ends in its date; prices are launch or street prices.
+"""
+
+import argparse
+import csv
+import io
+import re
+from pathlib import Path
+
+from gpuyard.catalog import gpus
+from gpuyard.files import write_text
+
+# name in the list → rows of the GPU table that it may mean; variants of one name share its price
+NAMES = {
+    "B300": ["b300-sxm"],
+    "B200": ["b200-sxm"],
+    "H200": ["h200-sxm5-141gb", "h200-nvl-141gb"],
+    "H100": ["h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl-94gb"],
+    "L40s": ["l40s"],
+    "L40": ["l40"],
+    "L4": ["l4"],
+    "RTX PRO 6000 WS": ["rtx-pro-6000-blackwell"],
+    "RTX 6000 Ada": ["rtx-6000-ada"],
+    "RTX A6000": ["rtx-a6000"],
+    "RTX A5000": ["rtx-a5000"],
+    "RTX A4000": ["rtx-a4000"],
+    "A100": ["a100-sxm4-80gb", "a100-sxm4-40gb", "a100-pcie-80gb", "a100-pcie-40gb"],
+    "A40": ["a40"],
+    "A30": ["a30"],
+    "A10": ["a10"],
+    "A2": ["a2"],
+    "RTX 5090": ["rtx-5090"],
+    "RTX 5080": ["rtx-5080"],
+    "RTX 4090": ["rtx-4090"],
+    "RTX 4080": ["rtx-4080"],
+    "RTX 3090": ["rtx-3090"],
+    "RTX 3090 Ti": ["rtx-3090-ti"],
+    "RTX 3080": ["rtx-3080"],
+    "RTX 3070": ["rtx-3070"],
+    "RTX 2080 Ti": ["rtx-2080-ti"],
+    "RTX 2080": ["rtx-2080"],
+    "RTX 2070": ["rtx-2070"],
+    "RTX Titan": ["titan-rtx"],
+    "T4": ["t4"],
+    "V100": ["v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb", "v100-pcie-32gb"],
+    "GTX 1080 Ti": ["gtx-1080-ti"],
+    "GTX 1080": ["gtx-1080"],
+    "P40": ["p40"],
+    "P100": ["p100-sxm2-16gb", "p100-pcie-16gb"],
+    "MI300": ["mi300x"],
+    "MI210": ["mi210"],
+    "MI100": ["mi100"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("list", type=Path)
+    parser.add_argument("--output", type=Path, required=True)
+    given = parser.parse_args()
+    first, *lines = given.list.read_text(encoding="utf-8").splitlines()
+    source = first.removeprefix("# source: ").split(" (MIT)")[0]
+    date = re.findall(r"\d{4}-\d{2}-\d{2}", source)[-1]
+    listed = {row["name"]: row for row in csv.DictReader(lines)}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", "usd", "source", "date"])
+    for name, ids in NAMES.items():
+        for gpu in ids:
+            writer.writerow([gpus().get(gpu).id, listed[name]["msrpusd"], source, date])
+    write_text(given.output, out.getvalue())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What parts of a machine cost: GPUs, the machine around them, and a port of a network. For servers
+without a price of their own, their sum is an estimate."""
+
+import functools
+
+from pydantic import Field
+
+from gpuyard.catalog.gpus import Gpu, gpus
+from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.specs import Topology
+
+
+class GpuPrice(Fact):
+    """A launch or street price. `scripts/import_gpu_prices.py` writes the data file."""
+
+    usd: float = Field(gt=0)
+
+
+class Chassis(Fact):
+    """A machine without its GPUs; `form` is how the GPUs go in, PCIe or SXM."""
+
+    name: str
+    gpus: tuple[int, ...] = Field(min_length=1)
+    form: str
+    topology: Topology
+    usd: float = Field(gt=0)
+    watts: float = Field(gt=0)
+
+
+class Port(Fact):
+    """Joining one machine to a network once; the id is that of the link."""
+
+    usd: float = Field(ge=0)
+
+
+def fits(gpu: Gpu, box: Chassis) -> bool:
+    """Whether the GPU goes into the chassis."""
+    form = "PCIe" if gpu.form_factor == "PCIe" else "SXM"
+    return form == box.form and not gpu.form_factor.startswith(("superchip", "SH5"))
+
+
+def build_id(gpu: Gpu, count: int, box: Chassis) -> str:
+    """What a machine from parts is called: "server-sxm/8x-h100-sxm5-80gb"."""
+    return f"{box.id}/{count}x-{gpu.id}"
+
+
+@functools.cache
+def build_ids() -> frozenset[str]:
+    """Every machine that could be put together."""
+    return frozenset(
+        build_id(gpu, count, box)
+        for gpu in gpus()
+        for box in chassis()
+        if fits(gpu, box)
+        for count in box.gpus
+    )
+
+
+@functools.cache
+def gpu_prices() -> Table[GpuPrice]:
+    return read_csv("GPU with a price", GpuPrice, "gpu_prices.csv")
+
+
+@functools.cache
+def chassis() -> Table[Chassis]:
+    return read_toml("chassis", Chassis, "chassis.toml")
+
+
+@functools.cache
+def ports() -> Table[Port]:
+    return read_toml("link with a price", Port, "ports.toml")

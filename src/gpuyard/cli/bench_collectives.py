@@ -1,0 +1,124 @@
+"""`gpuyard bench collectives`: all-reduce and its like over real links, by size, and is that normal?"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.places import HostsOption, LabOption, SlurmOption, chosen_place
+from gpuyard.errors import GpuyardError
+
+if TYPE_CHECKING:
+    from gpuyard.measure.collectives.plan import CollectivesPlan
+    from gpuyard.measure.collectives.records import CollectivesBench, Started
+    from gpuyard.measure.places import Place
+
+
+def collectives(
+    *,
+    operations: Annotated[
+        str,
+        typer.Option(
+            "--op",
+            help="all_reduce, broadcast, reduce, all_gather, reduce_scatter; a list, or all.",
+        ),
+    ] = "all_reduce",
+    size: Annotated[
+        str, typer.Option("--bytes", help="Sizes, like 1KB..1GB or 1MB,10MB.")
+    ] = "1KB..16MB",
+    factor: Annotated[int, typer.Option(help="How much larger the next size of a range is.")] = 4,
+    workers: Annotated[
+        int | None, typer.Option(help="How many ranks; else 2 here, or one on each node or host.")
+    ] = None,
+    lab: LabOption = None,
+    hosts: HostsOption = None,
+    slurm: SlurmOption = False,
+    link: Annotated[
+        str | None, typer.Option(help="What each host's link should give, like '10 Gbit/s'.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="gloo, nccl or mpi; else NCCL with GPUs and gloo without.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="How often each size is timed.")] = 5,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Time collectives by size, check their results, and say whether the speed is normal.
+
+    Bandwidths are those of nccl-tests. Each stands beside what the model expects of the link; what is more
+    than 25 % below it gets its likely causes.
+
+    Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
+    """
+    from gpuyard import paths, units
+    from gpuyard.cli.collective_tables import print_collectives, print_plan
+    from gpuyard.measure import ResultsStore
+    from gpuyard.measure.collectives.plan import OPERATIONS, parse_sizes, plan_collectives
+
+    sizes = parse_sizes(size, factor)
+    named = OPERATIONS if operations == "all" else operations.split(",")
+    rate = units.parse_rate(link) if link is not None else None
+    with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
+        plan = plan_collectives(
+            place,
+            workers or _seats(place),
+            [operation.strip() for operation in named],
+            sizes,
+            backend=backend,
+            link_bytes_per_second=rate,
+            repeats=repeats,
+        )
+        if dry_run:
+            if json_output:
+                print_json(plan.describe())
+            else:
+                print_plan(plan)
+            return
+        bench = _run(plan)
+    ResultsStore(paths.results_file()).add(bench)
+    if json_output:
+        print_json(bench.model_dump(mode="json"))
+    else:
+        print_collectives(bench)
+    wrong = [result for result in bench.results if not result.correct]
+    if wrong:
+        raise GpuyardError(
+            f"{wrong[0].operation} of {wrong[0].bytes} bytes gave a wrong result, and {len(wrong) - 1} "
+            "more did: don't train over this network before memory, cards and drivers are checked"
+        )
+
+
+def _seats(place: "Place") -> int:
+    from gpuyard.measure.places import LabNodes
+
+    if isinstance(place, LabNodes):
+        return len(place.plan.nodes)
+    return len(getattr(place, "names", (None, None)))
+
+
+def _run(plan: "CollectivesPlan") -> "CollectivesBench":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from gpuyard.measure.collectives.run import plan_length, run_collectives
+    from gpuyard.units import format_bytes
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=console(stderr=True),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("starting ranks", total=plan_length(plan))
+
+        def show(started: "Started", done: int) -> None:
+            what = (
+                "the links by themselves"
+                if started.operation is None
+                else f"{started.operation} of {format_bytes(started.bytes)}"
+            )
+            progress.update(bar, completed=done, description=what)
+
+        return run_collectives(plan, on_event=show)

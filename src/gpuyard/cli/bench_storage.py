@@ -1,0 +1,141 @@
+"""`gpuyard bench storage`: does storage starve the GPUs?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.options import JsonOption, console, print_json, print_table
+
+if TYPE_CHECKING:
+    from gpuyard.measure.storage import StorageBench, StoragePlan
+
+_CACHE_WORDS = {
+    "direct": "page cache bypassed (O_DIRECT)",
+    "dropped": "page cache dropped before each read (posix_fadvise)",
+    "outgrown": "data set at least 5 × memory",
+    "none": "page cache in the way",
+}
+
+
+def storage(
+    path: Annotated[Path, typer.Argument(help="A directory on the storage to be measured.")],
+    *,
+    model: Annotated[
+        str, typer.Option(help="What is trained: a catalog model, unet3d or cosmoflow.")
+    ] = "resnet50",
+    gpu: Annotated[str, typer.Option(help="A catalog GPU to stand for.")] = "h100-sxm5-80gb",
+    gpus: Annotated[int, typer.Option(help="How many of them.", min=1)] = 8,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples of one GPU and step; else MLPerf's.", min=1)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A data set to read, instead of writing one and removing it."),
+    ] = None,
+    size: Annotated[str, typer.Option(help="Of the data set that is written.")] = "1 GB",
+    seconds: Annotated[float, typer.Option(help="Of one trial.")] = 10.0,
+    readers: Annotated[int, typer.Option(help="Threads that read for each GPU.", min=1)] = 4,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Find how many GPUs this storage keeps busy, by MLPerf Storage's method.
+
+    Reading is real; computing is replaced by a sleep of the real length. Utilisation is compute time over all
+    time, and 90 % passes. Where the page cache can't be bypassed, no verdict is given.
+
+    Example: gpuyard bench storage . --model resnet50 --gpu h100-sxm5-80gb --gpus 8
+    """
+    from gpuyard.measure.storage import plan_storage
+    from gpuyard.units import parse_bytes
+
+    plan = plan_storage(
+        path,
+        model=model,
+        gpu=gpu,
+        count=gpus,
+        batch=batch,
+        data=data,
+        seconds=seconds,
+        readers=readers,
+        own_bytes=int(parse_bytes(size)),
+    )
+    if dry_run:
+        _show_plan(plan, json_output=json_output)
+        return
+    bench = _run(plan)
+    if json_output:
+        print_json(bench.model_dump(mode="json"))
+        return
+    _show(bench)
+
+
+def _run(plan: "StoragePlan") -> "StorageBench":
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from gpuyard.measure.storage import run_storage
+
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("starting", total=1.0)
+        return run_storage(
+            plan,
+            lambda what, fraction: progress.update(bar, description=what, completed=fraction),
+        )
+
+
+def _show_plan(plan: "StoragePlan", *, json_output: bool) -> None:
+    described = plan.describe()
+    if json_output:
+        print_json(described)
+        return
+    rows = [[name.replace("_", " "), str(value)] for name, value in described.items()]
+    print_table(f"{plan.path}: would be measured", ["", ""], rows)
+
+
+def _show(bench: "StorageBench") -> None:
+    from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_share
+
+    if bench.trials:
+        print_table(
+            f"{bench.model} on {bench.gpu}, {bench.batch} samples of "
+            f"{format_bytes(bench.record_bytes)} in {format_seconds(bench.compute_seconds)}",
+            ["GPUs", "utilisation", "samples/s", "read", ""],
+            [
+                [
+                    str(trial.gpus),
+                    format_share(trial.utilisation),
+                    f"{trial.samples_per_second:,.0f}",
+                    format_byte_rate(trial.bytes_per_second),
+                    "passes" if trial.passed else "starves",
+                ]
+                for trial in bench.trials
+            ],
+        )
+    out = console()
+    made = "of our own, removed again" if bench.own_dataset else "that was there"
+    out.print(
+        f"{bench.filesystem}, {format_bytes(bench.dataset_bytes)} {made}; "
+        f"{_CACHE_WORDS[bench.cache]}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    match bench.verdict:
+        case "refused":
+            out.print(f"No verdict: {bench.reason}.", highlight=False, soft_wrap=True)
+        case "passes":
+            out.print(
+                f"This storage keeps {bench.asked_gpus} GPU(s) busy; the most that passed is "
+                f"{bench.most_gpus}.",
+                highlight=False,
+                soft_wrap=True,
+            )
+        case "starves":
+            out.print(
+                f"This storage starves {bench.asked_gpus} GPU(s); the most that passed is "
+                f"{bench.most_gpus}.",
+                highlight=False,
+                soft_wrap=True,
+            )

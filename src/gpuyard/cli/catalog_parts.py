@@ -1,0 +1,52 @@
+"""The tables of `gpuyard catalog` that the price of a machine is estimated from."""
+
+from gpuyard.cli.catalog_rows import Columns, NameArgument, show
+from gpuyard.cli.options import JsonOption
+
+
+def gpu_prices(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """GPUs: launch or street price.
+
+    Example: gpuyard catalog gpu-prices rtx-4090
+    """
+    from gpuyard.catalog import gpu_prices as table
+
+    columns: Columns = {
+        "id": lambda g: g.id,
+        "$": lambda g: f"{g.usd:,.0f}",
+        "date": lambda g: g.date,
+    }
+    show(table(), name, columns, json_output, "Prices of GPUs, at launch or on the street")
+
+
+def chassis(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """Machines without their GPUs: how many go in, price, watts.
+
+    Example: gpuyard catalog chassis server-sxm
+    """
+    from gpuyard.catalog import chassis as table
+
+    columns: Columns = {
+        "id": lambda c: c.id,
+        "GPUs": lambda c: " or ".join(str(count) for count in c.gpus),
+        "form": lambda c: c.form,
+        "about $": lambda c: f"{c.usd:,.0f}",
+        "W": lambda c: f"{c.watts:,.0f}",
+        "date": lambda c: c.date,
+    }
+    show(table(), name, columns, json_output, "Machines without their GPUs, estimated")
+
+
+def ports(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """Ports: what joining one machine to a network costs, assumed.
+
+    Example: gpuyard catalog ports ethernet-10g
+    """
+    from gpuyard.catalog import ports as table
+
+    columns: Columns = {
+        "id": lambda p: p.id,
+        "about $": lambda p: f"{p.usd:,.0f}",
+        "date": lambda p: p.date,
+    }
+    show(table(), name, columns, json_output, "Network ports with card, cable and switch, assumed")

@@ -1,0 +1,94 @@
+"""`gpuyard plan`: which machines to get for a goal, and why."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
+from gpuyard.cli.options import JsonOption, console, print_json, print_table
+
+if TYPE_CHECKING:
+    from gpuyard.planner import Choice, PlanResult
+
+
+def plan(
+    file: Annotated[Path, typer.Argument(help="A *.plan.yaml.", metavar="FILE")],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page with the chart of cost against time.")
+    ] = None,
+    calibration: CalibrationOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Search offers, GPUs, nodes, networks, batches and remedies for a goal, and say what to get and why.
+
+    Example: gpuyard plan examples/resnet50.plan.yaml
+    """
+    from gpuyard.catalog.specfiles import read_plan
+    from gpuyard.planner import make_plan
+
+    asked, constants = read_plan(file), chosen_calibration(calibration)
+    with console(stderr=True).status("searching"):
+        result = make_plan(asked, file.parent, constants)
+    if html is not None:
+        from gpuyard.report.plan_page import write_plan
+
+        write_plan(result, html)
+        console(stderr=True).print(f"Wrote {html}.", highlight=False)
+    if json_output:
+        print_json(result.as_json())
+        return
+    _print(result)
+
+
+def _print(result: "PlanResult") -> None:
+    from gpuyard.planner.words import price_dates
+
+    out = console()
+    out.print(result.name, style="bold", highlight=False, markup=False)
+    out.print(result.verdict, highlight=False, markup=False)
+    for reason in result.reasons:
+        out.print(f"- {reason}", highlight=False, markup=False)
+    if result.front:
+        print_table(
+            "Nothing else is both cheaper and faster than these",
+            ["what", "way", "GPUs", "network", "batch", "remedy", "efficiency", "GPUs' worth", "time",
+             "a finished run", "in all", "goal"],
+            [_row(choice) for choice in result.front],
+        )  # fmt: skip
+    if result.alternatives:
+        print_table(
+            "Why the others lost",
+            ["alternative", "why"],
+            [[other.name, other.sentence] for other in result.alternatives],
+        )
+    print_table(
+        f"{result.candidates:,} candidates from {result.offers:,} offers; left out",
+        ["why", "candidates"],
+        [[left.reason, f"{left.candidates:,}"] for left in result.left_out],
+    )
+    for assumption in result.assumptions:
+        out.print(assumption, highlight=False, markup=False)
+    out.print(price_dates(result), highlight=False, markup=False)
+
+
+def _row(choice: "Choice") -> list[str]:
+    from gpuyard import units
+    from gpuyard.planner.words import hours, usd
+
+    machines = choice.nodes * choice.clusters
+    return [
+        f"{machines} × {choice.name}" if machines > 1 else choice.name,
+        choice.way,
+        str(choice.gpus),
+        choice.network,
+        str(choice.batch_per_gpu),
+        "" if choice.remedy == "none" else choice.remedy,
+        units.format_share(choice.scaling_efficiency),
+        f"{choice.effective_gpus:.1f}",
+        hours(choice.run_seconds),
+        f"{usd(choice.usd_per_run)} ({usd(choice.usd_per_run_low)} – {usd(choice.usd_per_run_high)})",
+        usd(choice.total_usd),
+        "met" if choice.in_time and choice.in_budget else "missed",
+    ]

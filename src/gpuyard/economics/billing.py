@@ -1,0 +1,95 @@
+"""What a cloud bills for hours of use: increments and minimums, commitments, storage, egress.
+
+Every function takes floats or NumPy arrays that broadcast against each other, and returns dollars in
+their common shape. Prices are those of the whole thing that is rented (an instance, a cluster).
+"""
+
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
+
+import numpy as np
+
+from gpuyard.economics.amounts import Amounts, Array, array_of, check_not_negative, check_share
+from gpuyard.errors import UserMistake
+
+INCREMENTS: Mapping[str, float] = {
+    "hour": 1.0,
+    "minute": 1 / 60,
+    "second": 1 / 3600,
+    "1/100 h": 0.01,
+}
+"""What clouds round a use up to, in hours."""
+
+_SLACK = 1e-9  # 0.67 / 0.01 is 67.00000000000001; that is not a 68th increment
+
+
+def billed_hours(
+    hours: Amounts, increment_hours: Amounts = INCREMENTS["second"], minimum_hours: Amounts = 0.0
+) -> Array:
+    """Each use rounded up to whole increments, and never less than the minimum once anything is used."""
+    check_not_negative("hours", hours)
+    check_not_negative("the minimum", minimum_hours)
+    used, increment = array_of(hours), array_of(increment_hours)
+    if np.any(increment <= 0):
+        raise UserMistake("the billing increment must be above zero")
+    rounded = np.ceil(used / increment * (1 - _SLACK) - _SLACK) * increment
+    # rounding up must never bill less than was used
+    return np.where(used > 0, np.maximum(np.maximum(rounded, used), minimum_hours), 0.0)
+
+
+def on_demand_usd(
+    hours: Amounts,
+    usd_per_hour: Amounts,
+    *,
+    increment_hours: Amounts = INCREMENTS["second"],
+    minimum_hours: Amounts = 0.0,
+    discount: Amounts = 0.0,
+) -> Array:
+    """Renting by use: `billed hours × price × (1 − discount)`.
+
+    `hours` is one use; for many uses pass an array and sum. The discount is one that was negotiated for
+    everything that is used; for one against a commitment see `committed_usd`.
+    """
+    check_not_negative("the price", usd_per_hour)
+    check_share("the discount", discount)
+    billed = billed_hours(hours, increment_hours, minimum_hours)
+    return billed * array_of(usd_per_hour) * (1 - array_of(discount))
+
+
+def committed_usd(
+    hours: Amounts, usd_per_hour: Amounts, *, committed_hours: Amounts, discount: Amounts
+) -> Array:
+    """A committed-use discount over the same period as `hours`.
+
+    The commitment is paid whether it is used or not, at the discounted price; what goes beyond it
+    costs the full price.
+    """
+    check_not_negative("hours", hours)
+    check_not_negative("the commitment", committed_hours)
+    check_not_negative("the price", usd_per_hour)
+    check_share("the discount", discount)
+    beyond = np.maximum(array_of(hours) - committed_hours, 0.0)
+    return array_of(usd_per_hour) * (array_of(committed_hours) * (1 - array_of(discount)) + beyond)
+
+
+def storage_usd(gigabytes: Amounts, months: Amounts, usd_per_gb_month: Amounts) -> Array:
+    """Keeping data: billed by gigabyte and month."""
+    for what, amounts in (
+        ("storage", gigabytes), ("months", months), ("the price of storage", usd_per_gb_month)
+    ):  # fmt: skip
+        check_not_negative(what, amounts)
+    return array_of(gigabytes) * array_of(months) * usd_per_gb_month
+
+
+def egress_usd(gigabytes: Amounts, usd_per_gb: Amounts, free_gigabytes: Amounts = 0.0) -> Array:
+    """Taking data out: billed by gigabyte beyond what is free."""
+    for what, amounts in (
+        ("egress", gigabytes), ("the price of egress", usd_per_gb), ("free egress", free_gigabytes)
+    ):  # fmt: skip
+        check_not_negative(what, amounts)
+    return np.maximum(array_of(gigabytes) - free_gigabytes, 0.0) * usd_per_gb
+
+
+def to_cents(usd: float) -> float:
+    """As an invoice prints it: half a cent goes up, in decimal, as people round."""
+    return float(Decimal(f"{usd:.9f}").quantize(Decimal("0.01"), ROUND_HALF_UP))

@@ -1,0 +1,200 @@
+"""Every way to get the same work done, side by side: total, present value, cash by month, and the price
+of an hour of work and of a finished training run."""
+
+import datetime
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuyard.catalog import price_named
+from gpuyard.economics.amounts import HOURS_PER_YEAR, Array
+from gpuyard.economics.billing import (
+    INCREMENTS,
+    billed_hours,
+    committed_usd,
+    egress_usd,
+    storage_usd,
+)
+from gpuyard.economics.ownership import Owned, owned_cash_by_month, present_value_usd
+from gpuyard.economics.reserved import reserved_cash_by_month
+from gpuyard.economics.spot import spot_hours_per_useful_hour
+from gpuyard.errors import UserMistake
+from gpuyard.specs import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
+
+_GB = 1e9
+_MOST_MONTHS = 600
+AnyOffer = OnDemandOffer | ReservedOffer | SpotOffer | OwnedOffer
+
+
+@dataclass(frozen=True)
+class PricedOffer:
+    """What one offer comes to over the horizon."""
+
+    name: str
+    kind: str
+    machine_hours_per_year: float  # in use, or billed
+    total_usd: float
+    present_value_usd: float
+    usd_per_hour_of_work: float
+    usd_per_run: float | None
+    price_date: datetime.date | None  # None: as the file says, without a date
+    cash_by_month: tuple[float, ...]
+
+
+def price_offers(offers: Offers) -> list[PricedOffer]:
+    """All of them, the cheapest in today's money first."""
+    months = round(offers.horizon / (HOURS_PER_YEAR * 3600 / 12))
+    if not 1 <= months <= _MOST_MONTHS:
+        raise UserMistake(f"a horizon is 1 month to {_MOST_MONTHS // 12} years")
+    priced = [_price(offer, offers, months) for offer in offers.offers]
+    return sorted(priced, key=lambda one: one.present_value_usd)
+
+
+def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
+    """The offer as the formulas take it."""
+    return Owned(
+        hardware_usd=offer.hardware,
+        spares_share=offer.spares,
+        installation_usd=offer.installation,
+        network_usd=offer.network,
+        watts=offer.power,
+        idle_watts=offer.idle_power,
+        utilisation=utilisation,
+        pue=offer.pue,
+        usd_per_kwh=offer.electricity,
+        colocation_usd_per_year=offer.colocation_per_year,
+        colocation_usd_per_kw_month=offer.colocation,
+        network_usd_per_month=offer.uplink_per_month,
+        support_share_per_year=offer.support_per_year,
+        staff_hours_per_month=offer.staff_hours_per_month,
+        staff_usd_per_hour=offer.staff,
+        gpus=offer.gpus,
+        gpu_hours_per_failure=offer.gpu_hours_per_failure,
+        usd_per_failure=offer.price_per_failure,
+        financed_share=offer.financed,
+        interest_per_year=offer.interest,
+        loan_years=offer.loan / (HOURS_PER_YEAR * 3600),
+        value_kept_per_year=offer.value_kept_per_year,
+        straight_line_years=offer.depreciation / (HOURS_PER_YEAR * 3600),
+    )
+
+
+def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
+    hours = offers.hours_per_year / offer.speed
+    date = offer.date
+    if isinstance(offer, OwnedOffer):
+        _check_year(offer, hours)
+        cash = owned_cash_by_month(owned_of(offer, hours / HOURS_PER_YEAR), months)
+    else:
+        if offer.instance is not None:
+            date = price_named(offer.instance).date
+        if isinstance(offer, ReservedOffer):
+            _check_year(offer, hours)
+            cash = _reserved_cash(offer, months)
+        elif isinstance(offer, SpotOffer):
+            hours, cash = _spot(offer, hours, months)
+        else:
+            hours, cash = _on_demand(offer, offers, months)
+        cash[1:] += _extras_usd_per_month(offer)
+    total = float(cash.sum())
+    work = offers.hours_per_year * months / 12
+    run = offers.run
+    return PricedOffer(
+        name=offer.name,
+        kind=offer.kind,
+        machine_hours_per_year=hours,
+        total_usd=total,
+        present_value_usd=float(present_value_usd(cash, offers.discount_rate)),
+        usd_per_hour_of_work=total / work,
+        usd_per_run=None if run is None else total / work * run / 3600,
+        price_date=date,
+        cash_by_month=tuple(cash.tolist()),
+    )
+
+
+def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float, Array]:
+    hours = offers.hours_per_year / offer.speed
+    if offers.run is not None:
+        run = offers.run / 3600 / offer.speed
+        billed = billed_hours(run, INCREMENTS[offer.increment], offer.minimum / 3600)
+        hours *= float(billed) / run
+    _check_year(offer, hours)
+    per_hour = offer.price if offer.price is not None else _listed(offer)
+    per_hour *= offer.count
+    if offer.committed_hours_per_year is None:
+        yearly = per_hour * hours * (1 - offer.discount)
+    else:
+        committed = offer.committed_hours_per_year
+        yearly = float(
+            committed_usd(hours, per_hour, committed_hours=committed, discount=offer.discount)
+        )
+    return hours, _evenly(yearly, months)
+
+
+def _spot(offer: SpotOffer, hours: float, months: int) -> tuple[float, Array]:
+    # any of the instances that is taken away stops the job
+    every = None if offer.checkpoint_every is None else offer.checkpoint_every / 3600
+    factor = float(
+        spot_hours_per_useful_hour(
+            offer.interruptions_per_hour * offer.count,
+            offer.checkpoint / 3600,
+            offer.restart / 3600,
+            every,
+        )
+    )
+    if not np.isfinite(factor) or hours * factor > HOURS_PER_YEAR + 1e-6:
+        raise UserMistake(
+            f"{offer.name}: at {offer.interruptions_per_hour * offer.count:g} interruptions an hour "
+            f"the work of a year does not fit into a year; write checkpoints sooner or faster"
+        )
+    price = offer.price if offer.price is not None else _listed(offer, spot=True)
+    return hours * factor, _evenly(price * offer.count * hours * factor, months)
+
+
+def _reserved_cash(offer: ReservedOffer, months: int) -> Array:
+    yearly = offer.price_per_year
+    if yearly is None:
+        yearly = _listed(offer) * HOURS_PER_YEAR * (1 - offer.discount)
+    try:
+        return reserved_cash_by_month(
+            months,
+            yearly * offer.count,
+            term_years=offer.term / (HOURS_PER_YEAR * 3600),
+            upfront_share=offer.upfront,
+            rest=offer.rest,
+            resale_share=offer.resale,
+        )
+    except UserMistake as mistake:
+        raise UserMistake(f"{offer.name}: {mistake} (key 'rest')") from None
+
+
+def _listed(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = False) -> float:
+    price = price_named(offer.instance or "")
+    if not spot:
+        return price.usd_per_hour
+    if price.spot_usd_per_hour is None:
+        raise UserMistake(f"{offer.name}: {offer.instance} has no spot price; give a 'price'")
+    return price.spot_usd_per_hour
+
+
+def _extras_usd_per_month(offer: OnDemandOffer | ReservedOffer | SpotOffer) -> float:
+    kept, moved = offer.storage, offer.egress
+    usd = float(storage_usd(kept.size / _GB, 1, kept.price_per_gb_month)) if kept else 0.0
+    if moved:
+        size, free = moved.size_per_month / _GB, moved.free_per_month / _GB
+        usd += float(egress_usd(size, moved.price_per_gb, free))
+    return usd
+
+
+def _evenly(usd_per_year: float, months: int) -> Array:
+    cash = np.full(months + 1, usd_per_year / 12)
+    cash[0] = 0.0
+    return cash
+
+
+def _check_year(offer: AnyOffer, hours: float) -> None:
+    if hours > HOURS_PER_YEAR + 1e-6:
+        raise UserMistake(
+            f"{offer.name}: the work takes {hours:,.0f} hours a year at this speed, "
+            "and a year has 8,766; offer more of it, with a higher 'speed'"
+        )

@@ -1,0 +1,174 @@
+"""What owning costs over time: paying for the hardware, running it, and what it still sells for.
+
+Every field of `Owned` is a float or a NumPy array, and all that are arrays broadcast: one `Owned` can be
+one machine, or 100,000 candidates. Results have the common shape S; cash by month has S + (months + 1).
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from gpuyard.economics.amounts import (
+    HOURS_PER_MONTH,
+    Amounts,
+    Array,
+    array_of,
+    check_not_negative,
+    check_share,
+)
+from gpuyard.errors import UserMistake
+
+LLAMA3_GPU_HOURS_PER_FAILURE = 54 * 24 * 16_384 / 419
+"""419 unplanned interruptions in 54 days on 16,384 GPUs: one in 50,700 GPU-hours (arXiv 2407.21783)."""
+
+_SHARES = (
+    "spares_share", "utilisation", "support_share_per_year", "financed_share", "value_kept_per_year",
+    "interest_per_year",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Hardware that is bought, and what it needs. Everything that is not given costs nothing."""
+
+    hardware_usd: Amounts
+    spares_share: Amounts = 0.0  # of the hardware, bought with it
+    installation_usd: Amounts = 0.0
+    network_usd: Amounts = 0.0  # switches and cables, once
+    watts: Amounts = 0.0  # under load, all of it
+    idle_watts: Amounts = 0.0
+    utilisation: Amounts = 1.0  # share of all hours under load
+    pue: Amounts = 1.0  # watts of the building for each watt of the machines
+    usd_per_kwh: Amounts = 0.0
+    colocation_usd_per_year: Amounts = 0.0  # by rack
+    colocation_usd_per_kw_month: Amounts = 0.0  # by kW of load; energy comes on top
+    network_usd_per_month: Amounts = 0.0  # uplink
+    support_share_per_year: Amounts = 0.0  # of the hardware
+    staff_hours_per_month: Amounts = 0.0
+    staff_usd_per_hour: Amounts = 0.0
+    gpus: Amounts = 0.0
+    gpu_hours_per_failure: Amounts = LLAMA3_GPU_HOURS_PER_FAILURE
+    usd_per_failure: Amounts = 0.0
+    financed_share: Amounts = 0.0  # of what is paid once
+    interest_per_year: Amounts = 0.0
+    loan_years: Amounts = 3.0
+    value_kept_per_year: Amounts = 0.0  # 70 % is 49 % of the hardware after two years; 0: no resale
+    straight_line_years: Amounts = 0.0  # instead, the value falls evenly to nothing; 0: it does not
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            name = field.name.replace("_usd", "").replace("_", " ")
+            check = check_share if field.name in _SHARES else check_not_negative
+            check(name, getattr(self, field.name))
+        if np.any(array_of(self.pue) < 1):
+            raise UserMistake(
+                "a PUE is 1 or more: the building draws at least what the machines do"
+            )
+        if np.any(array_of(self.idle_watts) > array_of(self.watts)):
+            raise UserMistake("the idle power is above the power under load")
+        if np.any(
+            (array_of(self.straight_line_years) > 0) & (array_of(self.value_kept_per_year) > 0)
+        ):
+            raise UserMistake("a value falls by a share each year or in a straight line, not both")
+        for what, amounts in (
+            ("loan years", self.loan_years), ("GPU-hours per failure", self.gpu_hours_per_failure)
+        ):  # fmt: skip
+            if np.any(array_of(amounts) <= 0):
+                raise UserMistake(f"{what} must be above zero")
+
+
+def upfront_usd(owned: Owned) -> Array:
+    """What is paid once, whether from cash or from a loan."""
+    hardware = array_of(owned.hardware_usd)
+    return (
+        hardware * (1 + array_of(owned.spares_share)) + owned.installation_usd + owned.network_usd
+    )
+
+
+def monthly_parts_usd(owned: Owned) -> dict[str, Array]:
+    """What a month of running costs, by what it is for."""
+    busy = array_of(owned.utilisation)
+    mean_watts = busy * owned.watts + (1 - busy) * owned.idle_watts
+    failures = busy * owned.gpus * HOURS_PER_MONTH / owned.gpu_hours_per_failure
+    return {
+        "power": mean_watts / 1000 * owned.pue * HOURS_PER_MONTH * owned.usd_per_kwh,
+        "colocation": array_of(owned.colocation_usd_per_year) / 12
+        + array_of(owned.watts) / 1000 * owned.colocation_usd_per_kw_month,
+        "network": array_of(owned.network_usd_per_month),
+        "support": array_of(owned.hardware_usd) * owned.support_share_per_year / 12,
+        "staff": array_of(owned.staff_hours_per_month) * owned.staff_usd_per_hour,
+        "failures": failures * owned.usd_per_failure,
+    }
+
+
+def monthly_usd(owned: Owned) -> Array:
+    """What a month of running costs, without the payments of a loan."""
+    return sum(monthly_parts_usd(owned).values(), start=array_of(0.0))
+
+
+def resale_usd(owned: Owned, years: Amounts) -> Array:
+    """What the hardware sells for at that age: a share of its value goes each year, or an equal amount."""
+    kept = np.power(array_of(owned.value_kept_per_year), years)
+    life = array_of(owned.straight_line_years)
+    with np.errstate(divide="ignore"):
+        left = np.maximum(1 - array_of(years) / life, 0.0)
+    return array_of(owned.hardware_usd) * np.where(life > 0, left, kept)
+
+
+def loan_payment_usd(owned: Owned) -> Array:
+    """The equal payment of each month of the loan."""
+    rate = array_of(owned.interest_per_year) / 12
+    months = array_of(owned.loan_years) * 12
+    principal = upfront_usd(owned) * owned.financed_share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        annuity = np.where(rate > 0, rate / -np.expm1(-months * np.log1p(rate)), 1 / months)
+    return principal * annuity
+
+
+def loan_balance_usd(owned: Owned, months: Amounts) -> Array:
+    """What is still owed after so many payments."""
+    rate = array_of(owned.interest_per_year) / 12
+    term = array_of(owned.loan_years) * 12
+    left = np.maximum(term - months, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worth = np.where(rate > 0, -np.expm1(-left * np.log1p(rate)) / rate, left)
+    return loan_payment_usd(owned) * worth
+
+
+def owned_usd(owned: Owned, years: Amounts) -> Array:
+    """All that is paid over the horizon, less what the hardware then sells for. A loan is paid off."""
+    if np.any(~(array_of(years) > 0)):
+        raise UserMistake("the horizon must be above zero years")
+    months = array_of(years) * 12
+    paid = np.minimum(array_of(owned.loan_years) * 12, months)
+    upfront = upfront_usd(owned) * (1 - array_of(owned.financed_share))
+    loan = loan_payment_usd(owned) * paid + loan_balance_usd(owned, months)
+    return upfront + loan + monthly_usd(owned) * months - resale_usd(owned, years)
+
+
+def owned_cash_by_month(owned: Owned, months: int) -> Array:
+    """What is paid when: shape `S + (months + 1,)`; month 0 is the purchase, month m the end of month m.
+
+    In the last month the loan is paid off and the resale comes in, so that the sum is `owned_usd`.
+    """
+    at = np.arange(1, months + 1, dtype=np.float64)
+    term = array_of(owned.loan_years)[..., None] * 12
+    # a loan of 10.5 months has half a payment in the 11th
+    share_paid = np.clip(term - (at - 1), 0.0, 1.0)
+    running = monthly_usd(owned)[..., None] + loan_payment_usd(owned)[..., None] * share_paid
+    first = (upfront_usd(owned) * (1 - array_of(owned.financed_share)))[..., None]
+    last = (loan_balance_usd(owned, float(months)) - resale_usd(owned, months / 12))[..., None]
+    shape = np.broadcast_shapes(running.shape[:-1], first.shape[:-1], last.shape[:-1])
+    cash = np.zeros((*shape, months + 1))
+    cash[..., 1:] = running
+    cash[..., :1] += first
+    cash[..., -1:] += last
+    return cash
+
+
+def present_value_usd(cash_by_month: Array, discount_per_year: Amounts) -> Array:
+    """Today's worth of payments by month: a dollar in a year counts `1 / (1 + rate)` today."""
+    check_not_negative("the discount rate", discount_per_year)
+    months = np.arange(cash_by_month.shape[-1])
+    rate = array_of(discount_per_year)[..., None]
+    return np.asarray(np.sum(cash_by_month * (1 + rate) ** (-months / 12), axis=-1))

@@ -1,0 +1,137 @@
+"""Renting against owning over a horizon: totals, today's worth, cash by month, and when they are even."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from gpuyard.economics.amounts import (
+    HOURS_PER_YEAR,
+    Amounts,
+    Array,
+    array_of,
+    check_not_negative,
+    check_share,
+)
+from gpuyard.economics.ownership import (
+    Owned,
+    loan_payment_usd,
+    monthly_usd,
+    owned_cash_by_month,
+    present_value_usd,
+    upfront_usd,
+)
+from gpuyard.errors import UnknownName, UserMistake
+
+MOST_YEARS = 50
+
+
+@dataclass(frozen=True)
+class RentOrOwn:
+    """The same work on rented and on owned hardware. All but the horizon may be arrays.
+
+    The owned machine is under load for `hours_per_year`, so its utilisation follows from them. With a
+    speed lead it does the same work for that share less, which is the rule of `break_even`.
+    """
+
+    owned: Owned
+    rent_usd_per_hour: Amounts = 0.0
+    hours_per_year: Amounts = 2000.0
+    reserved_usd_per_year: Amounts = 0.0  # paid used or not, by the month
+    rent_extras_usd_per_month: Amounts = 0.0  # storage, egress, support of the cloud
+    speed_lead: Amounts = 0.0
+    discount_per_year: Amounts = 0.0
+    months: int = field(default=36, kw_only=True)
+
+    def __post_init__(self) -> None:
+        hours = array_of(self.hours_per_year)
+        if np.any(~((hours >= 0) & (hours <= 8784))):
+            wrong = hours[~((hours >= 0) & (hours <= 8784))].flat[0]
+            raise UserMistake(f"{wrong:g} hours a year: it is 0 to 8,784")
+        if not 1 <= self.months <= 12 * MOST_YEARS:
+            raise UserMistake(
+                f"a horizon is 1 month to {MOST_YEARS} years, not {self.months} months"
+            )
+        for name in ("rent_usd_per_hour", "reserved_usd_per_year", "rent_extras_usd_per_month"):
+            check_not_negative(name.replace("_usd", "").replace("_", " "), getattr(self, name))
+        check_share("the speed lead", self.speed_lead)
+        check_not_negative("the discount rate", self.discount_per_year)
+
+    @property
+    def running(self) -> Owned:
+        """The owned machine under load for the stated hours."""
+        return replace(
+            self.owned, utilisation=np.minimum(array_of(self.hours_per_year) / HOURS_PER_YEAR, 1.0)
+        )
+
+    def with_inputs(self, inputs: Mapping[str, Amounts]) -> "RentOrOwn":
+        """The same with other figures; names are the fields of this and of `Owned`."""
+        own_names = {f.name for f in fields(Owned)} - {"utilisation"}
+        names = {f.name for f in fields(self)} - {"owned", "months"}
+        for name in inputs:
+            if name not in own_names | names:
+                raise UnknownName("input", name, own_names | names)
+        owned = replace(self.owned, **{n: v for n, v in inputs.items() if n in own_names})
+        mine: dict[str, Any] = {n: v for n, v in inputs.items() if n in names}
+        return replace(self, owned=owned, **mine)
+
+    def inputs(self) -> dict[str, Amounts]:
+        """Every figure by name, as `with_inputs` takes them."""
+        own = {
+            f.name: getattr(self.owned, f.name) for f in fields(Owned) if f.name != "utilisation"
+        }
+        mine = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"owned", "months"}
+        }
+        return own | mine
+
+
+def rent_monthly_usd(case: RentOrOwn) -> Array:
+    """What a month of renting costs."""
+    yearly = array_of(case.rent_usd_per_hour) * case.hours_per_year + case.reserved_usd_per_year
+    return yearly / 12 + case.rent_extras_usd_per_month
+
+
+def rented_cash_by_month(case: RentOrOwn) -> Array:
+    """Nothing on the first day, then the same at the end of each month: shape `S + (months + 1,)`."""
+    monthly = rent_monthly_usd(case)
+    cash = np.zeros((*monthly.shape, case.months + 1))
+    cash[..., 1:] = monthly[..., None]
+    return cash
+
+
+def comparable_cash_by_month(case: RentOrOwn) -> Array:
+    """The payments of owning, for as much work as is rented."""
+    cash = owned_cash_by_month(case.running, case.months)
+    return cash * (1 - array_of(case.speed_lead))[..., None]
+
+
+def saving_usd(case: RentOrOwn) -> Array:
+    """What owning saves over the horizon in today's money; below zero it costs more than renting."""
+    rented = present_value_usd(rented_cash_by_month(case), case.discount_per_year)
+    return rented - present_value_usd(comparable_cash_by_month(case), case.discount_per_year)
+
+
+def break_even_months(case: RentOrOwn) -> Array:
+    """After how many months renting has cost as much as owning; infinite where it never does.
+
+    `paid once / (rent − running cost)`, both a month; payments of a loan count while it runs. What the
+    hardware would sell for is not counted: nobody who breaks even sells.
+    """
+    lead = 1 - array_of(case.speed_lead)
+    machine = case.running
+    behind = upfront_usd(machine) * (1 - array_of(machine.financed_share)) * lead
+    later = rent_monthly_usd(case) - monthly_usd(machine) * lead
+    payment = loan_payment_usd(machine) * lead
+    term = np.where(payment > 0, array_of(machine.loan_years) * 12, 0.0)
+    early = later - payment
+    with np.errstate(divide="ignore", invalid="ignore"):
+        during = np.where(
+            early > 0, behind / early, np.where(behind + (early < 0) > 0, np.inf, 0.0)
+        )
+        still_behind = behind - early * term
+        after = np.where(
+            still_behind <= 0, term, np.where(later > 0, term + still_behind / later, np.inf)
+        )
+    return np.where(during <= term, during, after)

@@ -1,0 +1,51 @@
+"""`python -m gpuyard.lab.enter NAMESPACE HOSTNAME CORES -- COMMAND…`: run it on a node of a lab.
+
+The process becomes the command: network and host name are the node's, and its cores are pinned.
+"""
+
+import ctypes
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+_CLONE_NEWNET = 0x40000000
+_CLONE_NEWUTS = 0x04000000
+_USAGE = 64  # EX_USAGE
+_NOT_FOUND = 127
+_NOT_ENTERED = 71  # EX_OSERR
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) < 5 or arguments[3] != "--":
+        sys.stderr.write("usage: NAMESPACE HOSTNAME CORES -- COMMAND…\n")
+        sys.exit(_USAGE)
+    namespace, hostname, cores, _, *command = arguments
+    try:
+        enter(namespace, hostname, [int(core) for core in cores.split(",")])
+    except OSError as error:
+        sys.stderr.write(f"gpuyard: {namespace} can't be entered: {error.strerror}\n")
+        sys.exit(_NOT_ENTERED)
+    try:
+        os.execvp(command[0], command)  # noqa: S606  the command is the user's own
+    except OSError as error:
+        sys.stderr.write(f"gpuyard: {command[0]} can't be run: {error.strerror}\n")
+        sys.exit(_NOT_FOUND)
+
+
+def enter(namespace: str, hostname: str, cores: Sequence[int]) -> None:
+    """Move the calling thread onto the node, and with it what it starts from here on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(f"/var/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # os.setns and os.unshare come with Python 3.12
+        if libc.setns(descriptor, _CLONE_NEWNET) or libc.unshare(_CLONE_NEWUTS):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
+    socket.sethostname(hostname)
+    os.sched_setaffinity(0, cores)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,167 @@
+"""What a lab would be, as a value: nodes with addresses, rates and cores, racks, dilation."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuyard import units
+from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.lab.shaping import Shape, shape_of
+
+DEFAULT_NAME = "lab"
+MOST_NODES = 250  # one /24, and more than one machine can do anything useful with
+INTERFACE = "eth0"
+PREFIX_LENGTH = 24
+# two cores held 7 Gbit/s summed over all nodes of a ring, and saturated above it
+CARRIED_BY_A_CORE = 3.5e9 / 8
+_NETWORK = "10.77.0"  # every lab has it: labs never see each other, nor the host's network
+_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$")
+_SHORT = re.compile(r"^(\d+)\s*[x×]\s*([^,]+)((?:,[^,]+)*)$")
+_SHORT_KEYS = ("dilation", "latency", "racks", "uplink")
+_LEAST_RATE = 125_000 / 8  # 125 kbit/s: below it one frame takes a tenth of a second
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node; its rate holds in each direction, undilated."""
+
+    name: str
+    address: str
+    rack: int
+    rate_bytes_per_second: float
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """Everything that `up` makes. Rates and latency are those of the cluster that is emulated."""
+
+    name: str
+    nodes: tuple[NodePlan, ...]
+    racks: int = 1
+    uplink_bytes_per_second: float | None = None
+    dilation: float = 1.0
+    latency_seconds: float = 0.0
+
+    def shape(self, rate_bytes_per_second: float) -> Shape:
+        """The bucket of one direction of a link: dilated, as it is really set."""
+        return shape_of(rate_bytes_per_second / self.dilation)
+
+    def describe(self) -> dict[str, Any]:
+        """For `--dry-run` and programs."""
+        described = asdict(self)
+        for node, planned in zip(described["nodes"], self.nodes, strict=True):
+            node["shaped_bytes_per_second"] = planned.rate_bytes_per_second / self.dilation
+        return described
+
+
+def plan_lab(
+    nodes: int,
+    link: str | float,
+    *,
+    name: str = DEFAULT_NAME,
+    link_of: Mapping[int, str | float] | None = None,
+    racks: int = 1,
+    uplink: str | float | None = None,
+    dilation: float = 1.0,
+    latency: str | float = 0.0,
+) -> LabPlan:
+    """Check everything that can be checked before anything is made."""
+    if not _NAME.match(name):
+        raise UserMistake(
+            f"{name!r} can't name a lab; take up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
+        )
+    if not 1 <= nodes <= MOST_NODES:
+        raise UserMistake(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
+    if not 1 <= racks <= nodes:
+        raise UserMistake(f"{nodes} nodes fill 1 to {nodes} racks, not {racks}")
+    if racks == 1 and uplink is not None:
+        raise UserMistake("an uplink joins racks: ask for 2 --racks or more with it")
+    if not 1 <= dilation <= 1e4:
+        raise UserMistake(f"a dilation is 1 to 10,000, not {dilation:g}")
+    rates = [_rate(link)] * nodes
+    for index, own in (link_of or {}).items():
+        if not 0 <= index < nodes:
+            raise UserMistake(f"there is no node {index}: they are 0 to {nodes - 1}")
+        rates[index] = _rate(own)
+    return LabPlan(
+        name=name,
+        nodes=tuple(
+            NodePlan(
+                name=f"node{index}",
+                address=f"{_NETWORK}.{index + 1}",
+                rack=index * racks // nodes,
+                rate_bytes_per_second=rate,
+                cores=cores,
+            )
+            for index, (rate, cores) in enumerate(zip(rates, _spread(nodes), strict=True))
+        ),
+        racks=racks,
+        uplink_bytes_per_second=_rate(uplink) if uplink is not None else None,
+        dilation=float(dilation),
+        latency_seconds=latency if isinstance(latency, float) else units.parse_seconds(latency),
+    )
+
+
+def overload(plan: LabPlan) -> str | None:
+    """A sentence where all links at once are more than this machine's cores were found to carry."""
+    cores = {core for node in plan.nodes for core in node.cores}
+    shaped = sum(node.rate_bytes_per_second for node in plan.nodes) / plan.dilation
+    if shaped <= CARRIED_BY_A_CORE * len(cores):
+        return None
+    enough = math.ceil(plan.dilation * shaped / (CARRIED_BY_A_CORE * len(cores)))
+    return (
+        f"All links at once would carry {units.format_bit_rate(shaped)}, more than {len(cores)} cores "
+        f"are likely to: rates may not hold. A --dilation of {enough} would do."
+    )
+
+
+def temporary_name() -> str:
+    """For a lab that one process makes for itself."""
+    return f"run-{os.getpid()}"
+
+
+def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
+    """ "8x1Gbit" or "8x10Gbit,dilation=10" → a plan; None for what is a lab's name instead."""
+    match = _SHORT.match(text.strip())
+    if match is None:
+        return None
+    settings: dict[str, Any] = {}
+    for setting in filter(None, match[3].split(",")):
+        key, _, value = setting.partition("=")
+        if key not in _SHORT_KEYS:
+            raise UserMistake(f"{text!r}: {describe_unknown('setting', key, _SHORT_KEYS)}")
+        settings[key] = value if key in ("latency", "uplink") else _number(text, key, value)
+    if "racks" in settings:
+        settings["racks"] = int(settings["racks"])
+    return plan_lab(int(match[1]), match[2], name=name, **settings)
+
+
+def _number(text: str, key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise UserMistake(f"{text!r}: {value!r} is not a number of {key}") from None
+
+
+def _rate(rate: str | float) -> float:
+    """As links are sold: `1Gbit` is 1 Gbit/s."""
+    if isinstance(rate, str) and re.search(r"[a-zA-Z]bit$", rate.strip()):
+        rate = f"{rate.strip()}/s"
+    parsed = units.parse_rate(rate) if isinstance(rate, str) else float(rate)
+    if parsed < _LEAST_RATE:
+        raise BadQuantity(f"{rate!r} is too slow for a link; take 125 kbit/s or more")
+    return parsed
+
+
+def _spread(nodes: int) -> list[tuple[int, ...]]:
+    """As many cores for each; where there are fewer cores than nodes, they share them evenly."""
+    cores = usable_cores()
+    if nodes > len(cores):
+        return [(cores[index % len(cores)],) for index in range(nodes)]
+    each = len(cores) // nodes
+    return [cores[index * each : (index + 1) * each] for index in range(nodes)]

@@ -1,0 +1,114 @@
+"""From stored measurements to the rows that a calibration is fitted to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pydantic import ValidationError
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.errors import GpuyardError
+from gpuyard.hardware.product_names import catalog_gpu
+from gpuyard.measure.links.records import LinkBench
+from gpuyard.measure.measurement import BenchHost, Measurement
+from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
+from gpuyard.specs import Workload
+from gpuyard.workloads import profile_of
+
+_SIGMAS_OF_95 = 1.96
+
+
+@dataclass(frozen=True)
+class CalibrationRows:
+    """The rows, where each came from, and what could not be used."""
+
+    rows: tuple[TrainingRow, ...]
+    measurements: tuple[Measurement, ...]  # one for each row
+    links: dict[Hardware, LinkRates]
+    benches: tuple[LinkBench, ...]
+    notes: tuple[str, ...]
+
+
+def calibration_rows(
+    measurements: Sequence[Measurement], benches: Sequence[LinkBench]
+) -> CalibrationRows:
+    """A run whose model can't be looked at here is left out, and a note says so."""
+    profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
+    rows, used, notes = [], [], []
+    for measurement in measurements:
+        name = measurement.model_dump_json(include={"spec"})
+        if name not in profiles:
+            try:
+                workload = Workload.model_validate(measurement.spec)
+                profiles[name] = workload, profile_of(workload)
+            except (GpuyardError, ValidationError) as problem:
+                why = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
+                notes.append(f"Runs of {measurement.workload} are left out: {why}")
+                profiles[name] = None
+        known = profiles[name]
+        if known is None:
+            continue
+        row = _row(measurement, *known)
+        if min(row.step_seconds, row.busy_seconds) <= 0:
+            notes.append(f"Run {measurement.id} is left out: it has no time for compute")
+            continue
+        rows.append(row)
+        used.append(measurement)
+    links = _links({row.hardware for row in rows}, benches)
+    return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
+
+
+def hardware_of(measurement: Measurement) -> Hardware:
+    host = measurement.provenance
+    if measurement.device == "cuda":
+        return Hardware("cuda", _gpu_name(host), len(host.gpus))
+    return Hardware("cpu", host.cpu_model, host.cores, host.threads_per_worker)
+
+
+def is_of(hardware: Hardware, bench: LinkBench) -> bool:
+    """Whether a bench of links was made on such a machine."""
+    if hardware.device == "cuda":
+        same = (hardware.processor, hardware.count)
+        return bool(bench.host.gpus) and same == (_gpu_name(bench.host), len(bench.host.gpus))
+    return (hardware.processor, hardware.count) == (bench.host.cpu_model, bench.host.cores)
+
+
+def _gpu_name(host: BenchHost) -> str:
+    names = sorted(set(host.gpus))
+    known = catalog_gpu(names[0]) if len(names) == 1 else None
+    return known.id if known else ", ".join(names)
+
+
+def _row(m: Measurement, workload: Workload, profile: ModelProfile) -> TrainingRow:
+    return TrainingRow(
+        hardware=hardware_of(m),
+        workload=workload,
+        profile=profile,
+        strategy=m.strategy,
+        workers=m.workers,
+        batch_per_worker=m.batch_per_worker,
+        step_seconds=m.step.step_seconds,
+        busy_seconds=m.step.compute_seconds + m.step.input_seconds,
+        all_reduce_seconds=m.all_reduce_seconds,
+        noise=(m.high - m.low) / (2 * _SIGMAS_OF_95) / m.samples_per_second,
+    )
+
+
+def _links(hardware: set[Hardware], benches: Sequence[LinkBench]) -> dict[Hardware, LinkRates]:
+    """A ring crosses every link, so the slowest between two GPUs counts; gloo goes over loopback."""
+    found = {}
+    for kind in hardware:
+        wanted = "gpu-gpu" if kind.device == "cuda" else "loopback"
+        slowest = []
+        for bench in benches:
+            rates = [
+                link.measured.bytes_per_second
+                for link in bench.links
+                if link.measured.kind == wanted and link.measured.direction == "one-way"
+            ]
+            if is_of(kind, bench) and rates:
+                slowest.append(min(rates))
+        if slowest:
+            many = f"{len(slowest)} bench{'es' if len(slowest) > 1 else ''} of links"
+            found[kind] = LinkRates(median(slowest), many)
+    return found

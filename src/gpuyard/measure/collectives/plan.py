@@ -1,0 +1,180 @@
+"""Which collectives would be timed, where and at which sizes, as a value, before anything is."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast, get_args
+
+import psutil
+
+from gpuyard import __version__, units
+from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
+from gpuyard.measure.collectives.records import Backend, Operation
+from gpuyard.measure.host import Host, this_host, torch_version
+from gpuyard.measure.measurement import Device
+from gpuyard.measure.places import Here, LabNodes, Place
+from gpuyard.workloads.resolve import require_torch
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+MOST_REPEATS = 1000
+_MOST_SIZES = 64
+_BUFFERS = 3  # the whole, a part, and what the backend works in
+_RANGE = re.compile(r"^(.+?)\.\.(.+)$")
+
+
+@dataclass(frozen=True)
+class CollectivesPlan:
+    """What would be timed, one after the other."""
+
+    place: Place
+    workers: int
+    backend: Backend
+    device: Device
+    operations: tuple[Operation, ...]
+    sizes: tuple[int, ...]
+    repeats: int
+    seconds_per_size: float
+    cores_by_worker: tuple[tuple[int, ...], ...]
+    link_bytes_per_second: float | None
+    host: Host
+    key: str
+
+    def describe(self) -> dict[str, Any]:
+        """For `--dry-run` and programs."""
+        return {
+            "place": self.place.record(self.workers).model_dump(mode="json"),
+            "workers": self.workers,
+            "backend": self.backend,
+            "device": self.device,
+            "operations": list(self.operations),
+            "sizes": list(self.sizes),
+            "repeats": self.repeats,
+            "seconds_per_size": self.seconds_per_size,
+            "cores_by_worker": [list(cores) for cores in self.cores_by_worker],
+            "link_bytes_per_second": self.link_bytes_per_second,
+            "host": asdict(self.host),
+            "key": self.key,
+        }
+
+
+def plan_collectives(
+    place: Place,
+    workers: int,
+    operations: Sequence[str],
+    sizes: Sequence[int],
+    *,
+    backend: str | None = None,
+    link_bytes_per_second: float | None = None,
+    repeats: int = 5,
+    seconds_per_size: float = 2.0,
+) -> CollectivesPlan:
+    """Check everything that can be checked before a process starts."""
+    require_torch()
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise UnknownName("operation", operation, OPERATIONS)
+    if workers < 2:
+        raise UserMistake("a collective needs 2 workers or more")
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise UserMistake(f"{repeats} repeats can't be made; ask for 1 to {MOST_REPEATS}")
+    host = this_host()
+    chosen = _backend(backend, place, workers, host)
+    device: Device = "cuda" if chosen == "nccl" else "cpu"
+    even = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
+    _check_memory(place, workers, max(even))
+    plan = CollectivesPlan(
+        place=place,
+        workers=workers,
+        backend=chosen,
+        device=device,
+        operations=tuple(dict.fromkeys(cast("Sequence[Operation]", operations))),
+        sizes=even,
+        repeats=repeats,
+        seconds_per_size=seconds_per_size,
+        cores_by_worker=place.cores_by_worker(workers, computing=False),
+        link_bytes_per_second=_slowest_link(place, workers, link_bytes_per_second),
+        host=host,
+        key="",
+    )
+    return CollectivesPlan(**{**vars(plan), "key": _key(plan)})
+
+
+def parse_sizes(text: str, factor: int = 4) -> list[int]:
+    """ "1KB..1MB" → 1 kB, 4 kB, 16 kB, … up to 1 MB; "1MB,10MB" → these two."""
+    if factor < 2:
+        raise UserMistake(f"sizes grow by a factor of 2 or more, not {factor}")
+    match = _RANGE.match(text)
+    if match is None:
+        sizes = [_size(part) for part in text.split(",")]
+    else:
+        size, last = _size(match[1]), _size(match[2])
+        if size > last:
+            raise UserMistake(f"{text!r} ends before it begins; write it like 1KB..1GB")
+        sizes = []
+        while size < last:
+            sizes.append(size)
+            size *= factor
+        sizes.append(last)
+    if len(sizes) > _MOST_SIZES:
+        raise UserMistake(f"{len(sizes)} sizes are too many; ask for {_MOST_SIZES} or fewer")
+    return sizes
+
+
+def _size(text: str) -> int:
+    return int(units.parse_positive(text.strip(), units.SIZE))
+
+
+def _backend(asked: str | None, place: Place, workers: int, host: Host) -> Backend:
+    if asked is None:
+        return "nccl" if isinstance(place, Here) and len(host.gpus) >= workers else "gloo"
+    if asked not in BACKENDS:
+        raise UnknownName("backend", asked, BACKENDS)
+    if asked == "nccl" and isinstance(place, Here | LabNodes) and len(host.gpus) < workers:
+        raise MissingRequirement(
+            f"NCCL needs a GPU for each of {workers} workers, and there are {len(host.gpus)}; "
+            "gloo works without"
+        )
+    if asked == "mpi":
+        from gpuyard.measure.collectives.mpi import check_mpi
+
+        check_mpi(place)
+    return asked
+
+
+def _check_memory(place: Place, workers: int, largest: int) -> None:
+    if not isinstance(place, Here | LabNodes):
+        return
+    available = psutil.virtual_memory().available
+    most = available // (_BUFFERS * workers)
+    if largest > most:
+        raise UserMistake(
+            f"{workers} workers with {units.format_bytes(largest)} each are more than the memory that "
+            f"is free; ask for up to {units.format_bytes(most)}"
+        )
+
+
+def _slowest_link(place: Place, workers: int, told: float | None) -> float | None:
+    """Of a ring in rank order: where racks are filled one after the other, it leaves each once."""
+    if not isinstance(place, LabNodes):
+        return told
+    used = place.plan.nodes[:workers]
+    rates = [node.rate_bytes_per_second for node in used]
+    uplink = place.plan.uplink_bytes_per_second
+    if uplink is not None and len({node.rack for node in used}) > 1:
+        rates.append(uplink)
+    return min(rates)
+
+
+def _key(plan: CollectivesPlan) -> str:
+    document = {
+        **{k: v for k, v in plan.describe().items() if k not in ("host", "key", "place")},
+        "place": plan.place.identity(),
+        "host": plan.host.fingerprint(),
+        "torch": torch_version(),
+        "gpuyard": __version__,
+    }
+    text = json.dumps(document, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,151 @@
+"""What a bench of collectives gives, and what its ranks say on the way."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gpuyard.measure.job import Refusal
+from gpuyard.measure.measurement import BenchHost, Device, RunPlace
+
+Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
+Backend = Literal["gloo", "nccl", "mpi"]
+Verdict = Literal["normal", "below", "wrong"]
+CauseName = Literal[
+    "slow-link", "slow-pair", "saturated-cores", "other-load", "latency", "algorithm"
+]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+
+
+class CollectivesJob(_Record):
+    """What one rank is told."""
+
+    rank: int
+    processes: int
+    directory: str
+    cores: tuple[int, ...]
+    silence_seconds: float
+    device: Device
+    backend: Backend
+    operations: tuple[Operation, ...]
+    sizes: tuple[int, ...]
+    repeats: int
+    seconds_per_size: float
+
+
+class Pair(_Record):
+    """One rank sends to the next, and nobody else does."""
+
+    source: int
+    target: int
+    bytes_per_second: float
+
+
+class Probe(_Record):
+    """The links by themselves, before any collective: every rank sends to the next, all at once."""
+
+    event: Literal["probe"] = "probe"
+    latency_seconds: Annotated[float, Field(description="of one step of a ring with 4 bytes")]
+    ring_bytes_per_second: Annotated[float, Field(description="that each rank sends and receives")]
+    pairs: tuple[Pair, ...] = ()
+
+
+class Timed(_Record):
+    """One operation at one size; the time is that of the slowest rank."""
+
+    event: Literal["timed"] = "timed"
+    operation: Operation
+    bytes: Annotated[int, Field(description="as nccl-tests counts: of all ranks' parts together")]
+    seconds: Annotated[tuple[float, ...], Field(description="of one operation, each repeat")]
+    correct: bool
+
+
+class Started(_Record):
+    """For progress only."""
+
+    event: Literal["started"] = "started"
+    operation: Operation | None
+    bytes: int
+
+
+RankEvent = Annotated[Probe | Timed | Started | Refusal, Field(discriminator="event")]
+_EVENT: TypeAdapter[Probe | Timed | Started | Refusal] = TypeAdapter(RankEvent)
+
+
+def read_event(line: bytes) -> Probe | Timed | Started | Refusal:
+    """One line of a rank's stdout."""
+    return _EVENT.validate_json(line)
+
+
+class CollectiveResult(_Record):
+    """One operation at one size beside the model; times and rates are undilated."""
+
+    operation: Operation
+    algorithm: Annotated[
+        str, Field(description="that the backend uses, and the model reckons with")
+    ]
+    bytes: int
+    seconds: Annotated[float, Field(description="median of the repeats")]
+    repeats: tuple[float, ...]
+    spread: Annotated[float, Field(description="slowest minus fastest repeat, over the median")]
+    algorithm_bytes_per_second: Annotated[float, Field(description="nccl-tests' algbw")]
+    bus_bytes_per_second: Annotated[float, Field(description="nccl-tests' busbw")]
+    expected_seconds: float
+    ratio: Annotated[float, Field(description="expected over measured time; 1: as the model says")]
+    latency_bound: Annotated[bool, Field(description="hops are most of the expected time")]
+    correct: bool
+    verdict: Verdict
+
+
+class Cause(_Record):
+    """Why collectives may be slow, and what to do about it."""
+
+    name: CauseName
+    why: str
+    next_step: str
+
+
+class Finding(_Record):
+    """An operation below what this link should give; the likeliest cause comes first."""
+
+    operation: Operation
+    smallest_bytes: int
+    largest_bytes: int
+    worst_ratio: float
+    causes: tuple[Cause, ...]
+
+
+class Load(_Record):
+    """How busy the cores were, of all that this machine has."""
+
+    before: float
+    during: float
+    ranks_per_core: float
+
+
+class CollectivesBench(_Record):
+    """All operations and sizes of one bench."""
+
+    id: str
+    key: Annotated[str, Field(description="the same for the same bench on the same machine")]
+    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
+    kind: Literal["collectives"] = "collectives"
+    backend: Backend
+    device: Device
+    ranks: int
+    place: RunPlace
+    link_bytes_per_second: Annotated[
+        float | None, Field(description="of the slowest link, as it is sold; None: not known")
+    ]
+    reckoned_bytes_per_second: Annotated[
+        float,
+        Field(description="what the model takes a link to carry: payload, or the probe's rate"),
+    ]
+    probe: Probe
+    load: Load
+    host: BenchHost
+    results: tuple[CollectiveResult, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()

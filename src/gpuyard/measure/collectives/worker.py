@@ -1,0 +1,47 @@
+"""The rank process of a bench of collectives: `python -m gpuyard.measure.collectives.worker`."""
+
+import os
+from typing import TYPE_CHECKING
+
+from gpuyard.measure.collectives.records import CollectivesJob, Started
+from gpuyard.measure.rank_process import Emit, serve
+from gpuyard.workloads.resolve import require_torch
+
+if TYPE_CHECKING:
+    from gpuyard.measure.collectives.exchange import Group
+
+
+def main() -> None:
+    """Run one job and exit."""
+    serve(CollectivesJob, _run)
+
+
+def time_all(job: CollectivesJob, group: "Group", report: Emit) -> None:
+    """The links by themselves, then every operation at every size."""
+    from gpuyard.measure.collectives.timing import probe_links, time_collective
+
+    report(Started(operation=None, bytes=0))
+    report(probe_links(group))
+    for operation in job.operations:
+        for size in job.sizes:
+            report(Started(operation=operation, bytes=size))
+            report(time_collective(operation, size, group, job))
+
+
+def _run(job: CollectivesJob, emit: Emit) -> None:
+    require_torch()
+    if job.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, job.cores)
+    import torch
+
+    from gpuyard.measure.collectives.group import TorchGroup
+
+    if job.cores:
+        torch.set_num_threads(len(job.cores))
+    group = TorchGroup(job)
+    time_all(job, group, emit if job.rank == 0 else lambda _event: None)
+    group.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What every way of launching has in common: cores, a command for each rank, its environment, a record."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gpuyard.measure.job import MEETING_POINT
+from gpuyard.measure.measurement import RunPlace
+
+Cores = tuple[tuple[int, ...], ...]
+
+
+class Place(Protocol):
+    """One seat for each worker. No process is started before a run begins."""
+
+    @property
+    def dilation(self) -> float:
+        """How many times slower everything runs than it is meant to."""
+        ...
+
+    def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:
+        """The cores to pin each worker to; none where the host decides. Raises where seats are missing.
+
+        Workers that don't compute, because their GPU is synthetic, may share cores.
+        """
+        ...
+
+    def identity(self) -> Mapping[str, Any] | None:
+        """What makes a measurement here another one than on this machine alone; None: nothing."""
+        ...
+
+    def command(self, rank: int, argv: Sequence[str], processes: int) -> Sequence[str]:
+        """The arguments that start this rank where it belongs."""
+        ...
+
+    def environment(self, rank: int, processes: int) -> Mapping[str, str]:
+        """What the started process gets beside this process's own environment."""
+        ...
+
+    def record(self, workers: int) -> RunPlace:
+        """What is kept of it with the measurement."""
+        ...
+
+
+def torchrun_environment(rank: int, processes: int, address: str, port: int) -> dict[str, str]:
+    """What torchrun would set for one process a node, so that a user's code finds it."""
+    return {
+        MEETING_POINT: "env://",
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "GROUP_RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+    }

@@ -1,0 +1,80 @@
+"""Which remedies are tried, on what, and on how many samples."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.errors import UserMistake
+from gpuyard.measure.places import Place
+from gpuyard.measure.sweep import Sweep, plan_sweep
+from gpuyard.predict.powersgd import RANK
+from gpuyard.predict.relief import ACCUMULATED_STEPS
+from gpuyard.specs import Remedy, Workload
+
+# what `gpuyard predict --why` names for a choked exchange, what goes with it, and local SGD, whose effect on
+# the loss can't be predicted and so has to be measured
+NAMED = (
+    Remedy(compress="fp16"),
+    Remedy(compress=f"powersgd:{RANK}"),
+    Remedy(accumulate=ACCUMULATED_STEPS),
+    Remedy(compress="fp16", accumulate=ACCUMULATED_STEPS),
+    Remedy(compress="fp16", local_sgd=8),
+    Remedy(compress="fp16", local_sgd=16),
+)
+
+
+@dataclass(frozen=True)
+class ReliefPlan:
+    """The choked configuration as a sweep of one point, and what is tried on it."""
+
+    sweep: Sweep
+    remedies: tuple[Remedy, ...]
+    steps: int
+    tolerance: float
+
+    @property
+    def workers(self) -> int:
+        return self.sweep.points[0].workers
+
+    @property
+    def batch_per_worker(self) -> int:
+        return self.sweep.points[0].batch_per_worker
+
+    @property
+    def samples(self) -> int:
+        return self.steps * self.workers * self.batch_per_worker
+
+    def describe(self) -> dict[str, Any]:
+        """For `--dry-run` and programs."""
+        return {
+            "workload": self.sweep.workload.name,
+            "workers": self.workers,
+            "batch_per_worker": self.batch_per_worker,
+            "place": self.sweep.place.record(self.workers).model_dump(),
+            "samples": self.samples,
+            "tolerance": self.tolerance,
+            "remedies": [remedy.label for remedy in self.remedies],
+        }
+
+
+def plan_relief(
+    workload: Workload,
+    workers: int,
+    batch_per_worker: int,
+    place: Place,
+    *,
+    samples: int = 6000,
+    tolerance: float = 0.05,
+    remedies: Sequence[Remedy] = NAMED,
+) -> ReliefPlan:
+    """Plain DDP comes first; all see the same samples, in whole periods of every remedy."""
+    if workers < 2:
+        raise UserMistake("one worker exchanges nothing, so there is nothing to relieve")
+    if samples < 1 or not 0 <= tolerance < math.inf:
+        raise UserMistake("the samples must be 1 or more, and the tolerance 0 % or more")
+    tried = (Remedy(), *(remedy for remedy in remedies if not remedy.plain))
+    period = math.lcm(*(remedy.period for remedy in tried))
+    steps = math.ceil(samples / (workers * batch_per_worker) / period) * period
+    sweep = plan_sweep(workload, [workers], [batch_per_worker], place=place)
+    return ReliefPlan(sweep, tried, steps, tolerance)

@@ -1,0 +1,99 @@
+"""What the ranks of a relief are told and say, and what comes out of it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gpuyard.measure.job import RankJob, Refusal
+from gpuyard.measure.measurement import RunPlace
+from gpuyard.specs import Remedy
+
+
+class ReliefJob(RankJob):
+    """Train the same samples with each of the remedies, every time from the same weights."""
+
+    remedies: tuple[Remedy, ...]
+    steps: int
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ReliefProgress(_Message):
+    """How much of which remedy's training is done."""
+
+    event: Literal["progress"] = "progress"
+    number: int
+    fraction: float
+
+
+class Relieved(_Message):
+    """One remedy: how fast it went, and what was learnt from as many samples."""
+
+    event: Literal["relieved"] = "relieved"
+    remedy: Remedy
+    samples: int
+    seconds: Annotated[float, Field(description="of the timed samples, undilated")]
+    samples_per_second: float
+    loss_first: Annotated[float | None, Field(description="of the untrained model")] = None
+    loss: Annotated[float | None, Field(description="after all samples; None if not finite")]
+    ranks_equal: bool
+
+
+class ReliefResult(_Message):
+    """Plain DDP first, then the remedies."""
+
+    workload: str
+    workers: int
+    batch_per_worker: int
+    place: RunPlace
+    tolerance: float
+    runs: tuple[Relieved, ...]
+
+    @property
+    def plain(self) -> Relieved:
+        return next(run for run in self.runs if run.remedy.plain)
+
+    def speed_up(self, run: Relieved) -> float:
+        return run.samples_per_second / self.plain.samples_per_second
+
+    def equal_loss(self, run: Relieved) -> bool:
+        """Not above plain DDP's by more than the tolerance."""
+        if run.loss is None or self.plain.loss is None:
+            return False
+        return run.loss <= self.plain.loss * (1 + self.tolerance)
+
+    @property
+    def best(self) -> Relieved:
+        """The fastest of those that learn as much; plain DDP itself where none is faster."""
+        return max(
+            (run for run in self.runs if run.remedy.plain or self.equal_loss(run)),
+            key=lambda run: run.samples_per_second,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.model_dump(mode="json", exclude={"runs"}),
+            "best": self.best.remedy.label,
+            "best_speed_up": self.speed_up(self.best),
+            "runs": [
+                {
+                    **run.model_dump(mode="json", exclude={"event"}),
+                    "label": run.remedy.label,
+                    "speed_up": self.speed_up(run),
+                    "equal_loss": self.equal_loss(run),
+                }
+                for run in self.runs
+            ],
+        }
+
+
+_EVENT: TypeAdapter[ReliefProgress | Relieved | Refusal] = TypeAdapter(
+    Annotated[ReliefProgress | Relieved | Refusal, Field(discriminator="event")]
+)
+
+
+def read_event(line: bytes) -> ReliefProgress | Relieved | Refusal:
+    """One line of a rank's stdout."""
+    return _EVENT.validate_json(line)

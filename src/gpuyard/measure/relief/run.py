@@ -1,0 +1,71 @@
+"""Running it: one set of ranks for all remedies, so that they meet the same machine."""
+
+import contextlib
+from collections.abc import Callable, Generator
+
+from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.places import Here
+from gpuyard.measure.ranks import private_directory, run_ranks
+from gpuyard.measure.relief.plan import ReliefPlan
+from gpuyard.measure.relief.records import (
+    ReliefJob,
+    ReliefProgress,
+    ReliefResult,
+    Relieved,
+    read_event,
+)
+
+_SILENCE_SECONDS = 600.0
+_WORKER = "gpuyard.measure.relief.worker"
+
+
+def run_relief(
+    plan: ReliefPlan,
+    on_event: Callable[[ReliefProgress | Relieved], None] = lambda _event: None,
+) -> ReliefResult:
+    """Train with plain DDP and with each remedy, one after the other."""
+    sweep, processes = plan.sweep, plan.workers
+    runs: list[Relieved] = []
+    with only_one_measures(), private_directory() as directory:
+        jobs = [
+            ReliefJob(
+                workload=sweep.workload,
+                strategy=sweep.strategy,
+                device=sweep.device,
+                rank=rank,
+                processes=processes,
+                workers=processes,
+                directory=str(directory),
+                batches=(plan.batch_per_worker,),
+                seconds_per_point=sweep.seconds_per_point,
+                cores=sweep.cores_by_worker[rank],
+                seed=sweep.seed,
+                silence_seconds=_SILENCE_SECONDS,
+                optimizer="adam",
+                dilation=sweep.place.dilation,
+                local_rank=None if isinstance(sweep.place, Here) else 0,
+                remedies=plan.remedies,
+                steps=plan.steps,
+            )
+            for rank in range(processes)
+        ]
+        ranks: Generator[ReliefProgress | Relieved, None, None] = run_ranks(
+            jobs,
+            lambda rank: sweep.place.environment(rank, processes),
+            parse=read_event,
+            worker=_WORKER,
+            command=lambda rank, argv: sweep.place.command(rank, argv, processes),
+        )
+        with contextlib.closing(ranks) as events:
+            for event in events:
+                on_event(event)
+                if isinstance(event, Relieved):
+                    runs.append(event)
+    return ReliefResult(
+        workload=sweep.workload.name,
+        workers=processes,
+        batch_per_worker=plan.batch_per_worker,
+        place=sweep.place.record(processes),
+        tolerance=plan.tolerance,
+        runs=tuple(runs),
+    )

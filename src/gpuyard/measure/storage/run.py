@@ -1,0 +1,91 @@
+"""The bench: the number of GPUs that was asked for, then the largest that still passes."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gpuyard.errors import GpuyardError
+from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.storage.cache import TIMES_MEMORY, bypass_of, filesystem_of
+from gpuyard.measure.storage.dataset import files_of, own_files
+from gpuyard.measure.storage.emulate import run_trial
+from gpuyard.measure.storage.plan import StoragePlan
+from gpuyard.measure.storage.records import StorageBench, Trial
+
+_MOST_TIMES_ASKED = 8
+
+Tell = Callable[[str, float], None]
+"""What is being done, and how much of it."""
+
+
+def run_storage(
+    plan: StoragePlan, on_progress: Tell = lambda _what, _fraction: None
+) -> StorageBench:
+    """Find the largest number of GPUs, unless the cache would answer for the storage."""
+    with only_one_measures(), _dataset(plan, on_progress) as files:
+        dataset_bytes = sum(path.stat().st_size for path in files)
+        bypass = bypass_of(files, dataset_bytes)
+        kind = filesystem_of(files[0])
+        trials: tuple[Trial, ...] = ()
+        reason = ""
+        if bypass == "none":
+            reason = (
+                f"reads from {kind} can't bypass memory here, and the data set is smaller than "
+                f"{TIMES_MEMORY} × memory: any speed would be that of memory"
+            )
+        else:
+            try:
+                trials = _search(plan, lambda n: run_trial(
+                    plan, files, bypass, n, lambda f: on_progress(f"{n} GPU(s)", f)
+                ))  # fmt: skip
+            except OSError as error:
+                raise GpuyardError(f"{plan.path} could not be read: {error.strerror}") from error
+    passed = [trial.gpus for trial in trials if trial.passed]
+    enough = any(trial.gpus == plan.gpus and trial.passed for trial in trials)
+    return StorageBench(
+        path=str(plan.path),
+        model=plan.model,
+        gpu=plan.gpu,
+        batch=plan.batch,
+        compute_seconds=plan.compute_seconds,
+        record_bytes=plan.record_bytes,
+        least_utilisation=plan.least_utilisation,
+        source=plan.source,
+        filesystem=kind,
+        dataset_bytes=dataset_bytes,
+        own_dataset=plan.data is None,
+        cache=bypass,
+        asked_gpus=plan.gpus,
+        trials=tuple(sorted(trials, key=lambda trial: trial.gpus)),
+        verdict="refused" if reason else "passes" if enough else "starves",
+        most_gpus=None if reason else max(passed, default=0),
+        reason=reason,
+    )
+
+
+def _search(plan: StoragePlan, trial: Callable[[int], Trial]) -> tuple[Trial, ...]:
+    """Double while it passes, up to 8 times what was asked for; then halve the gap."""
+    trials = [trial(plan.gpus)]
+    while trials[-1].passed and trials[-1].gpus < _MOST_TIMES_ASKED * plan.gpus:
+        trials.append(trial(2 * trials[-1].gpus))
+    low = max((t.gpus for t in trials if t.passed), default=0)
+    high = min((t.gpus for t in trials if not t.passed), default=low + 1)
+    while high - low > 1:
+        tried = trial((low + high) // 2)
+        trials.append(tried)
+        low, high = (tried.gpus, high) if tried.passed else (low, tried.gpus)
+    return tuple(trials)
+
+
+@contextlib.contextmanager
+def _dataset(plan: StoragePlan, on_progress: Tell) -> Iterator[list[Path]]:
+    if plan.data is not None:
+        yield files_of(plan.data)
+        return
+    with own_files(
+        plan.path,
+        plan.own_bytes,
+        plan.own_files,
+        lambda fraction: on_progress("writing a data set", fraction),
+    ) as files:
+        yield files

@@ -1,0 +1,126 @@
+"""Well-known answers beside the plan's: the best variant of each, and what it lost by."""
+
+import functools
+import tomllib
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpuyard.planner import words
+from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.choice import choices
+from gpuyard.planner.offers import Offer
+from gpuyard.planner.ranking import Ranking, Truths
+from gpuyard.planner.result import Alternative, Choice
+from gpuyard.planner.throughput import Integers
+from gpuyard.predict.step import Floats
+from gpuyard.specs import Way
+
+_SAME = 1.005  # costs that close are called the same
+
+
+class WellKnown(BaseModel):
+    """What narrows the candidates down to one well-known answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    offers: tuple[str, ...] | None = None
+    ways: tuple[Way, ...] | None = None
+    gpus: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    nodes: tuple[int, int] = Field(default=(1, 1_000_000))
+
+
+@functools.cache
+def well_known() -> tuple[WellKnown, ...]:
+    text = (resources.files(__package__) / "data" / "alternatives.toml").read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    return tuple(WellKnown.model_validate(row) for row in rows.values())
+
+
+def alternatives(
+    candidates: Candidates, ranking: Ranking, winner: Choice | None
+) -> tuple[Alternative, ...]:
+    """All of them, in the order of the table; those that the search did not try are left out."""
+    found: list[tuple[WellKnown, int]] = []
+    for asked in well_known():
+        best = _best(candidates, ranking, _matches(candidates, asked))
+        if best is not None:
+            found.append((asked, best))
+    made = choices(candidates, ranking, [row for _, row in found])
+    return tuple(
+        Alternative(asked.name, choice, _why(candidates, choice, winner))
+        for (asked, _), choice in zip(found, made, strict=True)
+    )
+
+
+def _matches(candidates: Candidates, asked: WellKnown) -> Integers:
+    """Rows of the candidates; those of one offer stand together."""
+    found = [
+        np.arange(*np.searchsorted(candidates.offer, [number, number + 1]))
+        for number, offer in enumerate(candidates.offers)
+        if _fits(offer, asked)
+    ]
+    rows: Integers = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+    nodes = candidates.throughputs.nodes[candidates.row[rows]]
+    within: Integers = rows[(nodes >= asked.nodes[0]) & (nodes <= asked.nodes[1])]
+    return within
+
+
+def _fits(offer: Offer, asked: WellKnown) -> bool:
+    link = offer.network.link if offer.network else None
+    return (
+        (asked.offers is None or offer.host.id in asked.offers)
+        and (asked.ways is None or offer.way in asked.ways)
+        and (asked.gpus is None or offer.host.gpu.id in asked.gpus)
+        and (asked.networks is None or link in asked.networks)
+    )
+
+
+def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | None:
+    """The one that comes nearest to the goal: cheapest of those that meet it, else what misses least."""
+    if not len(among):
+        return None
+    usd, seconds = candidates.costs.usd_per_run[among], candidates.costs.run_seconds[among]
+    allowed, in_time = ranking.allowed[among], ranking.in_time[among]
+    possible = np.ones_like(allowed)  # whatever policy and site say
+    for rule in ranking.rules:
+        if rule.of_setting:
+            possible &= ~rule.breaks[among]
+    tiers: tuple[tuple[Truths, Floats], ...] = (
+        (allowed & in_time & ranking.in_budget[among], usd),
+        (allowed & in_time, usd),
+        (allowed, seconds),
+        (possible & in_time, usd),
+        (possible, seconds),
+        (np.ones_like(allowed), seconds),
+    )
+    tier, measure = next((tier, measure) for tier, measure in tiers if tier.any())
+    return int(among[np.argmin(np.where(tier, measure, np.inf))])
+
+
+def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
+    plan = candidates.plan
+    at = f"{words.price(choice)}, {words.hours(choice.run_seconds)}"
+    if not choice.allowed:
+        return f"Ruled out: {'; '.join(choice.broken_rules)}. It would come to {at}."
+    misses = []
+    if not choice.in_time and plan.time_per_run is not None:
+        late = choice.run_seconds - plan.time_per_run
+        misses.append(f"even its fastest variant is {words.hours(late)} late")
+    if not choice.in_budget and plan.budget is not None:
+        misses.append(f"{words.usd(choice.total_usd - plan.budget)} over the budget")
+    if misses:
+        return f"Lost: {' and '.join(misses)} ({at})."
+    if winner is None:
+        return f"Meets the goal: {at}."
+    if (choice.offer, choice.way) == (winner.offer, winner.way):
+        return f"This is the plan's choice: {at}."
+    ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
+    if ratio < _SAME:
+        return f"As cheap, but not faster: {at}."
+    times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
+    return f"Meets the goal, but a finished run costs {times} ({at})."

@@ -1,0 +1,117 @@
+"""The table of candidates: every offer with every configuration of its shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.planner.costs import Costs, cost_of
+from gpuyard.planner.demand import Demand
+from gpuyard.planner.offers import Offer, OfferColumns
+from gpuyard.planner.shapes import Shape
+from gpuyard.planner.throughput import (
+    Grid,
+    Integers,
+    Throughputs,
+    predict_shapes,
+    usable_lines,
+)
+from gpuyard.predict import Calibration, ComputeLine
+from gpuyard.predict.step import Floats
+from gpuyard.specs import Plan, Workload
+
+_BATCH_FACTORS = (0.5, 1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One entry a candidate: which offer, which prediction, and what it comes to."""
+
+    plan: Plan
+    demand: Demand
+    grid: Grid
+    samples_per_run: float
+    usual_batch: int  # of the workload
+    offers: tuple[Offer, ...]
+    columns: OfferColumns
+    lines: dict[str, ComputeLine]
+    throughputs: Throughputs
+    no_precision: tuple[str, ...]  # GPUs left out: no rate is known for the workload's precision
+    offer: Integers
+    row: Integers  # of the throughputs
+    costs: Costs
+
+    def __len__(self) -> int:
+        return len(self.offer)
+
+    def priced(self, chosen: Integers, samples_per_second: Floats) -> Costs:
+        """What some of them cost if they were so fast."""
+        return cost_of(
+            self.plan,
+            self.demand,
+            columns=self.columns,
+            offer=self.offer[chosen],
+            nodes=self.throughputs.nodes[self.row[chosen]].astype(float),
+            run_hours=self.samples_per_run / samples_per_second / 3600,
+        )
+
+
+def candidates_of(
+    plan: Plan,
+    workload: Workload,
+    profile: ModelProfile,
+    *,
+    samples_per_run: float,
+    offers: Sequence[Offer],
+    demand: Demand,
+    calibration: Calibration | None = None,
+) -> Candidates:
+    """Predict each shape once, and price each offer on it."""
+    every_gpu = list({o.host.gpu.id: o.host.gpu for o in offers}.values())
+    lines = usable_lines(workload, profile, every_gpu, calibration)
+    left_out = sorted({o.host.gpu.id for o in offers} - set(lines))
+    usable = [offer for offer in offers if offer.host.gpu.id in lines]
+    grid = Grid(
+        tuple(sorted(set(plan.search.nodes))),
+        plan.search.batch or _batches(workload.batch_per_gpu),
+        tuple(dict.fromkeys(plan.search.remedies)),
+    )
+    positions: dict[object, int] = {}
+    shapes: list[Shape] = []
+    shape_of = np.empty(len(usable), dtype=np.int64)
+    for number, one in enumerate(usable):
+        key = one.shape_key
+        if key not in positions:
+            positions[key] = len(shapes)
+            shapes.append(one.shape)
+        shape_of[number] = positions[key]
+    predicted = predict_shapes(workload, profile, shapes, lines, grid)
+    offer, row = _join(shape_of, predicted, len(shapes))
+    columns = OfferColumns.of(usable, plan.search.ways)
+    costs = cost_of(
+        plan,
+        demand,
+        columns=columns,
+        offer=offer,
+        nodes=predicted.nodes[row].astype(float),
+        run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
+    )
+    return Candidates(
+        plan, demand, grid, samples_per_run, workload.batch_per_gpu, tuple(usable), columns, lines, predicted,
+        tuple(left_out), offer, row, costs,
+    )  # fmt: skip
+
+
+def _batches(usual: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(max(1, round(usual * factor)) for factor in _BATCH_FACTORS))
+
+
+def _join(shape_of: Integers, predicted: Throughputs, shapes: int) -> tuple[Integers, Integers]:
+    """Every offer with all rows of its shape; rows of one shape stand together."""
+    counts = np.bincount(predicted.shape, minlength=shapes)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if shapes else np.zeros(0, dtype=int)
+    each = counts[shape_of]
+    offer = np.repeat(np.arange(len(shape_of)), each)
+    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    return offer.astype(np.int64), (starts[shape_of][offer] + within).astype(np.int64)

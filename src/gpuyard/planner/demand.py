@@ -1,0 +1,41 @@
+"""How many runs there will be: today's a month, growing with the people who start them."""
+
+from dataclasses import dataclass
+
+from gpuyard.economics.amounts import HOURS_PER_MONTH
+from gpuyard.specs import Plan
+
+_SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Runs over the horizon. Everyone is taken to start as many as those who are here today."""
+
+    months: float
+    runs_per_month_now: float
+    runs_per_month_at_end: float
+    people_now: int
+    people_at_end: float
+
+    @property
+    def years(self) -> float:
+        return self.months / 12
+
+    @property
+    def runs(self) -> float:
+        """In all: people come evenly over the year, so the mean of start and end counts."""
+        return self.months * (self.runs_per_month_now + self.runs_per_month_at_end) / 2
+
+
+def demand_of(plan: Plan) -> Demand:
+    months = plan.horizon / _SECONDS_PER_MONTH
+    people = plan.people.researchers
+    at_end = people + plan.people.hires_per_year * months / 12
+    return Demand(
+        months=months,
+        runs_per_month_now=plan.runs_per_month,
+        runs_per_month_at_end=plan.runs_per_month * at_end / people,
+        people_now=people,
+        people_at_end=at_end,
+    )

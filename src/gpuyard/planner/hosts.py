@@ -1,0 +1,200 @@
+"""The machines that can be had: cloud instances, servers with a price, builds from parts, and the user's
+own offers, each with what it costs and where that figure comes from."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuyard.catalog import (
+    Chassis,
+    Gpu,
+    Machine,
+    Price,
+    chassis,
+    gpu_prices,
+    gpus,
+    machines,
+    ports,
+    prices,
+)
+from gpuyard.catalog.parts import build_id, fits
+from gpuyard.specs import Network, OwnOffer, Plan, Topology
+
+# nobody says how rented machines without a row in the catalog are joined
+ASSUMED_NETWORK = Network(link="ethernet-10g")
+_WITHOUT_HOST = "GPU only"
+# of a server whose own draw nobody gives: what its GPUs draw, and this much again for the rest
+_REST_OF_SERVER = 0.6
+
+
+@dataclass(frozen=True)
+class Host:
+    """One kind of machine, and its prices: rent by the hour, or once."""
+
+    id: str
+    name: str
+    gpu: Gpu
+    gpus: int
+    topology: Topology
+    watts: float
+    price_date: datetime.date | None  # None: the plan gives the price
+    price_source: str
+    cloud: str | None = None
+    rent_usd_per_hour: float | None = None
+    spot_usd_per_hour: float | None = None
+    buy_usd: float | None = None
+    estimate: bool = False  # the price is a sum of parts
+    own_network: Network | None = None  # what it comes with
+    network_assumed: bool = False
+    given: bool = False  # by the plan
+
+    def networks(self, plan: Plan) -> tuple[tuple[Network, float], ...]:
+        """How several of them may be joined, and what that costs a bought machine."""
+        if self.own_network is not None:
+            link = self.own_network.link
+            price = ports().get(link).usd if link is not None and link in ports() else 0.0
+            return ((self.own_network, price * self.own_network.rails),)
+        if self.given or self.buy_usd is None:
+            return ()
+        return tuple(
+            (Network(link=link), ports().get(link).usd if link in ports() else 0.0)
+            for link in plan.search.networks
+        )
+
+
+def hosts_of(plan: Plan) -> list[Host]:
+    """All that the plan may choose from, before any wish of the plan is looked at."""
+    return [
+        *(_own(offer) for offer in plan.offers),
+        *_rented(),
+        *_products(plan),
+        *_builds(plan),
+    ]
+
+
+def _own(offer: OwnOffer) -> Host:
+    gpu = gpus().get(offer.gpu)
+    watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
+    return Host(
+        id=offer.name,
+        name=offer.name,
+        gpu=gpu,
+        gpus=offer.gpus,
+        topology=offer.topology,
+        watts=watts if offer.power is None else offer.power,
+        price_date=None,
+        price_source="the plan",
+        rent_usd_per_hour=offer.rent,
+        spot_usd_per_hour=offer.spot,
+        buy_usd=offer.buy,
+        own_network=offer.network,
+        given=True,
+    )
+
+
+def _rented() -> Iterator[Host]:
+    """Instances whose GPU is known and whose price has the whole machine in it."""
+    for price in prices():
+        if price.gpu is None or price.note.startswith(_WITHOUT_HOST):
+            continue
+        gpu = gpus().get(price.gpu)
+        known = _machine_of(price)
+        network = _network_of(known) if known else None
+        yield Host(
+            id=price.id,
+            name=f"{price.cloud} {price.instance}",
+            gpu=gpu,
+            gpus=price.gpus,
+            topology=known.topology if known else _usual_topology(gpu, price.gpus),
+            watts=0.0,  # the cloud's
+            price_date=price.date,
+            price_source=price.source,
+            cloud=price.cloud,
+            rent_usd_per_hour=price.usd_per_hour,
+            spot_usd_per_hour=price.spot_usd_per_hour,
+            own_network=network or ASSUMED_NETWORK,
+            network_assumed=network is None,
+        )
+
+
+def unusable_prices() -> dict[str, int]:
+    """Rows of the price list that no plan can use, by reason."""
+    rows = list(prices())
+    return {
+        "its GPU is not in the catalog": sum(row.gpu is None for row in rows),
+        "its price is without the host": sum(
+            row.gpu is not None and row.note.startswith(_WITHOUT_HOST) for row in rows
+        ),
+    }
+
+
+def _machine_of(price: Price) -> Machine | None:
+    name = f"{price.cloud}-{price.instance.replace('.', '-')}"
+    return machines().get(name) if name in machines() else None
+
+
+def _network_of(machine: Machine) -> Network | None:
+    return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
+
+
+def _usual_topology(gpu: Gpu, count: int) -> Topology:
+    if count > 1 and gpu.form_factor in ("SXM2", "OAM") and gpu.nvlink_id and count in (4, 8):
+        return "nvlink-hybrid-cube-mesh" if gpu.form_factor == "SXM2" else "nvswitch"
+    if count > 1 and gpu.nvlink_id and not gpu.nvlink_bridge and gpu.form_factor.startswith("SXM"):
+        return "nvswitch" if gpu.form_factor != "SXM2" else "dual-socket"
+    return "workstation" if count <= 4 else "dual-socket"
+
+
+def _products(plan: Plan) -> Iterator[Host]:
+    """Machines with a list price, or with a quote of the plan's."""
+    quotes = {quote.machine: quote.price for quote in plan.prices.servers}
+    for machine in machines():
+        price = quotes.get(machine.id, machine.price_usd)
+        if price is None:
+            continue
+        gpu = gpus().get(machine.gpu)
+        watts = machine.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
+        quoted = machine.id in quotes
+        yield Host(
+            id=machine.id,
+            name=machine.name,
+            gpu=gpu,
+            gpus=machine.gpus,
+            topology=machine.topology,
+            watts=machine.max_watts or watts,
+            price_date=None if quoted else machine.date,
+            price_source="the plan" if quoted else machine.source,
+            buy_usd=price,
+            own_network=_network_of(machine),
+        )
+
+
+def _builds(plan: Plan) -> Iterator[Host]:
+    """GPUs with a price in every chassis that takes them: an estimate from parts."""
+    own = {price.gpu: price.price for price in plan.prices.gpus}
+    for gpu in gpus():
+        known = gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None
+        if known is None and gpu.id not in own:
+            continue
+        for box in chassis():
+            if fits(gpu, box):
+                usd = own.get(gpu.id, known.usd if known else 0.0)
+                yield from _filled(gpu, box, usd, known.date if known else None)
+
+
+def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Host]:
+    for count in box.gpus:
+        topology = _usual_topology(gpu, count) if box.form == "SXM" else box.topology
+        yield Host(
+            id=build_id(gpu, count, box),
+            name=f"{box.name} with {count} × {gpu.name}",
+            gpu=gpu,
+            gpus=count,
+            topology=topology,
+            watts=count * gpu.board_watts + box.watts,
+            price_date=date,
+            price_source=f"estimate: {count} GPUs at ${gpu_usd:,.0f} and the machine around them "
+            f"at ${box.usd:,.0f} ({box.source})",
+            buy_usd=count * gpu_usd + box.usd,
+            estimate=True,
+        )

@@ -1,0 +1,159 @@
+"""Where a team stands and what comes next: the rulebook's answer for the facts about it."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpuyard.planner.making import make_plan
+from gpuyard.planner.result import PlanResult
+from gpuyard.planner.rulebook import Fact, Reason, Stage, rulebook
+from gpuyard.specs import Load, Plan
+
+Where = Literal["cloud", "on-premises", "hybrid", "either"]
+# what one GPU draws with its share of a machine, and a room around it: 700 W boards in a 10.2 kW
+# machine of eight (DGX H100), and Uptime's mean PUE of 1.58 (2023)
+_KW_PER_GPU = 10.2 / 8 * 1.58
+_MOST_MONTHS = 120
+
+
+@dataclass(frozen=True)
+class Team:
+    """The answers to the playbook's questions."""
+
+    researchers: int = 1
+    hires_per_year: float = 0.0
+    gpus: int = 1  # that are needed at once, today
+    data_stays: bool = False
+    load: Load = "steady"
+    inference: bool = False
+    data_bytes: float = 0.0
+    site_watts: float | None = None
+    watts: float | None = None  # of the GPUs with machine and cooling; None: estimated
+
+    def facts(self, growth: float = 1.0) -> dict[str, Fact]:
+        """As the rulebook names them, after the team has grown by a factor."""
+        kw = (self.watts / 1000 if self.watts else self.gpus * _KW_PER_GPU) * growth
+        return {
+            "researchers": self.researchers * growth,
+            "gpus": self.gpus * growth,
+            "data_tb": self.data_bytes / 1e12,
+            "kw": kw,
+            "site_holds": self.site_watts is None or kw <= self.site_watts / 1000,
+            "data_stays": self.data_stays,
+            "load": self.load,
+            "inference": self.inference,
+        }
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """The stage after this one, what calls for it, and when growth alone would."""
+
+    stage: str
+    trigger: str
+    months: int | None  # None: not by growth within ten years
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The playbook's answer."""
+
+    team: Team
+    gpus_from: str  # where the number of GPUs comes from
+    stage: str
+    stage_name: str
+    why: str
+    where: Where
+    reasons: tuple[str, ...]
+    software: tuple[str, ...]
+    next: NextStep | None
+    commands: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def team_of(plan: Plan, beside: Path) -> tuple[Team, str]:
+    """The team that a plan is for; how many GPUs it needs is the plan's own answer unless it says."""
+    asked = plan.playbook
+    gpus, watts, source = asked.gpus_now, None, "the plan's file"
+    if gpus is None:
+        result = make_plan(plan, beside)
+        gpus, watts, source = _needed(result)
+    team = Team(
+        researchers=plan.people.researchers,
+        hires_per_year=plan.people.hires_per_year,
+        gpus=gpus,
+        data_stays=plan.policy.data_stays,
+        load=asked.load,
+        inference=asked.inference,
+        data_bytes=asked.data or 0.0,
+        site_watts=plan.site.power,
+        watts=watts,
+    )
+    return team, source
+
+
+def _needed(result: PlanResult) -> tuple[int, float | None, str]:
+    nearest = next((bound.nearest for bound in result.binding if bound.nearest), None)
+    chosen = result.winner or nearest
+    if chosen is None:
+        return 1, None, "one, as the plan finds nothing that is allowed"
+    source = f"the plan's choice: {chosen.nodes * chosen.clusters} × {chosen.name}"
+    return chosen.gpus * chosen.clusters, chosen.watts or None, source
+
+
+def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = None) -> Advice:
+    """Look the team up in the rulebook."""
+    facts = team.facts()
+    stage = _stage(facts)
+    holding = [reason for reason in rulebook().reason if reason.holds(facts)]
+    where, reasons = _where(holding)
+    filled = {
+        "researchers": team.researchers,
+        "hires_per_year": f"{team.hires_per_year:g}",
+        "gpus": team.gpus,
+        "plan": plan_file or "team.plan.yaml",
+    }
+    commands = tuple(command.format(**filled) for command in stage.commands)
+    return Advice(
+        team=team,
+        gpus_from=gpus_from,
+        stage=stage.id,
+        stage_name=stage.name,
+        why=stage.why,
+        where=where,
+        reasons=reasons,
+        software=stage.software,
+        next=_next(team, stage),
+        commands=commands,
+    )
+
+
+def _stage(facts: dict[str, Fact]) -> Stage:
+    return next(stage for stage in rulebook().stage if stage.holds(facts))
+
+
+def _where(holding: list[Reason]) -> tuple[Where, tuple[str, ...]]:
+    deciding = [reason for reason in holding if reason.decides]
+    if deciding:
+        side = deciding[0].side
+        same = [reason.words for reason in holding if reason.side == side and not reason.decides]
+        return side, (deciding[0].words, *same)
+    sides = {reason.side for reason in holding}
+    words = tuple(reason.words for reason in holding)
+    if len(sides) == 2:
+        return "hybrid", words
+    return (next(iter(sides)), words) if sides else ("either", words)
+
+
+def _next(team: Team, stage: Stage) -> NextStep | None:
+    """The stage that growth leads to first; without growth, the one after this in the table."""
+    stages = rulebook().stage
+    for month in range(1, _MOST_MONTHS + 1):
+        growth = 1 + team.hires_per_year * month / 12 / team.researchers
+        coming = _stage(team.facts(growth))
+        if coming.id != stage.id:
+            return NextStep(coming.name, stage.trigger, month)
+    after = stages.index(stage) + 1
+    return NextStep(stages[after].name, stage.trigger, None) if after < len(stages) else None

@@ -1,0 +1,133 @@
+"""Which candidates are allowed, which of them nobody beats, and which one the goal picks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuyard import units
+from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.throughput import Integers
+from gpuyard.predict.step import Floats
+
+HARDLY_WORSE = 0.03
+Truths = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that keeps candidates out, whatever they cost."""
+
+    reason: str
+    breaks: Truths
+    of_setting: bool = False  # another batch or remedy of the same offer may keep it
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates sorted out. Indices are into the candidates."""
+
+    rules: tuple[Rule, ...]
+    allowed: Truths
+    in_time: Truths
+    in_budget: Truths
+    front: Integers  # the fastest first
+    winner: int | None
+    cheapest_in_time: int | None
+    fastest_in_budget: int | None
+    cheapest: int | None
+
+
+def rank(candidates: Candidates) -> Ranking:
+    rules = tuple(_rules(candidates))
+    allowed = np.ones(len(candidates), dtype=bool)
+    for rule in rules:
+        allowed &= ~rule.breaks
+    plan, costs = candidates.plan, candidates.costs
+    seconds, usd = costs.run_seconds, costs.usd_per_run
+    everyone = np.ones(len(candidates), dtype=bool)
+    in_time = everyone if plan.time_per_run is None else seconds <= plan.time_per_run
+    in_budget = everyone if plan.budget is None else costs.total_usd <= plan.budget
+    return Ranking(
+        rules=rules,
+        allowed=allowed,
+        in_time=in_time,
+        in_budget=in_budget,
+        front=pareto_front(seconds, usd, np.flatnonzero(allowed)),
+        winner=_best(usd, seconds, allowed & in_time & in_budget),
+        cheapest_in_time=_best(usd, seconds, allowed & in_time),
+        fastest_in_budget=_best(seconds, usd, allowed & in_budget),
+        cheapest=_best(usd, seconds, allowed),
+    )
+
+
+def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
+    """Those that nobody beats in one measure without being worse in the other, by the first measure."""
+    if not len(chosen):
+        return chosen
+    # one sort leaves out nearly all; only what is left is sorted by both
+    rough = chosen[np.argsort(first[chosen])]
+    near = rough[second[rough] <= np.minimum.accumulate(second[rough])]
+    order = near[np.lexsort((second[near], first[near]))]
+    best_before = np.concatenate([[np.inf], np.minimum.accumulate(second[order])[:-1]])
+    return order[second[order] < best_before]
+
+
+def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
+    """The same machines with the plainest setting that is hardly worse: no remedy before one, then the
+    batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
+    costs, row = candidates.costs, candidates.row
+    nodes = candidates.throughputs.nodes[row]
+    alike = np.flatnonzero(
+        (candidates.offer == candidates.offer[chosen])
+        & (nodes == nodes[chosen])
+        & ranking.allowed
+        & ranking.in_time
+        & ranking.in_budget
+        & (costs.usd_per_run <= costs.usd_per_run[chosen] * (1 + HARDLY_WORSE))
+        & (costs.run_seconds <= costs.run_seconds[chosen] * (1 + HARDLY_WORSE))
+    )
+    remedies = candidates.grid.remedies
+    treated = np.array([remedy != "none" for remedy in remedies])[
+        candidates.throughputs.remedy[row[alike]]
+    ]
+    batch = candidates.throughputs.batch_per_gpu[row[alike]]
+    changed = np.abs(np.log(batch / candidates.usual_batch))
+    return int(alike[np.lexsort((costs.usd_per_run[alike], changed, treated))[0]])
+
+
+def _best(first: Floats, second: Floats, among: Truths) -> int | None:
+    """The lowest by the first measure; of equals the lowest by the second."""
+    chosen = np.flatnonzero(among)
+    if not len(chosen):
+        return None
+    level = chosen[first[chosen] == first[chosen].min()]
+    return int(level[np.argmin(second[level])])
+
+
+def _rules(candidates: Candidates) -> list[Rule]:
+    plan, row = candidates.plan, candidates.row
+    predicted, offers = candidates.throughputs, candidates.offers
+    memory = candidates.columns.memory_bytes[candidates.offer]
+    rules = [
+        Rule("needs more memory than its GPU has", predicted.memory_bytes[row] > memory, True),
+    ]
+    if plan.search.largest_batch is not None:
+        most = plan.search.largest_batch
+        too_large = predicted.update_samples[row] > most
+        rules.append(Rule(f"an update would see more than {most:,} samples", too_large, True))
+    if plan.site.power is not None:
+        power = units.format_watts(plan.site.power)
+        rules.append(
+            Rule(f"draws more than the {power} of the site", candidates.costs.watts > plan.site.power)
+        )  # fmt: skip
+    if plan.policy.data_stays:
+        away = np.array([offer.way != "buy" for offer in offers], dtype=bool)[candidates.offer]
+        rules.append(Rule("data may not leave the building", away))
+    if plan.policy.clouds is not None:
+        clouds = plan.policy.clouds
+        foreign = np.array(
+            [o.host.cloud is not None and o.host.cloud not in clouds for o in offers], dtype=bool
+        )[candidates.offer]
+        rules.append(Rule(f"not rented from {', '.join(clouds)}", foreign))
+    return rules

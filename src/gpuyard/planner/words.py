@@ -1,0 +1,73 @@
+"""Choices and numbers as a sentence says them."""
+
+from gpuyard import units
+from gpuyard.planner.result import Choice, PlanResult
+from gpuyard.specs import PlanRemedy, Way
+
+WAYS: dict[Way, str] = {
+    "on-demand": "rented on demand",
+    "reserved-1-year": "reserved for one year at a time",
+    "reserved-3-years": "reserved for three years at a time",
+    "spot": "rented on spot",
+    "buy": "bought",
+    "colocate": "bought and colocated",
+}
+REMEDIES: dict[PlanRemedy, str] = {
+    "none": "",
+    "fp16-gradients": "gradients sent as 16-bit numbers",
+    "accumulation": "gradients exchanged every 4 steps",
+    "powersgd": "gradients compressed by PowerSGD",
+}
+
+
+def usd(amount: float) -> str:
+    """Runs may cost less than a cent."""
+    return f"${amount:.2g}" if 0 < amount < 0.1 else units.format_usd(amount)
+
+
+def hours(seconds: float) -> str:
+    return units.format_seconds(seconds)
+
+
+def what(choice: Choice) -> str:
+    """ "2 × AWS p4d.24xlarge, rented on demand"."""
+    machines = choice.nodes * choice.clusters
+    many = f"{machines} × " if machines > 1 else ""
+    return f"{many}{choice.name}, {WAYS[choice.way]}"
+
+
+def setting(choice: Choice) -> str:
+    """How the run is set up: GPUs, network, batch, remedy."""
+    parts = [f"{choice.gpus} GPUs a run" if choice.gpus > 1 else "1 GPU a run"]
+    if choice.nodes > 1:
+        parts.append(f"{choice.nodes} machines over {choice.network}")
+    parts.append(f"batch {choice.batch_per_gpu} a GPU")
+    if choice.remedy != "none":
+        parts.append(REMEDIES[choice.remedy])
+    if choice.clusters > 1:
+        parts.append(f"{choice.clusters} such clusters side by side")
+    return ", ".join(parts)
+
+
+def price(choice: Choice) -> str:
+    low, high = usd(choice.usd_per_run_low), usd(choice.usd_per_run_high)
+    between = f" ({low} – {high})" if low != high else ""
+    return f"{usd(choice.usd_per_run)} a finished run{between}"
+
+
+def duration(choice: Choice) -> str:
+    low, high = hours(choice.run_seconds_low), hours(choice.run_seconds_high)
+    return f"{hours(choice.run_seconds)} a run ({low} – {high})"
+
+
+def price_dates(result: PlanResult) -> str:
+    """When the prices of all that is shown were read."""
+    shown = [*result.front, *(other.choice for other in result.alternatives if other.choice)]
+    shown += [result.winner] if result.winner else []
+    dates = sorted({choice.price_date for choice in shown if choice.price_date})
+    if not dates:
+        return "All prices are the plan's own."
+    estimated = (
+        " Servers from parts are estimates." if any(c.price_is_estimate for c in shown) else ""
+    )
+    return f"Prices are of {dates[0]} to {dates[-1]}.{estimated}"

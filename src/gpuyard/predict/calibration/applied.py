@@ -1,0 +1,136 @@
+"""A calibration where it applies: the constants of hardware that was measured, in place of defaults."""
+
+from dataclasses import replace
+
+from gpuyard.catalog import Gpu, ModelProfile
+from gpuyard.predict.calibration.document import (
+    CalibratedLine,
+    Calibration,
+    ConstantName,
+    HardwareCalibration,
+)
+from gpuyard.predict.calibration.rows import LineKey, line_key
+from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.constants import Constant
+from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.specs import Cluster, KnownThroughput, Workload
+
+CALIBRATED = "calibrated with"  # how the source of such a constant begins
+# these belong to how a machine's GPUs hang together, the others to the GPU and its software
+_OF_LINKS: tuple[ConstantName, ...] = ("link_inside", "hop_latency")
+_REPLACED_BY_LINK = {"link_inside", "staged_rate", "staged_socket_share"}
+
+
+def calibrated_platform(
+    cluster: Cluster, calibration: Calibration | None, *, same_links: bool = True
+) -> Platform:
+    """The cluster's platform; machines with as many of the same GPUs as a measured one get its links."""
+    platform = platform_of(cluster)
+    gpu, machine = machine_of(cluster)
+    entry = _best_entry(calibration, gpu, machine.gpus)
+    if entry is None:
+        return platform
+    own = measured_constants(entry)
+    platform = replace(platform, own=tuple(c for c in own if c.name not in _OF_LINKS))
+    if same_links and entry.count == machine.gpus:
+        platform = _with_links(platform, own)
+    return platform
+
+
+def measured_constants(entry: HardwareCalibration) -> tuple[Constant, ...]:
+    """Those of one kind of hardware, as a prediction lists them."""
+    source = source_of(entry)
+    return tuple(Constant(c.name, c.value, c.unit, "measured", source) for c in entry.constants)
+
+
+def source_of(entry: HardwareCalibration) -> str:
+    return f"{CALIBRATED} {entry.runs} runs on {entry.hardware.label}"
+
+
+def calibrated_line(
+    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
+) -> ComputeLine:
+    """The best that is known: figures that the workload gives for this GPU, then what was measured on
+    it, then figures of other GPUs, then a roofline."""
+    given = {known.gpu for known in workload.measured}
+    key = line_key(workload, profile)
+    found = None if gpu.id in given else _line(calibration, gpu.id, key)
+    if found is not None:
+        entry, line = found
+        source = source_of(entry)
+        return ComputeLine(line.fixed_seconds, line.seconds_per_sample, "measured", source)
+    elsewhere = None if given else _line(calibration, None, key)
+    if elsewhere is None:
+        return compute_line(workload, profile, gpu)
+    entry, line = elsewhere
+    scaled = compute_line(
+        workload.model_copy(update={"measured": _figures(entry.processor, line)}), profile, gpu
+    )
+    return replace(scaled, source=f"{source_of(entry)}, scaled by the two GPUs' rooflines")
+
+
+def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:
+    by_name = {constant.name: constant for constant in own if constant.name in _OF_LINKS}
+    link, hop = (by_name.get(name) for name in _OF_LINKS)
+    default = platform.inside
+
+    def inside(gpus_used: int) -> Pipe:
+        pipe = default(gpus_used)
+        return Pipe(
+            link.value if link else pipe.bytes_per_second,
+            hop.value if hop else pipe.latency_seconds,
+            f"{pipe.name}, measured" if link else pipe.name,
+        )
+
+    over_tcp = any(constant.name == "tcp_hop" for constant in platform.constants)
+    gone = (_REPLACED_BY_LINK if link else set()) | (
+        {"hop_factor"} if hop and (platform.between is None or over_tcp) else set()
+    )
+    return replace(
+        platform,
+        inside=inside,
+        constants=(*(c for c in platform.constants if c.name not in gone), *by_name.values()),
+        # between machines the network is still the catalog's
+        link_basis="measured link" if link and platform.nodes == 1 else platform.link_basis,
+    )
+
+
+def _best_entry(
+    calibration: Calibration | None, gpu: Gpu, count: int
+) -> HardwareCalibration | None:
+    """Of the same GPU; in a machine with as many of them if there is one, else with most runs."""
+    entries = [
+        entry
+        for entry in (calibration.hardware if calibration else ())
+        if entry.device == "cuda" and entry.processor == gpu.id
+    ]
+    return max(entries, key=lambda entry: (entry.count == count, entry.runs), default=None)
+
+
+def _line(
+    calibration: Calibration | None, gpu: str | None, key: LineKey
+) -> tuple[HardwareCalibration, CalibratedLine] | None:
+    """The one with most runs, on this GPU or, with None, on any that the catalog knows."""
+    found = [
+        (entry, line)
+        for entry in (calibration.hardware if calibration else ())
+        for line in entry.lines
+        if line.key == key
+        and (entry.processor == gpu if gpu is not None else entry.hardware.gpu is not None)
+        and entry.device == "cuda"
+    ]
+    return max(found, key=lambda pair: pair[1].runs, default=None)
+
+
+def _figures(gpu: str, line: CalibratedLine) -> tuple[KnownThroughput, ...]:
+    """Two points that a line is drawn through again."""
+    small, large = line.smallest_batch, max(line.largest_batch, 2 * line.smallest_batch)
+    return tuple(
+        KnownThroughput(
+            gpu=gpu,
+            batch_per_gpu=batch,
+            samples_per_second=batch / (line.fixed_seconds + batch * line.seconds_per_sample),
+        )
+        for batch in (small, large)
+    )

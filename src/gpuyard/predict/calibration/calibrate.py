@@ -1,0 +1,138 @@
+"""From rows to a calibration: fit each kind of hardware by itself, check it, and keep what helps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from gpuyard.predict.calibration.checking import Checked, cross_validate, errors
+from gpuyard.predict.calibration.document import (
+    CalibratedConstant,
+    CalibratedLine,
+    CheckedErrors,
+)
+from gpuyard.predict.calibration.fit import Fit, fit
+from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
+
+LEAST_RUNS = 4
+LEAST_CONFIGURATIONS = 3
+# of one or two configurations by chance: what is this little worse counts as equal
+_AS_GOOD = 1e-9
+Listener = Callable[[Hardware, int, int], None]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """One kind of hardware, fitted and checked."""
+
+    hardware: Hardware
+    constants: tuple[CalibratedConstant, ...]
+    lines: tuple[CalibratedLine, ...]
+    errors: CheckedErrors
+    checked: tuple[Checked, ...]
+
+    @property
+    def worse(self) -> bool:
+        """On configurations that the fit has not seen."""
+        return self.errors.mean_after > self.errors.mean_before + _AS_GOOD
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A kind of hardware with too few runs, and the sentence that says so."""
+
+    hardware: Hardware
+    sentence: str
+
+
+def calibrate(
+    rows: Sequence[TrainingRow],
+    links: Mapping[Hardware, LinkRates],
+    on_fold: Listener | None = None,
+) -> tuple[list[Calibrated], list[Refused]]:
+    """Fit and check every kind of hardware that has enough runs."""
+    by_hardware: dict[Hardware, list[TrainingRow]] = {}
+    for row in rows:
+        by_hardware.setdefault(row.hardware, []).append(row)
+    done: list[Calibrated] = []
+    refused: list[Refused] = []
+    for hardware, members in by_hardware.items():
+        sentence = _too_few(members)
+        if sentence is not None:
+            refused.append(Refused(hardware, sentence))
+            continue
+
+        def listen(fold: int, folds: int, hardware: Hardware = hardware) -> None:
+            if on_fold is not None:
+                on_fold(hardware, fold, folds)
+
+        found = fit(hardware, members, links.get(hardware))
+        checked = cross_validate(hardware, members, links.get(hardware), listen)
+        if not checked:
+            refused.append(Refused(hardware, _no_check(members)))
+            continue
+        done.append(_calibrated(hardware, members, found, checked))
+    return done, refused
+
+
+def _calibrated(
+    hardware: Hardware, rows: Sequence[TrainingRow], found: Fit, checked: tuple[Checked, ...]
+) -> Calibrated:
+    constants = tuple(
+        CalibratedConstant(
+            name=constant.free.name,
+            value=_rounded(constant.value),
+            default=_rounded(constant.free.default),
+            unit=constant.free.unit,
+            doubt=_rounded(constant.doubt),
+        )
+        for constant in found.constants
+    )
+    lines = []
+    for line in found.lines:
+        members = [row for row in rows if row.key == line.key]
+        batches = [row.batch_per_worker for row in members]
+        lines.append(
+            CalibratedLine(
+                workload=members[-1].workload.name,
+                model=line.key.model,
+                precision=line.key.precision,
+                gradient_bytes=line.key.gradient_bytes,
+                fixed_seconds=_rounded(line.fixed_seconds),
+                seconds_per_sample=_rounded(line.seconds_per_sample),
+                fixed_basis="measured" if line.fixed_measured else "assumed",
+                runs=len(members),
+                smallest_batch=min(batches),
+                largest_batch=max(batches),
+            )
+        )
+    off = CheckedErrors(
+        configurations=len(checked),
+        mean_before=fmean(c.before for c in checked),
+        mean_after=fmean(c.after for c in checked),
+        median_before=median(c.before for c in checked),
+        median_after=median(c.after for c in checked),
+        mean_fitted=fmean(abs(error) for error in errors(hardware, found, rows)),
+    )
+    return Calibrated(hardware, constants, tuple(lines), off, checked)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _too_few(rows: Sequence[TrainingRow]) -> str | None:
+    configurations = len({row.configuration for row in rows})
+    if len(rows) >= LEAST_RUNS and configurations >= LEAST_CONFIGURATIONS:
+        return None
+    return (
+        f"{len(rows)} training run{'s' if len(rows) > 1 else ''} of {configurations} "
+        f"configuration{'s' if configurations > 1 else ''}, and it takes {LEAST_RUNS} runs of "
+        f"{LEAST_CONFIGURATIONS}"
+    )
+
+
+def _no_check(rows: Sequence[TrainingRow]) -> str:
+    return (
+        f"{len(rows)} training runs, but of no workload more than one configuration, so nothing "
+        "can be left out to check it"
+    )

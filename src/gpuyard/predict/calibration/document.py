@@ -1,0 +1,126 @@
+"""The calibration as a file: constants and compute lines by hardware, and what they were fitted to."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpuyard.errors import UserMistake
+from gpuyard.predict.calibration.rows import Hardware, LineKey
+
+VERSION = 1
+ConstantName = Literal[
+    "link_inside",
+    "hop_latency",
+    "collective_launch",
+    "overlap",
+    "backward_share",
+    "step_variation",
+]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+
+
+class CalibratedConstant(_Record):
+    """A constant that the runs identify."""
+
+    name: ConstantName
+    value: _NotNegative
+    default: _NotNegative
+    unit: str
+    doubt: Annotated[float, Field(ge=0, description="σ after the fit over σ before it")]
+
+
+class CalibratedLine(_Record):
+    """A workload's compute on this hardware: fixed + batch · per sample."""
+
+    workload: str
+    model: str
+    precision: str
+    gradient_bytes: int
+    fixed_seconds: _NotNegative
+    seconds_per_sample: _Positive
+    fixed_basis: Literal["measured", "assumed"]
+    runs: int
+    smallest_batch: int
+    largest_batch: int
+
+    @property
+    def key(self) -> LineKey:
+        return LineKey(self.model, self.precision, self.gradient_bytes)
+
+
+class CheckedErrors(_Record):
+    """Mean and median absolute errors of samples/s, relative, on configurations that were left out."""
+
+    configurations: int
+    mean_before: float
+    mean_after: float
+    median_before: float
+    median_after: float
+    mean_fitted: Annotated[float, Field(description="of the runs that the fit has seen")]
+
+
+class HardwareCalibration(_Record):
+    """All about one kind of hardware."""
+
+    device: Literal["cpu", "cuda"]
+    processor: str
+    count: int
+    cores_per_worker: int | None
+    hosts: tuple[str, ...]
+    runs: int
+    link_benches: int
+    first_run: str
+    last_run: str
+    torch: tuple[str, ...]
+    constants: tuple[CalibratedConstant, ...]
+    lines: tuple[CalibratedLine, ...]
+    errors: CheckedErrors
+
+    @property
+    def hardware(self) -> Hardware:
+        return Hardware(self.device, self.processor, self.count, self.cores_per_worker)
+
+
+class Calibration(_Record):
+    """What `gpuyard calibrate` writes and `predict` and `study` read."""
+
+    kind: Literal["gpuyard-calibration"] = "gpuyard-calibration"
+    version: int = VERSION
+    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
+    gpuyard: str
+    hardware: tuple[HardwareCalibration, ...]
+
+    @property
+    def runs(self) -> int:
+        return sum(entry.runs for entry in self.hardware)
+
+    def of(self, hardware: Hardware) -> HardwareCalibration | None:
+        return next((entry for entry in self.hardware if entry.hardware == hardware), None)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+def calibration_from_json(text: str, name: str) -> Calibration:
+    """Read it back; a file that is something else gets a sentence."""
+    try:
+        found = Calibration.model_validate_json(text)
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserMistake(
+            f"{name} is not a calibration ({f'{where}: ' if where else ''}{first['msg']}); write a "
+            "new one with gpuyard calibrate, take it away with gpuyard calibrate --remove, or leave "
+            "it out with --calibration none"
+        ) from invalid
+    if found.version > VERSION:
+        raise UserMistake(
+            f"{name} was written by a newer gpuyard (calibration version {found.version}, this one "
+            f"knows {VERSION}); upgrade gpuyard, or leave it out with --calibration none"
+        )
+    return found

@@ -1,0 +1,109 @@
+"""Rows on one kind of hardware through the predictor's own step, with constants that a fit can move."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpuyard.predict import exchange
+from gpuyard.predict.calibration.defaults import (
+    default_overlap,
+    default_platform,
+    default_variation,
+)
+from gpuyard.predict.calibration.rows import Hardware, LineKey, TrainingRow
+from gpuyard.predict.compute import ComputeLine
+from gpuyard.predict.placement import Placement
+from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
+from gpuyard.predict.tables import configurations
+
+Lines = Mapping[LineKey, tuple[float, float]]
+_RINGS = ("ddp", "horovod")
+_NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one workload and strategy, as the table that the step model reckons with."""
+
+    key: LineKey
+    rows: tuple[TrainingRow, ...]
+    table: Configurations
+    traffic: Traffic
+
+    def with_line(self, fixed_seconds: float, seconds_per_sample: float) -> "Block":
+        table = replace(
+            self.table,
+            fixed_seconds=np.full(len(self.rows), fixed_seconds),
+            seconds_per_sample=np.full(len(self.rows), seconds_per_sample),
+        )
+        return replace(self, table=table)
+
+    def with_constants(self, values: Mapping[str, float]) -> "Block":
+        """Those of `free_constants`; what is not there keeps its default."""
+        table, traffic = self.table, self.traffic
+        hides = traffic.strategy in _RINGS
+
+        def column(name: str, default: Floats) -> Floats:
+            return np.full(len(self.rows), values[name]) if name in values else default
+
+        return replace(
+            self,
+            table=replace(
+                table,
+                inside_bytes_per_second=column("link_inside", table.inside_bytes_per_second),
+                inside_latency_seconds=column("hop_latency", table.inside_latency_seconds),
+            ),
+            traffic=replace(
+                traffic,
+                launch_seconds=values.get("collective_launch", traffic.launch_seconds),
+                backward_share=values.get("backward_share", traffic.backward_share),
+                variation=values.get("step_variation", traffic.variation),
+                overlap=values.get("overlap", traffic.overlap) if hides else traffic.overlap,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of every row, in the order of the blocks."""
+
+    step: Floats
+    busy: Floats  # without exchange, of the slowest worker
+    all_reduce: Floats
+
+
+def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[Block, ...]:
+    platform = default_platform(hardware)
+    grouped: dict[tuple[LineKey, str], list[TrainingRow]] = {}
+    for row in rows:
+        grouped.setdefault((row.key, row.strategy), []).append(row)
+    blocks = []
+    for (key, _), members in grouped.items():
+        first = members[0]
+        table, traffic = configurations(
+            first.workload,
+            first.profile,
+            # input is part of a measured step, as it is of a line that is fitted to it
+            replace(platform, host_to_gpu_bytes_per_second=None, storage_bytes_per_second=None),
+            _NO_LINE,
+            [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members],
+            strategy=first.strategy,
+            overlap=default_overlap(hardware) if first.strategy in _RINGS else None,
+            variation=default_variation(hardware),
+        )
+        blocks.append(Block(key, tuple(members), table, traffic))
+    return tuple(blocks)
+
+
+def times(blocks: Sequence[Block], constants: Mapping[str, float], lines: Lines) -> Times:
+    """What the step model says of every row."""
+    step, busy, bare = [], [], []
+    for block in blocks:
+        made = block.with_line(*lines[block.key]).with_constants(constants)
+        parts = step_parts(made.table, made.traffic)
+        step.append(parts.step_seconds)
+        busy.append(parts.compute_seconds + parts.straggler_seconds)
+        size = np.asarray(float(made.traffic.buckets.size_bytes.sum()))
+        bare.append(exchange.all_reduce_seconds(made.table, size, made.traffic.launch_seconds))
+    return Times(np.concatenate(step), np.concatenate(busy), np.concatenate(bare))

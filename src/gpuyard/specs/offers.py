@@ -1,0 +1,180 @@
+"""Offers: ways to get the same work done (by the hour, by the year, on spot, owned) and their prices."""
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuyard.specs.base import Spec
+from gpuyard.specs.quantities import (
+    Bytes,
+    InstanceName,
+    Seconds,
+    Share,
+    Usd,
+    UsdPerHour,
+    UsdPerKwh,
+    UsdPerKwMonth,
+    Watts,
+)
+
+Increment = Literal["hour", "minute", "second", "1/100 h"]
+
+
+class KeptData(Spec):
+    """Data that lies in the cloud."""
+
+    size: Bytes
+    price_per_gb_month: Usd
+
+
+class MovedData(Spec):
+    """Data that is taken out of the cloud."""
+
+    size_per_month: Bytes
+    price_per_gb: Usd
+    free_per_month: Bytes = 0.0
+
+
+class OfferSpec(Spec):
+    """What all offers have."""
+
+    name: Annotated[str, Field(min_length=1)]
+    speed: Annotated[
+        float, Field(gt=0, le=1e6, description="work an hour, as a multiple of the file's hours")
+    ] = 1.0
+    date: Annotated[
+        datetime.date | None, Field(description="of the price; a catalog instance brings its own")
+    ] = None
+
+
+class _Rented(OfferSpec):
+    count: Annotated[int, Field(gt=0, le=1_000_000, description="instances rented together")] = 1
+    instance: Annotated[
+        InstanceName | None, Field(description="a row of `gpuyard catalog prices`, for its price")
+    ] = None
+    storage: KeptData | None = None
+    egress: MovedData | None = None
+
+
+class OnDemandOffer(_Rented):
+    """By the hour, when it is used."""
+
+    kind: Literal["on-demand"]
+    price: Annotated[UsdPerHour | None, Field(description="of one instance")] = None
+    increment: Annotated[Increment, Field(description="what each run is rounded up to")] = "second"
+    minimum: Annotated[Seconds, Field(description="billed for each run at least")] = 0.0
+    discount: Annotated[Share, Field(description="on everything, or on what is committed")] = 0.0
+    committed_hours_per_year: Annotated[
+        float | None, Field(ge=0, le=8784, description="paid with the discount, used or not")
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "OnDemandOffer":
+        if (self.price is None) == (self.instance is None):
+            raise ValueError("an offer on demand has either 'price' or 'instance'")
+        return self
+
+
+class ReservedOffer(_Rented):
+    """By the year, used or not."""
+
+    kind: Literal["reserved"]
+    price_per_year: Annotated[Usd | None, Field(description="of one instance")] = None
+    discount: Annotated[
+        Share, Field(description="off the price of `instance` on demand, for all hours of a year")
+    ] = 0.0
+    term: Annotated[Seconds, Field(gt=0)] = 365.25 * 86400
+    upfront: Annotated[Share, Field(description="of a term, paid at its start")] = 0.0
+    rest: Annotated[
+        Literal["pay", "resell"] | None,
+        Field(description="what becomes of a term that runs past the horizon"),
+    ] = None
+    resale: Annotated[Share, Field(description="of the unused part, where it is resold")] = 0.0
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "ReservedOffer":
+        if (self.price_per_year is None) == (self.instance is None):
+            raise ValueError("a reserved offer has either 'price_per_year' or 'instance'")
+        return self
+
+
+class SpotOffer(_Rented):
+    """By the hour, and it can be taken away."""
+
+    kind: Literal["spot"]
+    price: Annotated[UsdPerHour | None, Field(description="of one instance")] = None
+    interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="of one instance")]
+    checkpoint: Annotated[Seconds, Field(description="time to write one")] = 60.0
+    restart: Annotated[Seconds, Field(description="until the work goes on")] = 600.0
+    checkpoint_every: Annotated[
+        Seconds | None, Field(gt=0, description="without it, Daly's optimum")
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "SpotOffer":
+        if (self.price is None) == (self.instance is None):
+            raise ValueError("a spot offer has either 'price' or 'instance'")
+        return self
+
+
+class OwnedOffer(OfferSpec):
+    """Bought, and run at home or in a colocation. What is not given costs nothing."""
+
+    kind: Literal["own"]
+    hardware: Usd
+    spares: Annotated[Share, Field(description="of the hardware, bought with it")] = 0.0
+    installation: Usd = 0.0
+    network: Annotated[Usd, Field(description="switches and cables, once")] = 0.0
+    power: Annotated[Watts, Field(description="under load")] = 0.0
+    idle_power: Watts = 0.0
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
+    electricity: UsdPerKwh = 0.0
+    colocation_per_year: Annotated[Usd, Field(description="by rack")] = 0.0
+    colocation: Annotated[UsdPerKwMonth, Field(description="by kW; electricity on top")] = 0.0
+    uplink_per_month: Usd = 0.0
+    support_per_year: Annotated[Share, Field(description="of the hardware's price")] = 0.0
+    staff_hours_per_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    staff: UsdPerHour = 0.0
+    gpus: Annotated[int, Field(ge=0, description="that can fail")] = 0
+    gpu_hours_per_failure: Annotated[float, Field(gt=0)] = 54 * 24 * 16_384 / 419
+    price_per_failure: Usd = 0.0
+    financed: Annotated[Share, Field(description="of what is paid once")] = 0.0
+    interest: Annotated[Share, Field(description="a year")] = 0.0
+    loan: Annotated[Seconds, Field(gt=0)] = 3 * 365.25 * 86400
+    value_kept_per_year: Annotated[Share, Field(description="of its resale value")] = 0.0
+    depreciation: Annotated[
+        Seconds, Field(description="instead: the time in which its value falls evenly to nothing")
+    ] = 0.0
+
+
+class Offers(Spec):
+    """The work, for how long, and the ways to get it done."""
+
+    name: Annotated[str, Field(min_length=1)]
+    hours_per_year: Annotated[
+        float, Field(gt=0, le=8766, description="hours of work a year, at speed 1")
+    ] = 2000.0
+    horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
+    run: Annotated[
+        Seconds | None, Field(gt=0, description="how long one training run takes, at speed 1")
+    ] = None
+    discount_rate: Annotated[Share, Field(description="a year, for the present value")] = 0.0
+    offers: Annotated[
+        tuple[
+            Annotated[
+                OnDemandOffer | ReservedOffer | SpotOffer | OwnedOffer,
+                Field(discriminator="kind"),
+            ],
+            ...,
+        ],
+        Field(min_length=1),
+    ]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Offers":
+        names = [offer.name for offer in self.offers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two offers are called {name!r}")
+        return self

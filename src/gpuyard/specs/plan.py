@@ -1,0 +1,226 @@
+"""A plan: what is to be trained how often, by when and for how much, and what must not happen."""
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
+
+from gpuyard.errors import describe_unknown
+from gpuyard.specs.base import Spec
+from gpuyard.specs.cluster import Network, Topology, named_or_described
+from gpuyard.specs.quantities import (
+    Bytes,
+    CloudName,
+    GpuName,
+    LinkName,
+    MachineName,
+    Seconds,
+    Share,
+    Usd,
+    UsdPerHour,
+    UsdPerKwh,
+    UsdPerKwMonth,
+    Watts,
+    WorkloadReference,
+)
+from gpuyard.specs.workload import Workload
+
+Way = Literal["on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate"]
+PlanRemedy = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
+Load = Literal["steady", "working-hours", "spiky"]
+Count = Annotated[int, Field(gt=0)]
+_WAYS: tuple[Way, ...] = (
+    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate",
+)  # fmt: skip
+RESERVED_YEARS: dict[Way, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
+_REMEDIES: tuple[PlanRemedy, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
+
+
+class Policy(Spec):
+    """What is not a matter of price."""
+
+    data_stays: Annotated[
+        bool, Field(description="data may not leave the building: nothing rented or colocated")
+    ] = False
+    clouds: Annotated[
+        tuple[CloudName, ...] | None,
+        Field(min_length=1, description="rent only from these, as `gpuyard catalog prices` names them"),
+    ] = None  # fmt: skip
+
+
+class People(Spec):
+    """Who trains; runs grow with them."""
+
+    researchers: Annotated[int, Field(gt=0, le=1_000_000)] = 1
+    hires_per_year: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+
+
+class Site(Spec):
+    """Where bought machines would stand, and what that costs."""
+
+    power: Annotated[
+        Watts | None, Field(gt=0, description="what the room offers, with cooling")
+    ] = None
+    electricity: UsdPerKwh = 0.12
+    pue: Annotated[float, Field(ge=1, le=3, description="power of the room over that of its machines")] = 1.58  # fmt: skip
+    colocation: Annotated[UsdPerKwMonth, Field(description="with space and power")] = 184.06
+
+
+class Owning(Spec):
+    """What bought machines need besides power and space; what is left out costs nothing."""
+
+    busy_at_most: Annotated[
+        Share, Field(gt=0, description="of all hours; the rest is waiting, upkeep and repair")
+    ] = 0.8
+    spares: Annotated[Share, Field(description="of the hardware, bought with it")] = 0.0
+    support_per_year: Annotated[Share, Field(description="of the hardware's price")] = 0.0
+    value_kept_per_year: Annotated[
+        Share, Field(description="what a year leaves of the hardware's resale value")
+    ] = 0.0
+    staff_hours_per_month: Annotated[float, Field(ge=0, description="for one machine")] = 2.0
+    staff: UsdPerHour = 75.0
+
+
+class Renting(Spec):
+    """What every rented run needs besides its steps."""
+
+    start: Annotated[
+        Seconds, Field(description="from asking for machines to the first step; it is billed")
+    ] = 300.0
+
+
+class Spot(Spec):
+    """How often spot instances are taken away, and what that costs a run."""
+
+    interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="of one instance")] = (
+        0.05
+    )
+    checkpoint: Annotated[Seconds, Field(description="time to write one")] = 60.0
+    restart: Annotated[Seconds, Field(description="until a run goes on")] = 600.0
+
+
+class GpuPrice(Spec):
+    """What one GPU costs you."""
+
+    gpu: GpuName
+    price: Usd
+
+
+class ServerPrice(Spec):
+    """A quote for a whole server."""
+
+    machine: MachineName
+    price: Usd
+
+
+class OwnPrices(Spec):
+    """What you know better than the catalog: quotes, and discounts for a term."""
+
+    gpus: tuple[GpuPrice, ...] = ()
+    servers: tuple[ServerPrice, ...] = ()
+    reserved_1_year: Annotated[
+        Share | None, Field(description="off the price on demand, paid for every hour of a year")
+    ] = None
+    reserved_3_years: Share | None = None
+
+
+class OwnOffer(Spec):
+    """An offer that the catalog does not have: an instance by the hour, a server by its price, or both."""
+
+    name: Annotated[str, Field(min_length=1)]
+    gpu: GpuName
+    gpus: Annotated[int, Field(gt=0, le=64, description="in one machine")] = 1
+    topology: Topology = "workstation"
+    network: Annotated[Network | None, Field(description="without one, a single machine")] = None
+    rent: UsdPerHour | None = None
+    spot: UsdPerHour | None = None
+    buy: Usd | None = None
+    power: Annotated[Watts | None, Field(gt=0, description="of one machine under load")] = None
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "OwnOffer":
+        if self.rent is None and self.spot is None and self.buy is None:
+            raise ValueError("an offer has a price: 'rent', 'spot' or 'buy'")
+        return self
+
+
+class Search(Spec):
+    """What is tried; everything that is left out is tried with what the catalog has."""
+
+    ways: Annotated[tuple[Way, ...], Field(min_length=1)] = _WAYS
+    gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1)] = None
+    offers: Annotated[
+        tuple[str, ...] | None,
+        Field(min_length=1, description="ids of `gpuyard catalog prices` or `machines`, or names of `offers`"),
+    ] = None  # fmt: skip
+    nodes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 3, 4, 6, 8, 12, 16)
+    networks: Annotated[
+        tuple[LinkName, ...], Field(min_length=1, description="between bought machines")
+    ] = ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ethernet-100g", "infiniband-hdr", "infiniband-ndr")  # fmt: skip
+    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
+    remedies: Annotated[tuple[PlanRemedy, ...], Field(min_length=1)] = _REMEDIES
+    largest_batch: Annotated[
+        int | None, Field(gt=0, description="samples that one update may see in all")
+    ] = None
+
+
+class Playbook(Spec):
+    """What `gpuyard playbook` asks besides."""
+
+    gpus_now: Annotated[
+        int | None, Field(ge=0, le=1_000_000, description="GPUs that are needed at once, today")
+    ] = None
+    load: Load = "steady"
+    inference: Annotated[bool, Field(description="models also serve users around the clock")] = False  # fmt: skip
+    data: Annotated[Bytes | None, Field(description="all training data together")] = None
+
+
+class Plan(Spec):
+    """The goal, and what is searched for it."""
+
+    name: Annotated[str, Field(min_length=1)]
+    workload: Annotated[
+        Annotated[Workload, Tag("described")] | Annotated[WorkloadReference, Tag("named")],
+        Discriminator(named_or_described),
+        Field(description="a workload file beside the plan, a catalog model, or the workload itself"),
+    ]  # fmt: skip
+    runs_per_month: Annotated[float, Field(gt=0, le=1_000_000)]
+    time_per_run: Annotated[
+        Seconds | None, Field(gt=0, description="a finished run within this time")
+    ] = None
+    budget: Annotated[Usd | None, Field(gt=0, description="over the horizon")] = None
+    horizon: Annotated[Seconds, Field(gt=0, le=20 * 365.25 * 86400)] = 3 * 365.25 * 86400
+    policy: Policy = Policy()
+    people: People = People()
+    site: Site = Site()
+    owning: Owning = Owning()
+    renting: Renting = Renting()
+    spot: Spot = Spot()
+    search: Search = Search()
+    prices: OwnPrices = OwnPrices()
+    offers: tuple[OwnOffer, ...] = ()
+    playbook: Playbook = Playbook()
+
+    @model_validator(mode="after")
+    def _terms_within_horizon(self) -> "Plan":
+        years = self.horizon / (365.25 * 86400)
+        asked = self.search.ways if "ways" in self.search.model_fields_set else ()
+        for way, term in RESERVED_YEARS.items():
+            if way in asked and term > years:
+                raise ValueError(
+                    f"search.ways: {way} binds you for longer than the horizon of {years:.3g} years; "
+                    "lengthen 'horizon', or leave it out"
+                )
+        names = [offer.name for offer in self.offers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two offers are called {name!r}; give one another name")
+        return self
+
+    @model_validator(mode="after")
+    def _offers_are_known(self, info: ValidationInfo) -> "Plan":
+        known = (info.context or {}).get("offer")
+        own = {offer.name for offer in self.offers}
+        for name in self.search.offers or ():
+            if known is not None and name not in known | own:
+                raise ValueError(f"search.offers: {describe_unknown('offer', name, known | own)}")
+        return self

@@ -1,0 +1,82 @@
+"""A sweep: every combination of workers, batch, strategy, link and remedy, some times over."""
+
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag
+
+from gpuyard.specs.base import Spec
+from gpuyard.specs.cluster import named_or_described
+from gpuyard.specs.quantities import BytesPerSecond, GpuName, Seconds, WorkloadReference
+from gpuyard.specs.remedy import Remedy
+from gpuyard.specs.study import Count, MeasuredStrategy
+
+
+class SweepLink(Spec):
+    """The links of a lab that is made for the sweep."""
+
+    rate: Annotated[BytesPerSecond, Field(description="of each node's link, each direction")]
+    dilation: Annotated[
+        float,
+        Field(ge=1, le=10_000, description="everything runs so many times slower; results don't"),
+    ] = 1.0
+
+
+class SweepWorkload(Spec):
+    """One workload, and its own batch sizes where they differ from the sweep's."""
+
+    workload: Annotated[
+        WorkloadReference, Field(description="a workload file beside the sweep, or a catalog model")
+    ]
+    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
+
+
+class SweepFile(Spec):
+    """What to measure, and how often."""
+
+    name: Annotated[str, Field(min_length=1)]
+    workloads: Annotated[
+        tuple[
+            Annotated[
+                Annotated[SweepWorkload, Tag("described")]
+                | Annotated[WorkloadReference, Tag("named")],
+                Discriminator(named_or_described),
+            ],
+            ...,
+        ],
+        Field(min_length=1),
+    ]
+    nodes: Annotated[
+        tuple[Count, ...], Field(min_length=1, description="worker counts; in a lab one a node")
+    ] = (1, 2)
+    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1, description="of one worker")] = (
+        None
+    )
+    strategy: Annotated[tuple[MeasuredStrategy, ...], Field(min_length=1)] = ("ddp",)
+    link: Annotated[
+        tuple[
+            Annotated[
+                Annotated[SweepLink, Tag("described")] | Annotated[BytesPerSecond, Tag("named")],
+                Discriminator(named_or_described),
+            ],
+            ...,
+        ],
+        Field(description="a lab for each; none: this machine as it is"),
+    ] = ()
+    remedy: Annotated[tuple[Remedy, ...], Field(min_length=1)] = (Remedy(),)
+    gpu: Annotated[
+        GpuName | None, Field(description="a catalog GPU whose time is slept instead of computing")
+    ] = None
+    repeats: Annotated[int, Field(ge=1, le=100)] = 1
+    time_per_point: Annotated[Seconds, Field(gt=0)] = 3.0
+    attempts: Annotated[
+        int, Field(ge=1, le=20, description="tries of a point whose runs are not credible")
+    ] = 2
+
+    def links(self) -> tuple[SweepLink | None, ...]:
+        """Each as a link; none is this machine."""
+        if not self.link:
+            return (None,)
+        return tuple(
+            link if isinstance(link, SweepLink) else SweepLink(rate=f"{8 * link} bit/s")
+            for link in self.link
+        )

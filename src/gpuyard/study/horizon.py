@@ -1,0 +1,50 @@
+"""The cost section's second look: the whole horizon month by month, and which input decides."""
+
+import datetime
+import math
+
+from gpuyard.economics import (
+    HOURS_PER_YEAR,
+    Owned,
+    RentOrOwn,
+    break_even_months,
+    comparable_cash_by_month,
+    ranges_around,
+    rented_cash_by_month,
+    saving_usd,
+    tornado,
+)
+from gpuyard.specs import RentOrBuy
+from gpuyard.study.result import HorizonResult
+
+SWING = 0.2
+
+
+def look_ahead(cost: RentOrBuy) -> HorizonResult:
+    """All payments of both ways, with every input moved to both sides in turn."""
+    case = RentOrOwn(
+        Owned(
+            hardware_usd=cost.buy,
+            watts=cost.power,
+            usd_per_kwh=cost.electricity,
+            pue=cost.pue,
+            colocation_usd_per_year=cost.colocation_per_year,
+            value_kept_per_year=cost.value_kept_per_year,
+        ),
+        rent_usd_per_hour=cost.rent,
+        hours_per_year=cost.hours_per_year,
+        speed_lead=cost.speed_lead,
+        discount_per_year=cost.discount_rate,
+        months=round(cost.horizon / 3600 / HOURS_PER_YEAR * 12),
+    )
+    even = float(break_even_months(case))
+    date = cost.date or datetime.datetime.now(datetime.UTC).date()
+    return HorizonResult(
+        price_date=date.isoformat(),
+        saving_usd=float(saving_usd(case)),
+        rented_cash_by_month=tuple(rented_cash_by_month(case).tolist()),
+        owned_cash_by_month=tuple(comparable_cash_by_month(case).tolist()),
+        break_even_months=even if math.isfinite(even) else None,
+        swing=SWING,
+        tornado=tuple(tornado(case, ranges_around(case, SWING))),
+    )

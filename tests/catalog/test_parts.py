@@ -1,0 +1,36 @@
+"""Parts add up: an estimate of a known product is its price."""
+
+import pytest
+
+from gpuyard.catalog import chassis, gpu_prices, gpus, links, ports
+from gpuyard.catalog.parts import build_id, build_ids, fits
+
+
+def test_every_price_is_of_a_known_gpu_and_every_port_of_a_known_link() -> None:
+    assert all(price.id in gpus() for price in gpu_prices())
+    assert all(port.id in links() for port in ports())
+
+
+@pytest.mark.parametrize(
+    ("box", "gpu", "count", "usd"),
+    [
+        ("workstation-2", "gtx-1080-ti", 4, 8000),  # the founding project's machine
+        ("workstation-4", "rtx-2080-ti", 4, 12472),  # Lambda Quad
+        ("server-pcie", "rtx-2080-ti", 8, 28389),  # Lambda Blade
+        ("server-sxm", "v100-sxm2-32gb", 8, 109008),  # Lambda Hyperplane
+    ],
+)
+def test_founding_machines_come_out_at_their_price(
+    box: str, gpu: str, count: int, usd: float
+) -> None:
+    assert chassis().get(box).usd + count * gpu_prices().get(gpu).usd == usd
+
+
+def test_gpus_go_only_where_they_fit() -> None:
+    sxm, pcie = chassis().get("server-sxm"), chassis().get("server-pcie")
+    h100 = gpus().get("h100-sxm5-80gb")
+    assert fits(h100, sxm) and not fits(h100, pcie)
+    assert fits(gpus().get("rtx-4090"), pcie) and not fits(gpus().get("rtx-4090"), sxm)
+    assert not fits(gpus().get("gh200-96gb"), sxm)
+    assert build_id(h100, 8, sxm) == "server-sxm/8x-h100-sxm5-80gb"
+    assert build_id(h100, 8, sxm) in build_ids()

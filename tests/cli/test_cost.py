@@ -1,0 +1,167 @@
+"""`gpuyard cost` and `gpuyard prices` as people run them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.economics.test_demand import SACCT
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("rent", "buy", "colocation", "months"),
+    [
+        ("$160308/year", "$109008", "$0/year", 8.2),
+        ("$160308/year", "$109008", "$15000/year", 9.0),
+        ("$139371/year", "$28389", "$0/year", 2.4),
+        ("$139371/year", "$28389", "$15000/year", 2.7),
+        ("$69729/year", "$12472", "$0/year", 2.1),
+    ],
+)
+def test_founding_comparisons(
+    cli: Cli, rent: str, buy: str, colocation: str, months: float
+) -> None:
+    done = cli("cost", "--rent", rent, "--buy", buy, "--colocation", colocation, "--json")
+    assert json.loads(done.stdout)["break_even_months"] == pytest.approx(months, abs=0.05)
+
+
+def test_the_whole_answer_and_its_page(cli: Cli, tmp_path: Path) -> None:
+    page = tmp_path / "cost.html"
+    arguments = [
+        "cost", "--rent", "aws/p4d.24xlarge", "--buy", "$128000", "--utilisation", "50 %",
+        "--power", "6 kW", "--idle-power", "2 kW", "--tariff", "$0.12/kWh", "--pue", "1.5",
+        "--colocation", "$184/kW/month", "--horizon", "4 years", "--discount-rate", "5 %",
+        "--financed", "50 %", "--interest", "6 %", "--value-kept", "60 %", "--gpus", "8",
+        "--failure", "$500", "--monte-carlo", "1000", "--seed", "3",
+    ]  # fmt: skip
+    found = json.loads(cli(*arguments, "--json").stdout)
+    assert found["price_date"] == "2026-08-22"
+    assert len(found["rented_cash_by_month_usd"]) == 49
+    assert found["monte_carlo"]["draws"] == 1000
+    assert {bar["name"] for bar in found["tornado"]} >= {"rent_usd_per_hour", "pue", "watts"}
+    done = cli(*arguments, "--tornado", "--html", str(page))
+    assert "2026-08-22" in done.stdout
+    assert "draws (seed 3)" in done.stdout
+    assert "chart-tornado" in page.read_text(encoding="utf-8")
+
+
+def test_a_range_of_its_own(cli: Cli) -> None:
+    done = cli(
+        "cost", "--rent", "$1.50/h", "--buy", "$8000", "--vary", "hardware_usd=1..8000", "--json"
+    )
+    bars = {bar["name"]: bar for bar in json.loads(done.stdout)["tornado"]}
+    assert bars["hardware_usd"]["low"] == 1
+    assert bars["hardware_usd"]["saving_at_low_usd"] == pytest.approx(8999)
+
+
+def test_the_example_of_offers(cli: Cli, tmp_path: Path) -> None:
+    file = str(ROOT / "examples" / "v100.offers.yaml")
+    page = tmp_path / "offers.html"
+    found = json.loads(cli("cost", "compare", file, "--json", "--html", str(page)).stdout)
+    assert len(found["offers"]) == 5
+    assert all(offer["price_date"] for offer in found["offers"])
+    assert "chart-cash" in page.read_text(encoding="utf-8")
+
+
+def test_hybrid_from_slurm(cli: Cli, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(SACCT)
+    page = tmp_path / "hybrid.html"
+    arguments = ["--rent", "$1.50/h", "--buy", "$8000", "--html", str(page), "--json"]
+    found = json.loads(cli("cost", "hybrid", "--sacct", str(jobs), *arguments).stdout)
+    assert found["demand"]["gpu_hours"] == pytest.approx(11)
+    # $8,000 over three years is $0.30 an hour, a fifth of the rent. The hours want 4, 5.5 and 1.5 GPUs;
+    # a sixth would be half idle in one of three
+    assert found["best"]["own_gpus"] == 5
+    assert found["best"]["usd_per_year"] <= found["own_all"]["usd_per_year"]
+    assert {wrong["demand_factor"] for wrong in found["if_wrong"]} == {0.7, 1.3}
+
+
+def test_hybrid_with_reserved_gpus(cli: Cli) -> None:
+    pytest.importorskip("scipy")
+    done = cli(
+        "cost", "hybrid", "--pattern", "working-hours", "--gpus", "16", "--rent", "$1.50/h",
+        "--buy", "$20000", "--reserved", "$4000/year", "--json",
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["with_reserved"]["usd_per_year"] <= found["best"]["usd_per_year"] + 1e-6
+
+
+def test_growth(cli: Cli, tmp_path: Path) -> None:
+    done = cli(
+        "cost", "growth", "--people", "12", "--hires-per-year", "4", "--gpu-hours", "300", "--rent",
+        "$1.50/h", "--buy", "$28389", "--gpus-per-machine", "8", "--running", "$6000/year", "--json",
+        "--html", str(tmp_path / "growth.html"),
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert [one["number"] for one in found["purchases"]] == [1, 2]
+    assert found["total_usd"] < found["rent_all_usd"]
+
+
+def test_invoice(cli: Cli) -> None:
+    done = cli(
+        "cost", "invoice", "0.67,1.28,0.75,0.97,1.31,0.86", "--rent", "$1.50/h",
+        "--billed", "1.01,1.92,1.12,1.45,1.96,1.30", "--json",
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    for line, printed in zip(found["lines"], [1.01, 1.92, 1.12, 1.45, 1.96, 1.30], strict=True):
+        assert line["usd"] == pytest.approx(printed, abs=0.0101)
+    assert found["fitting_increments"] == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give --rent and --buy"),
+        (["--rent", "$1/h", "--buy", "$1", "--hours-per-year", "-5"], "-5 hours a year"),
+        (["--rent", "$1/h", "--buy", "$1", "--utilisation", "130 %"], "between 0 % and 100 %"),
+        (["--rent", "$9/year", "--buy", "$1", "--horizon", "6 months"], "say what then"),
+        (["--rent", "$9/year", "--buy", "$1", "--term", "5 years"], "say what then"),
+        (["--rent", "$9/year", "--buy", "$1", "--rest", "sell"], "did you mean 'resell'"),
+        (["--rent", "$1/h", "--buy", "$1", "--vary", "rent=1..2"], "no input is called 'rent'"),
+        (["--rent", "$1/h", "--buy", "$1", "--json", "--vary", "pue=2"], "pue=1.0..1.8"),
+        (["--rent", "aws/p4d.24xl", "--buy", "$1"], "did you mean 'aws/p4d.24xlarge'"),
+        (["--rent", "$1/h", "--buy", "$1", "--colocation", "$5"], "'$184/kW/month'"),
+        (["--rent", "$1/h", "--buy", "$1", "--price-date", "soon"], "like 2026-01-31"),
+        (["compare", "none.offers.yaml"], "there is no such file"),
+        (["hybrid", "--rent", "$1/h", "--buy", "$1"], "one of --demand, --sacct and --pattern"),
+        (["hybrid", "--rent", "$1/h", "--buy", "$1", "--demand", "no.csv"], "no such file"),
+        (["invoice", "0.5,x", "--rent", "$1/h"], "'x' is not a number"),
+        (["invoice", "1e300", "--rent", "$1/h"], "'1e300' is not a number"),
+        (["invoice", "-1", "--rent", "$1/h"], "No such option"),
+        (["invoice", "1", "--rent", "$1/h", "--increment", "minutes"], "did you mean 'minute'"),
+    ],
+)
+def test_nonsense_is_a_sentence(cli: Cli, arguments: list[str], sentence: str) -> None:
+    done = cli("cost", *arguments, status=2)
+    assert sentence in done.stderr
+    assert not done.stdout
+
+
+def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
+    shipped = (ROOT / "src/gpuyard/catalog/data/prices.csv").read_text(encoding="utf-8")
+    newer = tmp_path / "newer.csv"
+    rows = shipped.splitlines()
+    row = next(line for line in rows if line.startswith("aws/p4d.24xlarge,"))
+    cheaper = row.replace("21.95764", "19.5").replace("2026-08-22", "2027-01-31")
+    assert cheaper != row
+    newer.write_text("\n".join(cheaper if line == row else line for line in rows) + "\n")
+    home = {"GPUYARD_HOME": str(tmp_path / "home")}
+    take = ["prices", "update", "--from", str(newer)]
+    told = json.loads(cli(*take, "--dry-run", "--json", environment=home).stdout)
+    assert [change["id"] for change in told["changed"]] == ["aws/p4d.24xlarge"]
+    assert not (tmp_path / "home" / "prices.csv").exists()
+    assert "1 changed" in cli(*take, environment=home).stdout
+    shown = json.loads(
+        cli("catalog", "prices", "aws/p4d.24xlarge", "--json", environment=home).stdout
+    )
+    assert (shown["usd_per_hour"], shown["date"]) == (19.5, "2027-01-31")
+    old = tmp_path / "old.csv"
+    old.write_text(shipped)
+    refused = cli("prices", "update", "--from", str(old), environment=home, status=2)
+    assert "take it with --older" in refused.stderr
+    assert "in use again" in cli("prices", "reset", environment=home).stdout
+    assert "nothing to undo" in cli("prices", "reset", environment=home).stdout

@@ -1,0 +1,126 @@
+"""Training to an accuracy with real ranks, and going on after kill -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.measure.fit import EpochDone, plan_fit, run_fit
+from gpuyard.measure.fit.recipe import split
+from gpuyard.specs import Workload
+
+Build = Callable[..., Workload]
+WORKERS = min(2, len(usable_cores()))
+DEADLINE_SECONDS = 120.0
+
+
+@pytest.fixture
+def forgetful(tiny: Build) -> Workload:
+    return tiny("forgetful", source="tiny_models:learnable")
+
+
+_RUN = """
+import sys
+from pathlib import Path
+from gpuyard.measure.fit import EpochDone, plan_fit, run_fit
+from gpuyard.specs import Workload
+workload = Workload.model_validate_json(sys.argv[1])
+plan = plan_fit(workload, workers=int(sys.argv[3]), epochs=400, target_accuracy=1.0,
+                batch_per_worker=10, checkpoint=Path(sys.argv[2]))
+def say(event):
+    if isinstance(event, EpochDone):
+        print(event.epoch, flush=True)
+run_fit(plan, on_event=say)
+"""
+
+
+def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Path) -> None:
+    def plan(name: str, epochs: int):  # type: ignore[no-untyped-def]
+        return plan_fit(
+            forgetful,
+            workers=WORKERS,
+            epochs=epochs,
+            target_accuracy=1.0,
+            batch_per_worker=10,
+            checkpoint=tmp_path / name,
+        )
+
+    killed = tmp_path / "killed.npz"
+    with subprocess.Popen(
+        [sys.executable, "-c", _RUN, forgetful.model_dump_json(), str(killed), str(WORKERS)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if int(line) >= 3:
+                running.send_signal(signal.SIGKILL)
+                break
+    time.sleep(1)  # its ranks leave when they see that it has gone
+    seen: list[EpochDone] = []
+    already = json.loads(np.load(killed)["about"].tobytes())["epochs"]
+    assert len(already) >= 3
+    enough = len(already) + 3
+    went_on = run_fit(
+        plan("killed.npz", enough),
+        on_event=lambda e: seen.append(e) if isinstance(e, EpochDone) else None,
+    )
+    assert [epoch.restored for epoch in seen] == [True] * len(already) + [False] * 3
+    whole = run_fit(plan("whole.npz", enough))
+    assert [epoch.parameter_checksum for epoch in went_on.epochs] == [
+        epoch.parameter_checksum for epoch in whole.epochs
+    ]
+    assert went_on.last.loss == whole.last.loss
+    with np.load(killed) as one, np.load(tmp_path / "whole.npz") as other:
+        for name in set(one.files) - {"about"}:
+            assert one[name].tobytes() == other[name].tobytes(), name
+
+    if WORKERS == 2:
+        with pytest.raises(UserMistake, match=r"is of a run with 2 worker\(s\), not 1"):
+            run_fit(plan_fit(forgetful, workers=1, checkpoint=killed, batch_per_worker=10))
+
+
+def test_it_learns_stops_when_it_knows_enough_and_says_what_was_held_out(
+    tiny: Build, tmp_path: Path
+) -> None:
+    workload = tiny("classifier", source="tiny_models:learnable")
+    plan = plan_fit(workload, epochs=300, target_accuracy=0.95, checkpoint=tmp_path / "c.npz")
+    result = run_fit(plan)
+    assert result.reached
+    assert result.last.training_accuracy > 0.95
+    assert all(epoch.training_accuracy <= 0.95 for epoch in result.epochs[:-1])
+    assert result.last.held_out_accuracy * 20 == pytest.approx(
+        round(result.last.held_out_accuracy * 20)
+    )  # of 20 held out
+    assert run_fit(plan).epochs[-1].parameter_checksum == result.last.parameter_checksum
+    assert not list(tmp_path.glob(".c.npz*"))
+
+
+def test_held_out_samples_are_not_trained_on() -> None:
+    training, held_out = split(25)
+    assert held_out.tolist() == [0, 10, 20]
+    assert sorted([*training.tolist(), *held_out.tolist()]) == list(range(25))
+
+
+def test_broken_checkpoint_is_a_sentence(forgetful: Workload, tmp_path: Path) -> None:
+    path = tmp_path / "broken.npz"
+    path.write_bytes(b"PK not a zip")
+    with pytest.raises(GpuyardError, match="is not a checkpoint that can be read"):
+        run_fit(plan_fit(forgetful, checkpoint=path))
+
+
+def test_what_can_not_be_trained_is_a_sentence(tiny: Build) -> None:
+    with pytest.raises(UserMistake, match="nothing can be learnt"):
+        plan_fit(tiny())
+    with pytest.raises(MissingRequirement, match="gpuyard data fetch spoken-digits"):
+        plan_fit(tiny(source="spoken-digits"))

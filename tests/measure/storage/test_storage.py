@@ -1,0 +1,124 @@
+"""A bench of storage with real files, and its refusal where memory would answer."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpuyard.catalog.storage_needs import storage_needs
+from gpuyard.cli import bench
+from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.measure.storage import StoragePlan, Trial, plan_storage, run_storage
+from gpuyard.measure.storage import run as storage_run
+from gpuyard.measure.storage.cache import bypass_of, filesystem_of
+
+MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
+
+
+def small(path: Path, **more: object) -> StoragePlan:
+    asked = {"count": 1, "seconds": 0.2, "own_bytes": 4 << 20, "batch": 1, "model": "resnet18"}
+    return plan_storage(path, **{**asked, **more})  # type: ignore[arg-type]
+
+
+def test_mlperf_figures_are_the_published_ones(tmp_path: Path) -> None:
+    plan = plan_storage(tmp_path, model="resnet50", gpu="h100-sxm5-80gb")
+    assert (plan.batch, plan.compute_seconds, plan.least_utilisation) == (400, 0.224, 0.9)
+    # 400 records of 114,660 bytes in 0.224 s: 204.8 MB/s
+    assert plan.batch_bytes / plan.compute_seconds / 1e6 == pytest.approx(204.8, abs=0.1)
+    assert len(storage_needs()) == 6
+
+
+def test_other_gpus_take_the_predictors_time(tmp_path: Path) -> None:
+    slow = plan_storage(tmp_path, model="resnet50", gpu="t4")
+    fast = plan_storage(tmp_path, model="resnet50", gpu="h200-sxm5-141gb")
+    assert slow.compute_seconds > fast.compute_seconds
+    assert slow.record_bytes == pytest.approx(114_660, abs=1)
+    assert "estimated" in slow.source
+
+
+def test_the_bench_reads_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    result = run_storage(small(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert result.own_dataset
+    assert result.dataset_bytes == 16 << 20  # 16 files of a block at least
+    if result.cache == "none":  # a file system in memory
+        assert (result.verdict, result.most_gpus, result.trials) == ("refused", None, ())
+        return
+    asked = next(trial for trial in result.trials if trial.gpus == 1)
+    assert 0 < asked.utilisation <= 1
+    assert asked.passed == (asked.utilisation >= 0.9)
+    assert result.verdict == ("passes" if asked.passed else "starves")
+    assert asked.seconds > 0
+    assert asked.bytes_per_second > 0
+
+
+def test_a_data_set_that_is_there_is_read_and_kept(tmp_path: Path) -> None:
+    data = tmp_path / "set"
+    data.mkdir()
+    (data / "a.bin").write_bytes(bytes(3 << 20))
+    (data / "README").write_text("too small to be data")
+    result = run_storage(small(tmp_path, data=data))
+    assert not result.own_dataset
+    assert result.dataset_bytes == 3 << 20
+    assert (data / "a.bin").exists()
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="no /dev/shm")
+def test_memory_is_no_storage() -> None:
+    assert filesystem_of(MEMORY) == "tmpfs"
+    result = run_storage(small(MEMORY))
+    assert result.verdict == "refused"
+    assert result.most_gpus is None
+    assert "that of memory" in result.reason
+    assert not list(MEMORY.glob(".gpuyard-storage-*"))
+
+
+def test_nothing_in_memory_is_taken_for_storage_of_any_size(tmp_path: Path) -> None:
+    if MEMORY.is_dir():
+        file = MEMORY / "gpuyard-test"
+        file.write_bytes(b"x")
+        try:
+            assert bypass_of([file], 10**15) == "none"
+        finally:
+            file.unlink()
+
+
+@given(limit=st.integers(0, 200), asked=st.integers(1, 20))
+def test_the_search_finds_the_largest_that_passes(limit: int, asked: int) -> None:
+    plan = plan_storage(Path(), count=asked)
+    tried: list[int] = []
+
+    def trial(gpus: int) -> Trial:
+        tried.append(gpus)
+        return Trial(
+            gpus=gpus,
+            utilisation=1.0 if gpus <= limit else 0.5,
+            passed=gpus <= limit,
+            samples_per_second=1,
+            bytes_per_second=1,
+            seconds=1,
+        )
+
+    found = max((t.gpus for t in storage_run._search(plan, trial) if t.passed), default=0)
+    assert tried[0] == asked
+    assert len(tried) == len(set(tried))
+    assert found == min(limit, 8 * asked)
+
+
+def test_mistakes_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(UserMistake, match="is not a directory"):
+        plan_storage(tmp_path / "nowhere")
+    with pytest.raises(UnknownName, match="did you mean 'unet3d'"):
+        plan_storage(tmp_path, model="unet3")
+    with pytest.raises(UserMistake, match="knows unet3d on a100-sxm4-80gb and h100-sxm5-80gb"):
+        plan_storage(tmp_path, model="unet3d", gpu="t4")
+
+
+def test_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
+    asked = ["storage", str(tmp_path), "--gpus", "4", "--dry-run", "--json"]
+    said = json.loads(CliRunner().invoke(bench.app, asked, catch_exceptions=False).stdout)
+    assert (said["gpus"], said["batch"], said["compute_seconds"]) == (4, 400, 0.224)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,64 @@
+"""What is not believed, and why."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gpuyard.catalog import models
+from gpuyard.measure import Measurement, Window
+from gpuyard.measure.credible import Credibility
+from gpuyard.measure.measurement import RunPlace, SyntheticGpu
+
+Make = Callable[..., Measurement]
+JUDGE = Credibility(models().get("resnet50"), "fp32")
+
+
+@pytest.fixture
+def good(make_measurement: Make) -> Measurement:
+    windows = tuple(Window(steps=1, seconds=s, input_seconds=0) for s in (0.2, 0.21, 0.2))
+    return make_measurement(loss_last=2.0, samples_per_second=20.0, windows=windows)
+
+
+def test_a_plain_good_run_is_believed(good: Measurement) -> None:
+    assert JUDGE(good, None) is None
+    assert JUDGE(good, 0.02) is None
+
+
+def test_uneven_windows(good: Measurement) -> None:
+    windows = tuple(Window(steps=1, seconds=s, input_seconds=0) for s in (0.2, 0.25))
+    uneven = good.model_copy(update={"windows": windows})
+    assert JUDGE(uneven, None) == "windows of the same work differ by 25 %"
+
+
+def test_a_loss_that_is_no_number(good: Measurement) -> None:
+    assert JUDGE(good.model_copy(update={"loss_last": None}), None) == "the loss was not a number"
+
+
+def test_foreign_load(good: Measurement) -> None:
+    assert JUDGE(good, 0.5) == "other programs used 50 % of the cores"
+
+
+def test_faster_than_the_hardware(good: Measurement) -> None:
+    # one core at 64 operations a cycle and 6.5 GHz, 3 × 8.2 GFLOP a sample: about 17 samples/s
+    fast = good.model_copy(update={"samples_per_second": 100.0})
+    assert "is more than any CPU of so many cores can do" in str(JUDGE(fast, None))
+
+
+def test_faster_than_the_synthetic_gpu(good: Measurement) -> None:
+    gpu = SyntheticGpu(gpu="t4", fixed_seconds=0.1, seconds_per_sample=0.04, basis="", source="")
+    # 10 samples in 0.5 s: 20 samples/s each
+    slow = good.model_copy(update={"synthetic": gpu, "loss_last": None, "samples_per_second": 39})
+    assert JUDGE(slow, None) is None
+    fast = slow.model_copy(update={"samples_per_second": 42})
+    assert JUDGE(fast, None) == "21.0 samples/s a worker is more than t4 alone can do (20.0)"
+
+
+def test_faster_than_the_link(good: Measurement) -> None:
+    # 2 · 1/2 · 100 MB in 0.5 s are 200 MB/s, over 125 MB/s
+    lab = RunPlace(kind="lab", nodes=("a", "b"), link_bytes_per_second=125e6)
+    sped = good.model_copy(
+        update={"place": lab, "all_reduce_bytes": 100_000_000, "all_reduce_seconds": 0.5}
+    )
+    assert "the lab's shaping did not hold" in str(JUDGE(sped, None))
+    honest = sped.model_copy(update={"all_reduce_seconds": 0.83})
+    assert JUDGE(honest, None) is None

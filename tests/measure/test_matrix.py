@@ -1,0 +1,134 @@
+"""A sweep file: every combination, kept as it comes, rejected where it is not credible."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_sweep
+from gpuyard.errors import SpecError
+from gpuyard.measure import ResultsStore, matrix
+from gpuyard.measure.matrix import MatrixEvent, plan_matrix, run_matrix
+
+ROOT = Path(__file__).parents[2]
+SWEEP = """
+name: tiny
+workloads: [tiny.workload.yaml]
+nodes: [1]
+batch: [4, 8]
+remedy: [{}, {accumulate: 2}]
+repeats: 2
+time_per_point: 100 ms
+"""
+WORKLOAD = "{name: tiny, model: 'tiny_models:classifier'}"
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.workload.yaml").write_text(WORKLOAD)
+    path = tmp_path / "tiny.sweep.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_every_combination_has_its_own_key(sweep_file: Path) -> None:
+    planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
+    keys = [point.key for sweep in planned.sweeps for point in sweep.points]
+    assert planned.points == len(keys) == len(set(keys)) == 8
+    assert [(s.remedy.label, s.repeat) for s in planned.sweeps] == [
+        ("plain", 0),
+        ("plain", 1),
+        ("accumulate 2", 0),
+        ("accumulate 2", 1),
+    ]
+
+
+def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
+    sweep_file: Path, store: ResultsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Moody:
+        """Believes nothing of batch 8 at first, and never what accumulates."""
+
+        seen: set[str] = set()  # noqa: RUF012
+
+        def __init__(self, *_: object) -> None: ...
+
+        def __call__(self, measurement, _foreign):  # type: ignore[no-untyped-def]
+            if measurement.remedy.accumulate > 1:
+                return "accumulated"
+            if measurement.batch_per_worker == 8 and measurement.key not in self.seen:
+                self.seen.add(measurement.key)
+                return "not yet"
+            return None
+
+    monkeypatch.setattr(matrix, "Credibility", Moody)
+    planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
+    events: list[MatrixEvent] = []
+    outcome = run_matrix(planned, store, on_event=events.append)
+    assert [(m.batch_per_worker, m.remedy.label) for m in outcome.measurements] == [
+        (4, "plain"),
+        (8, "plain"),
+    ] * 2
+    assert [(p.batch_per_worker, reason) for _, p, reason in outcome.rejected] == [
+        (4, "accumulated"),
+        (8, "accumulated"),
+    ] * 2
+    assert sorted(m.key for m in store.list()) == sorted(m.key for m in outcome.measurements)
+    reasons = [r.reason for r in store.list_rejected()]
+    assert (reasons.count("not yet"), reasons.count("accumulated")) == (2, 8)
+    assert store.get(store.list_rejected()[0].id) == store.list_rejected()[0]
+    assert events[-1].done == events[-1].total == 8
+    assert all(event.left_seconds >= 0 for event in events)
+
+    # again: what was measured is found, what was rejected is tried again
+    again: list[MatrixEvent] = []
+    run_matrix(planned, store, on_event=again.append)
+    assert sum(e.event.state == "stored" for e in again) == 4
+    assert {e.event.point.key for e in again if e.event.state == "rejected"} == {
+        point.key for _, point, _ in outcome.rejected
+    }
+
+
+def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny.workload.yaml").write_text(
+        "{name: tiny, model: 'tiny_models:WaitsAtBatch3', input: {shape: [16]}, target: {classes: 4}}"
+    )
+    sweep_file.write_text(
+        "{name: t, workloads: [tiny.workload.yaml], nodes: [1], batch: [2, 3], attempts: 20,"
+        " time_per_point: 100 ms}"
+    )
+    store = ResultsStore(Path(os.environ["GPUYARD_HOME"]) / "results.sqlite")
+    paths = [str(ROOT / "src"), str(Path(__file__).parent)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpuyard", "bench", "sweep", str(sweep_file)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as sweeping:
+        deadline = time.monotonic() + 120
+        while not store.list():
+            assert sweeping.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        sweeping.send_signal(signal.SIGKILL)
+    (first,) = store.list()
+    assert first.batch_per_worker == 2
+
+
+def test_examples_are_valid_and_mistakes_have_a_line(tmp_path: Path) -> None:
+    slices = plan_matrix(read_sweep(ROOT / "examples" / "slices.sweep.yaml"), ROOT / "examples")
+    assert slices.points == 60
+    assert {s.place.dilation for s in slices.sweeps} == {2, 20}
+    choke = plan_matrix(read_sweep(ROOT / "examples" / "choke.sweep.yaml"), ROOT / "examples")
+    assert choke.points == 6
+    wrong = tmp_path / "wrong.sweep.yaml"
+    wrong.write_text("name: w\nworkloads: [resnet50]\nremedy: [{compress: fp8}]\nlink: [1 Gbit]\n")
+    with pytest.raises(SpecError) as caught:
+        read_sweep(wrong)
+    assert "wrong.sweep.yaml:3: remedy[0].compress" in str(caught.value)
+    assert "wrong.sweep.yaml:4: link[0]" in str(caught.value)

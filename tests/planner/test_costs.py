@@ -1,0 +1,109 @@
+"""Costs by hand: a run takes ten hours on one V100, and there are ten a month for three years."""
+
+import pytest
+
+from gpuyard.planner import Choice
+from gpuyard.planner.making import answer
+from gpuyard.specs import Plan
+from tests.planner.builder import candidates, offer, plan, workload
+
+HOURS_PER_YEAR = 8766.0
+
+
+def winner(asked: Plan) -> Choice:
+    found = answer(candidates(asked), workload())
+    assert found.winner is not None
+    return found.winner
+
+
+def test_on_demand_pays_for_the_hours_of_the_run() -> None:
+    chosen = winner(plan(offer("a", rent="$3/h"), search={"ways": ["on-demand"]}))
+    assert chosen.run_seconds == pytest.approx(36_000)
+    assert chosen.usd_per_run == pytest.approx(30.0)
+    assert chosen.total_usd == pytest.approx(30.0 * 360)
+    assert chosen.usd_per_run_low < 30.0 < chosen.usd_per_run_high
+
+
+def test_rented_machines_are_paid_while_they_start() -> None:
+    asked = plan(
+        offer("a", rent="$3/h"), renting={"start": "30 min"}, search={"ways": ["on-demand"]}
+    )
+    assert winner(asked).usd_per_run == pytest.approx(31.5)
+    assert winner(asked).run_seconds == pytest.approx(36_000 + 1800)
+
+
+def test_reserved_pays_for_every_hour() -> None:
+    asked = plan(
+        offer("a", rent="$3/h"),
+        prices={"reserved_1_year": "40 %"},
+        search={"ways": ["reserved-1-year"]},
+    )
+    chosen = winner(asked)
+    assert chosen.total_usd == pytest.approx(3 * HOURS_PER_YEAR * 3 * 0.6)
+    assert chosen.usd_per_run == pytest.approx(chosen.total_usd / 360)
+    assert chosen.utilisation == pytest.approx(100 / 730.5)
+
+
+def test_spot_takes_longer_and_is_paid_for_longer() -> None:
+    asked = plan(
+        offer("a", spot="$1/h"),
+        spot={"interruptions_per_hour": 0.5, "checkpoint": "1 min", "restart": "10 min"},
+        search={"ways": ["spot"]},
+    )
+    chosen = winner(asked)
+    assert chosen.run_seconds > 36_000
+    assert chosen.usd_per_run == pytest.approx(chosen.run_seconds / 3600)
+    calm = winner(asked.model_copy(update={"spot": asked.spot.model_copy(
+        update={"interruptions_per_hour": 0.0})}))  # fmt: skip
+    assert calm.usd_per_run == pytest.approx(10.0)
+
+
+def test_bought_pays_hardware_power_and_staff() -> None:
+    asked = plan(
+        offer("a", buy="$7200", power="1 kW"),
+        site={"electricity": "$0.10/kWh", "pue": 1.5},
+        owning={"staff_hours_per_month": 1, "staff": "$50/h"},
+        search={"ways": ["buy"]},
+    )
+    chosen = winner(asked)
+    energy = 360 * 10 * 1.0 * 1.5 * 0.10  # only while it runs
+    assert chosen.total_usd == pytest.approx(7200 + energy + 36 * 50)
+    assert chosen.watts == pytest.approx(1500)
+    assert chosen.clusters == 1
+
+
+def test_colocation_comes_on_top() -> None:
+    offers = offer("a", buy="$7200", power="1 kW")
+    site = {"colocation": "$200/kW/month"}
+    home = winner(plan(offers, site=site, search={"ways": ["buy"]}))
+    away = winner(plan(offers, site=site, search={"ways": ["colocate"]}))
+    assert away.total_usd - home.total_usd == pytest.approx(200 * 36)
+    assert away.watts == 0  # not the site's
+
+
+def test_more_runs_than_one_machine_can_do_need_more_machines() -> None:
+    asked = plan(offer("a", buy="$1000"), runs_per_month=200, search={"ways": ["buy"]})
+    chosen = winner(asked)
+    assert chosen.clusters == 4  # 2,000 h a month on machines that work 80 % of 730.5 h
+    assert chosen.utilisation == pytest.approx(2000 / (4 * 730.5))
+
+
+def test_runs_grow_with_the_people() -> None:
+    asked = plan(
+        offer("a", rent="$1/h"),
+        people={"researchers": 12, "hires_per_year": 4},
+        search={"ways": ["on-demand"]},
+    )
+    found = answer(candidates(asked), workload())
+    assert found.goal.runs_per_month_at_end == pytest.approx(20)
+    assert found.goal.runs == pytest.approx(36 * 15)
+
+
+def test_a_port_is_paid_for_each_bought_machine_only() -> None:
+    several = offer("a", buy="$1000", rent="$1/h", network={"link": "ethernet-10g"})
+    bought = winner(plan(several, owning={"staff": "$0/h"}, site={"electricity": "$0/kWh"},
+                         search={"ways": ["buy"], "nodes": [2]}))  # fmt: skip
+    assert bought.total_usd == pytest.approx(2 * (1000 + 350))
+    rented = winner(plan(several, search={"ways": ["on-demand"], "nodes": [2]}))
+    # clouds bill whole seconds
+    assert rented.usd_per_run == pytest.approx(2 * rented.run_seconds / 3600, abs=2 / 3600)

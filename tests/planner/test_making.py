@@ -1,0 +1,176 @@
+"""The plan of the example file, and what it says when something stands in the way."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_plan
+from gpuyard.errors import SpecError, UserMistake
+from gpuyard.planner import PlanResult, make_plan
+from gpuyard.planner.alternatives import well_known
+from gpuyard.planner.making import answer
+from gpuyard.specs import Plan
+from tests.planner.builder import candidates, offer, plan, workload
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
+
+
+@pytest.fixture(scope="module")
+def found() -> PlanResult:
+    return make_plan(read_plan(EXAMPLE))
+
+
+def test_the_example_has_a_choice_that_keeps_every_rule(found: PlanResult) -> None:
+    chosen = found.winner
+    assert chosen is not None
+    assert chosen.way == "buy"  # data may not leave the building
+    assert chosen.run_seconds <= 8 * 3600
+    assert chosen.total_usd <= 250_000
+    assert chosen.watts <= 20_000
+    assert chosen.update_samples <= 8192
+    assert chosen.usd_per_run_low <= chosen.usd_per_run <= chosen.usd_per_run_high
+    assert chosen.effective_gpus == pytest.approx(chosen.gpus * chosen.scaling_efficiency)
+
+
+def test_hundreds_of_thousands_are_searched_and_every_drop_has_a_counted_reason(
+    found: PlanResult,
+) -> None:
+    assert found.candidates > 100_000
+    counted = {left.reason: left.candidates for left in found.left_out}
+    assert counted["data may not leave the building"] > 0
+    assert counted["needs more memory than its GPU has"] > 0
+    assert counted["draws more than the 20 kW of the site"] > 0
+    assert found.allowed + sum(counted.values()) >= found.candidates
+    assert 0 < found.feasible <= found.allowed < found.candidates
+
+
+def test_the_front_gets_cheaper_as_it_gets_slower(found: PlanResult) -> None:
+    seconds = [choice.run_seconds for choice in found.front]
+    usd = [choice.usd_per_run for choice in found.front]
+    assert seconds == sorted(seconds)
+    assert usd == sorted(usd, reverse=True)
+    assert all(choice.allowed for choice in found.front)
+
+
+def test_every_well_known_alternative_is_answered(found: PlanResult) -> None:
+    assert [other.name for other in found.alternatives] == [asked.name for asked in well_known()]
+    told = {other.name: other.sentence for other in found.alternatives}
+    assert "data may not leave the building" in told["AWS p4d.24xlarge (8 × A100) on demand"]
+    assert "data may not leave" in told["a server with eight H100, bought and colocated"]
+    assert "over the budget" in told["a server with eight H100, bought"]
+    for other in found.alternatives:
+        assert other.sentence.startswith(("Lost", "Ruled out", "Meets", "This is", "As cheap"))
+
+
+def test_prices_say_their_date_and_estimates_say_so(found: PlanResult) -> None:
+    for choice in (*found.front, *(other.choice for other in found.alternatives if other.choice)):
+        assert choice.price_date is not None
+        assert choice.price_is_estimate == ("estimate" in choice.price_source)
+
+
+def test_a_budget_that_is_too_small_says_by_how_much() -> None:
+    asked = plan(
+        offer("a", rent="$3/h"), time_per_run="11 h", budget="$10,000",
+        search={"ways": ["on-demand"]},
+    )  # fmt: skip
+    found = answer(candidates(asked), workload())
+    assert found.winner is None
+    (budget,) = found.binding
+    assert budget.constraint == "budget"
+    assert budget.missed_by == pytest.approx(10_800 - 10_000)
+    assert "The budget is short by $800" in found.verdict
+
+
+def test_a_time_that_is_too_short_says_by_how_much() -> None:
+    asked = plan(offer("a", rent="$3/h"), time_per_run="8 h", search={"ways": ["on-demand"]})
+    found = answer(candidates(asked), workload())
+    assert found.winner is None
+    (late,) = found.binding
+    assert late.constraint == "time"
+    assert late.missed_by == pytest.approx(2 * 3600)
+    assert "The time is short by 2 h" in found.verdict
+
+
+def test_rules_that_leave_nothing_are_counted() -> None:
+    asked = plan(
+        offer("a", rent="$3/h"), policy={"data_stays": True}, search={"ways": ["on-demand"]}
+    )
+    found = answer(candidates(asked), workload())
+    assert found.winner is None
+    assert "1 because: data may not leave the building" in found.verdict
+    assert not found.front
+
+
+def test_memory_filters_the_batch() -> None:
+    asked = plan(offer("a", rent="$3/h"), search={"ways": ["on-demand"], "batch": [64, 4096]})
+    found = answer(candidates(asked), workload())
+    assert [c.batch_per_gpu for c in found.front] == [64]
+    assert found.left_out[0].candidates == 1
+
+
+def test_policy_keeps_to_the_named_clouds() -> None:
+    asked = read_plan(EXAMPLE).model_copy(
+        update={"policy": Plan.model_fields["policy"].default.model_copy(update={"clouds": ("aws",)})}
+    )  # fmt: skip
+    found = make_plan(asked)
+    rented = [c for c in found.front if c.way not in ("buy", "colocate")]
+    assert rented and all(c.offer.startswith("aws/") for c in rented)
+
+
+def test_a_quote_replaces_the_catalog() -> None:
+    text = {"servers": [{"machine": "dgx-h100", "price": "$1"}]}
+    asked = plan(prices=text, search={"offers": ["dgx-h100"], "ways": ["buy"], "nodes": [1]})
+    found = answer(candidates(asked), workload())
+    assert found.winner is not None
+    assert found.winner.price_source == "the plan"
+    assert found.winner.price_date is None
+
+
+def test_without_a_dataset_nobody_knows_what_a_run_is() -> None:
+    asked = plan(offer("a", rent="$3/h")).model_copy(update={"workload": "resnet50"})
+    with pytest.raises(UserMistake, match="dataset"):
+        make_plan(asked)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"ways": ["buy"]}, "can be had by 'search.ways'"),
+        ({"gpus": ["h100-sxm5-80gb"]}, "'search.gpus'"),
+        ({"nodes": [4]}, "can be had"),
+    ],
+)
+def test_an_empty_search_is_a_mistake(changes: dict[str, list[str]], sentence: str) -> None:
+    with pytest.raises(UserMistake, match=sentence):
+        candidates(plan(offer("a", rent="$3/h"), search=changes))
+
+
+def test_a_gpu_that_lacks_the_precision_is_named() -> None:
+    old = offer("a", rent="$3/h") | {"gpu": "gtx-1080-ti"}
+    with pytest.raises(UserMistake, match="precision on gtx-1080-ti"):
+        candidates(plan(old))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("search: {offers: [aws/p4d.24xlarg]}", "did you mean 'aws/p4d.24xlarge'"),
+        ("policy: {clouds: [awss]}", ":4: policy.clouds[0]: no cloud is called 'awss'"),
+        (
+            "search: {ways: [reserved-3-years]}\nhorizon: 1 year",
+            "longer than the horizon of 1 years",
+        ),
+        ("owning: {busy_at_most: 130 %}", ":4: owning.busy_at_most: '130 %' is not a share"),
+        ("site: {power: -1 kW}", "zero or more"),
+        ("offers: [{name: a, gpu: t4}]", "'rent', 'spot' or 'buy'"),
+        ("budgt: $5", ":4: budgt: no key is called 'budgt'; did you mean 'budget'?"),
+        ("offers: [{name: a, gpu: t4, buy: $1}, {name: a, gpu: t4, buy: $1}]", "two offers"),
+    ],
+)
+def test_nonsense_gets_a_sentence(tmp_path: Path, line: str, sentence: str) -> None:
+    file = tmp_path / "x.plan.yaml"
+    file.write_text(f"name: x\nworkload: resnet50\nruns_per_month: 3\n{line}\n", encoding="utf-8")
+    with pytest.raises(SpecError) as mistake:
+        read_plan(file)
+    assert sentence in str(mistake.value)
+    assert str(file) in str(mistake.value)

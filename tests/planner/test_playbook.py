@@ -1,0 +1,125 @@
+"""The playbook's table answers for every team, and its commands can be run."""
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.catalog.specfiles import read_plan
+from gpuyard.planner.playbook import Team, advise, team_of
+from gpuyard.planner.rulebook import rulebook
+from tests.docs.test_docs import COMMANDS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
+TEAMS = st.builds(
+    Team,
+    researchers=st.integers(1, 500),
+    hires_per_year=st.floats(0, 100),
+    gpus=st.integers(0, 5000),
+    data_stays=st.booleans(),
+    load=st.sampled_from(["steady", "working-hours", "spiky"]),
+    inference=st.booleans(),
+    data_bytes=st.floats(0, 1e15),
+    site_watts=st.none() | st.floats(0, 1e7),
+)
+
+
+@given(team=TEAMS)
+def test_every_team_gets_an_answer(team: Team) -> None:
+    advice = advise(team)
+    assert advice.stage_name and advice.software and advice.commands
+    if team.data_stays:
+        assert advice.where == "on-premises"
+    assert advice.where == "either" or advice.reasons
+    if team.hires_per_year == 0 and advice.next is not None:
+        assert advice.next.months is None
+
+
+@given(team=TEAMS, more=st.integers(0, 1000))
+def test_a_larger_team_is_never_at_an_earlier_stage(team: Team, more: int) -> None:
+    from dataclasses import replace
+
+    order = [stage.id for stage in rulebook().stage]
+    larger = replace(team, researchers=team.researchers + more, gpus=team.gpus + more)
+    assert order.index(advise(larger).stage) >= order.index(advise(team).stage)
+
+
+@pytest.mark.parametrize(
+    ("team", "stage", "where"),
+    [
+        (Team(researchers=1, gpus=2), "one-workstation", "on-premises"),
+        (Team(researchers=3, gpus=8), "workstation-each", "on-premises"),
+        (Team(researchers=8, gpus=8), "shared-server", "on-premises"),
+        (Team(researchers=25, gpus=32, inference=True), "servers-with-scheduler", "hybrid"),
+        (Team(researchers=60, gpus=128), "cluster", "hybrid"),
+        (Team(researchers=5, gpus=200, load="spiky"), "cluster", "cloud"),
+        (Team(researchers=60, gpus=128, site_watts=50e3), "colocation", "hybrid"),
+        (Team(researchers=8, gpus=8, load="spiky", data_stays=True), "shared-server", "on-premises"),
+        (Team(researchers=8, gpus=8, load="spiky", data_bytes=5e13), "shared-server", "hybrid"),
+        (Team(researchers=200, gpus=2000), "colocation", "hybrid"),
+    ],
+)  # fmt: skip
+def test_teams_that_people_know(team: Team, stage: str, where: str) -> None:
+    advice = advise(team)
+    assert (advice.stage, advice.where) == (stage, where)
+
+
+def test_growth_says_when_the_next_step_comes() -> None:
+    advice = advise(Team(researchers=2, hires_per_year=4, gpus=4))
+    assert advice.stage == "workstation-each"
+    assert advice.next is not None
+    # more than four people after six months
+    assert (advice.next.stage, advice.next.months) == ("a shared server", 7)
+
+
+def test_a_plan_file_answers_all_questions() -> None:
+    asked = read_plan(EXAMPLE)
+    team, source = team_of(asked, EXAMPLE.parent)
+    assert (team.researchers, team.hires_per_year, team.data_stays) == (12, 4, True)
+    assert team.gpus >= 1 and source.startswith("the plan's choice")
+    own = asked.playbook.model_copy(update={"gpus_now": 30})
+    team, source = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
+    assert (team.gpus, source) == (30, "the plan's file")
+
+
+COMMAND_LINES = sorted({line for stage in rulebook().stage for line in stage.commands})
+
+
+def test_commands_have_the_numbers_of_the_team() -> None:
+    advice = advise(Team(researchers=3, hires_per_year=1.5, gpus=8))
+    (growth,) = [line for line in advice.commands if "cost growth" in line]
+    assert "--people 3 --hires-per-year 1.5" in growth
+    advice = advise(Team(researchers=50, gpus=300), plan_file="mine.plan.yaml")
+    assert "gpuyard plan mine.plan.yaml --html plan.html" in advice.commands
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_every_command_of_the_table_exists_with_its_options(line: str) -> None:
+    words = shlex.split(line)
+    command = next(name for name in (" ".join(words[:3]), " ".join(words[:2])) if name in COMMANDS)
+    options = set(re.findall(r"(?<![\w-])--[a-z-]+", line))
+    assert options <= COMMANDS[command]
+
+
+def test_on_a_terminal_it_asks() -> None:
+    host, inner = pty.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "gpuyard", "playbook", "--load", "steady"],
+        stdin=inner, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(inner)
+    os.write(host, b"8\n2\n8\n5 TB\nn\nn\n")
+    out, err = asking.communicate(timeout=120)
+    os.close(host)
+    assert "How many people train models?" in err
+    assert "Is the load" not in err  # answered by an option
+    assert asking.returncode == 0, err
+    assert "Stage: a shared server" in out
+    assert "8 researchers, 8 GPUs (your answer)" in out

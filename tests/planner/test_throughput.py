@@ -1,0 +1,121 @@
+"""The planner's table gives what `gpuyard predict` gives, one by one."""
+
+import numpy as np
+import pytest
+
+from gpuyard.catalog import gpus, models
+from gpuyard.planner.shapes import Shape, _inside, inside_of
+from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
+from gpuyard.predict import Calibration, predict_cluster
+from gpuyard.predict.calibration.document import (
+    CalibratedLine,
+    CheckedErrors,
+    HardwareCalibration,
+)
+from gpuyard.predict.placement import Placement
+from gpuyard.predict.remedies import changes
+from gpuyard.predict.setting import setting_of
+from gpuyard.specs import Cluster, MachineSpec, Network, PlanRemedy, Workload
+
+PROFILE = models().get("resnet50")
+WORKLOAD = Workload(name="r", model="resnet50", precision="fp16", batch_per_gpu=64)
+SHAPES = [
+    Shape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", None),
+    Shape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", Network(link="ethernet-25g")),
+    Shape(gpus().get("h100-sxm5-80gb"), 8, "nvswitch", Network(link="infiniband-ndr", rails=8)),
+    Shape(gpus().get("rtx-4090"), 1, "workstation", None),
+    Shape(gpus().get("rtx-4090"), 4, "workstation", Network.model_validate(
+        {"rate": "10 Gbit/s", "per_flow": "5 Gbit/s", "latency": "40 us"})),
+]  # fmt: skip
+
+
+def found(remedies: tuple[PlanRemedy, ...] = ("none",)) -> Throughputs:
+    lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
+    return predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, Grid((1, 2, 5), (32, 64), remedies))
+
+
+def cluster(shape: Shape, nodes: int) -> Cluster:
+    machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)
+    return Cluster(name="c", nodes=nodes, machine=machine, network=shape.network)
+
+
+def test_every_row_is_what_predict_says() -> None:
+    table = found()
+    assert table.rows == 2 + 4 + 4 + 2 + 4
+    for i in range(table.rows):
+        shape = SHAPES[table.shape[i]]
+        nodes, batch = int(table.nodes[i]), int(table.batch_per_gpu[i])
+        (p,) = predict_cluster(
+            WORKLOAD, PROFILE, cluster(shape, nodes), [nodes * shape.gpus], batches=[batch]
+        ).predictions
+        assert table.samples_per_second[i] == pytest.approx(p.samples_per_second)
+        assert table.low[i] == pytest.approx(p.low)
+        assert table.high[i] == pytest.approx(p.high)
+        assert table.scaling_efficiency[i] == pytest.approx(p.scaling_efficiency)
+        assert table.memory_bytes[i] == pytest.approx(p.memory_bytes)
+
+
+@pytest.mark.parametrize(
+    ("remedy", "words"),
+    [("fp16-gradients", "16-bit"), ("accumulation", "accumulation"), ("powersgd", "PowerSGD")],
+)
+def test_remedies_are_those_of_relief(remedy: PlanRemedy, words: str) -> None:
+    table = found(("none", remedy))
+    checked = 0
+    for i in np.flatnonzero((table.remedy == 1) & (table.batch_per_gpu == 64)):
+        shape, nodes = SHAPES[table.shape[i]], int(table.nodes[i])
+        here = Placement(nodes * shape.gpus, nodes, shape.gpus)
+        asked = WORKLOAD, PROFILE, cluster(shape, nodes)
+        (plain,) = predict_cluster(*asked, [here.gpus], batches=[64]).predictions
+        setting = setting_of(*asked, plain)
+        (change,) = [c for c in changes(setting, here) if words in c.what]
+        rate = float(change.samples_per_second([here])[0])
+        assert table.samples_per_second[i] == pytest.approx(rate)
+        checked += 1
+    assert checked == 7
+
+
+def test_accumulation_sees_more_samples_an_update() -> None:
+    table = found(("none", "accumulation"))
+    plain, gathered = (table.update_samples[table.remedy == code] for code in (0, 1))
+    assert plain.max() * 4 == gathered.max()
+
+
+def test_one_gpu_needs_no_remedy() -> None:
+    table = found(("none", "fp16-gradients", "powersgd"))
+    assert set(table.remedy[table.gpus == 1]) == {0}
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm5-80gb", "rtx-5090", "p100-pcie-16gb", "l40s", "mi300x"])
+def test_gpus_that_are_wired_alike_have_the_same_links(gpu: str) -> None:
+    shared = inside_of(gpus().get(gpu), 4, "dual-root")
+    assert shared == _inside(gpu, 4, "dual-root")
+
+
+def test_a_gpu_without_the_precision_is_left_out() -> None:
+    lines = usable_lines(WORKLOAD, PROFILE, [gpus().get("gtx-1080-ti"), gpus().get("t4")])
+    assert set(lines) == {"t4"}
+
+
+def test_a_calibration_gives_the_speed_of_one_gpu() -> None:
+    line = CalibratedLine(
+        workload="r", model="resnet50", precision="fp16", gradient_bytes=PROFILE.gradient_bytes,
+        fixed_seconds=0.001, seconds_per_sample=0.001, fixed_basis="measured", runs=4,
+        smallest_batch=32, largest_batch=64,
+    )  # fmt: skip
+    errors = CheckedErrors(
+        configurations=2, mean_before=0.1, mean_after=0.1, median_before=0.1, median_after=0.1,
+        mean_fitted=0.1,
+    )  # fmt: skip
+    hardware = HardwareCalibration(
+        device="cuda", processor="v100-sxm2-16gb", count=8, cores_per_worker=None, hosts=("here",),
+        runs=4, link_benches=0, first_run="", last_run="", torch=(), constants=(), lines=(line,),
+        errors=errors,
+    )  # fmt: skip
+    calibration = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
+    there = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
+    lines = usable_lines(WORKLOAD, PROFILE, there, calibration)
+    assert lines["v100-sxm2-16gb"].basis == "measured"
+    assert lines["v100-sxm2-16gb"].seconds_per_sample == 0.001
+    assert lines["h100-sxm5-80gb"].basis == "scaled"
+    assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"].basis == "roofline"

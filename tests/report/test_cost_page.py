@@ -1,0 +1,124 @@
+"""Charts of cost show the numbers that they are made from, and a page of cost stands alone."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.economics import (
+    Growth,
+    HybridPrices,
+    NextMachine,
+    Owned,
+    RentOrOwn,
+    best_hybrid,
+    break_even_months,
+    demand_of,
+    described_demand,
+    monte_carlo,
+    plan_growth,
+    ranges_around,
+    saving_usd,
+    tornado,
+)
+from gpuyard.report.chart_set import Chart, cash_charts
+from gpuyard.report.cost_page import (
+    CostPage,
+    NumberTable,
+    growth_charts,
+    hybrid_charts,
+    rent_or_own_charts,
+    write_cost_page,
+)
+from gpuyard.report.figures import cash_curve_option, hours_break_even_option, tornado_option
+from gpuyard.study.result import StudyResult
+
+CASE = RentOrOwn(
+    Owned(8000, watts=1200, usd_per_kwh=0.13, value_kept_per_year=0.5),
+    rent_usd_per_hour=1.5,
+    hours_per_year=4000,
+)
+
+
+def charts() -> list[Chart]:
+    ranges = ranges_around(CASE, 0.2)
+    demand = described_demand("working-hours", 10)
+    growth = Growth(3, 4, 400, months=36)
+    machine = NextMachine(4, 12_000, 100, 1.0)
+    return [
+        *rent_or_own_charts(CASE, tornado(CASE, ranges), monte_carlo(CASE, ranges, 1000)),
+        *hybrid_charts(demand, best_hybrid(demand, HybridPrices(0.4, 1.0))),
+        *growth_charts(plan_growth(growth, machine)),
+    ]
+
+
+def test_every_option_is_plain_json_with_a_description() -> None:
+    made = charts()
+    assert len(made) == 6
+    for chart in made:
+        for option in chart.options.values():
+            assert json.loads(json.dumps(option, allow_nan=False)) == option
+            assert option["aria"]["label"]["description"]
+            assert {entry["name"] for entry in option["legend"]["data"]} == {
+                one["name"] for one in option["series"]
+            }
+
+
+def test_a_bar_goes_from_the_stated_saving_to_that_at_the_end_of_the_range() -> None:
+    bars = tornado(CASE, ranges_around(CASE, 0.2))
+    stated = float(saving_usd(CASE))
+    option = tornado_option(bars, stated, 36)
+    low, high = option["series"]
+    assert low["data"][0]["value"] + stated == pytest.approx(bars[0].saving_at_low_usd)
+    assert high["data"][0]["value"] + stated == pytest.approx(bars[0].saving_at_high_usd)
+    assert option["yAxis"]["data"][0].startswith("rent an hour\n$1.20 to $1.80")
+
+
+def test_the_cash_curve_adds_payments_up() -> None:
+    option = cash_curve_option({"own": [100, 10, -30], "rent": [0, 50, 50]}, "")
+    assert option["series"][0]["data"] == [[0, 100], [1, 110], [2, 80]]
+    assert option["series"][1]["data"] == [[0, 0], [1, 50], [2, 100]]
+    assert option["yAxis"]["min"] == 0
+    assert "min" not in cash_curve_option({"own": [0, -30]}, "")["yAxis"]
+
+
+def test_break_even_against_use_goes_through_the_stated_point() -> None:
+    line = hours_break_even_option(CASE)["series"][1]["data"]
+    known = [(h, m) for h, m in line if m is not None]
+    at = np.interp(4000, [h for h, _ in known], [m for _, m in known])
+    assert at == pytest.approx(float(break_even_months(CASE)), rel=0.02)
+
+
+def test_a_million_hours_are_drawn_with_few_points() -> None:
+    gpus = np.random.default_rng(1).poisson(20, 1_000_000).astype(np.float64)
+    demand = demand_of(gpus, 1.0, "drawn")
+    (chart,) = hybrid_charts(demand, best_hybrid(demand, HybridPrices(0.3, 1.0)))
+    wanted = chart.options[chart.shown]["series"][0]["data"]
+    assert len(wanted) <= 300
+    assert wanted[0][1] == gpus.max()
+    assert wanted[-1][1] == gpus.min()
+
+
+def test_a_study_has_the_cash_curve_and_the_tornado(result: StudyResult) -> None:
+    assert [chart.id for chart in cash_charts(result)] == ["chart-cash", "chart-tornado"]
+
+
+def test_a_page_stands_alone_and_escapes_what_it_is_given(tmp_path: Path) -> None:
+    page = CostPage(
+        title="<script>alert(1)</script>",
+        prices="prices of 2026-08-22",
+        sentences=["A & B"],
+        charts=charts()[:1],
+        tables=[NumberTable("All", ["", "rent"], [["<b>row</b>", "$1"]])],
+    )
+    path = tmp_path / "cost.html"
+    write_cost_page(page, path)
+    text = path.read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in text
+    assert "&lt;b&gt;row" in text
+    assert "2026-08-22" in text
+    head = text[: text.index("<script")]
+    assert "default-src &#39;none&#39;" in head or "default-src 'none'" in head
+    assert not re.search(r'(?:src|href)="(?!data:)', head)

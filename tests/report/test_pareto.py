@@ -1,0 +1,74 @@
+"""The chart and page of a plan: its numbers, its words, and nothing from outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuyard.planner import PlanResult
+from gpuyard.planner.making import answer
+from gpuyard.report import render_study
+from gpuyard.report.figures import pareto_option
+from gpuyard.report.plan_page import render_plan, write_plan
+from gpuyard.study import study_result_from_json
+from tests.planner.builder import candidates, offer, plan, workload
+from tests.report.builder import full_study
+
+
+@pytest.fixture(scope="module")
+def found() -> PlanResult:
+    asked = plan(
+        offer("one <GPU>", rent="$3/h"),
+        offer("four", rent="$14/h", gpus=4),
+        offer("a server", buy="$90,000", gpus=8, topology="nvlink-hybrid-cube-mesh"),
+        time_per_run="8 h",
+        budget="$90,000",
+        search={"nodes": [1]},
+    )
+    return answer(candidates(asked), workload())
+
+
+def test_the_option_is_plain_json_and_has_the_front(found: PlanResult) -> None:
+    option = pareto_option(found)
+    assert json.loads(json.dumps(option, allow_nan=False)) == option
+    front = option["series"][0]["data"]
+    assert [point["value"][1] for point in front] == [c.usd_per_run for c in found.front]
+    assert option["series"][0]["markLine"]["data"] == [{"xAxis": 8.0}]
+
+
+def test_the_choice_is_marked(found: PlanResult) -> None:
+    assert found.winner is not None
+    (mark,) = pareto_option(found)["series"][-1]["markPoint"]["data"]
+    assert mark["coord"] == [found.winner.run_seconds / 3600, found.winner.usd_per_run]
+
+
+def test_what_is_free_can_be_drawn() -> None:
+    asked = plan(offer("free", rent="$0/h"), search={"ways": ["on-demand"]})
+    option = pareto_option(answer(candidates(asked), workload()))
+    assert option["yAxis"]["type"] == "value"
+
+
+def test_the_page_says_it_in_words_and_escapes_names(found: PlanResult, tmp_path: Path) -> None:
+    page = render_plan(found)
+    assert "one &lt;GPU&gt;" in page
+    assert "one <GPU>" not in page
+    assert found.verdict.split("(")[0] in page
+    write_plan(found, tmp_path / "plan.html")
+    assert (tmp_path / "plan.html").read_text(encoding="utf-8") == page
+
+
+def test_a_plan_without_an_answer_has_a_page() -> None:
+    asked = plan(offer("a", rent="$3/h"), policy={"data_stays": True})
+    page = render_plan(answer(candidates(asked), workload()))
+    assert "ruled out" in page
+
+
+def test_a_study_with_a_plan_shows_its_chart_and_keeps_it(found: PlanResult) -> None:
+    from dataclasses import replace
+
+    result = replace(full_study(), plan=found)
+    page = render_study(result)
+    assert 'id="chart-plan"' in page and "Why the others lost" in page
+    assert 'id="chart-plan"' not in render_study(full_study())
+    again = study_result_from_json(json.dumps(result.as_json()))
+    assert again.plan == found
