@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpuyard.catalog import plugs
 from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
+from gpuyard.facility import balance_model, packing
 from gpuyard.facility.cord import CONNECTORS
 from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.costs import compare_costs
@@ -18,6 +19,7 @@ from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.electricity import POWER_FACTOR, line_amps
 from gpuyard.facility.feed_loss import feed_losses
 from gpuyard.facility.needs import room_needs
+from gpuyard.facility.rack_power import _cached_balance
 from gpuyard.specs import Cluster, Site
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -254,3 +256,16 @@ def test_no_design_ever_passes_a_limit(
     fabric = design.network.compute
     if fabric is not None:
         assert fabric.ports_used <= fabric.ports_total
+
+
+@pytest.mark.parametrize(("name", "where"), [("rack", "machine-room"), ("dgx-h100", "colocation")])
+def test_without_or_tools_designs_hold_too(
+    name: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (packing, balance_model):
+        monkeypatch.setattr(module, "solver_module", lambda: None)
+    _cached_balance.cache_clear()
+    try:
+        check_limits(designed(name, where))
+    finally:
+        _cached_balance.cache_clear()
