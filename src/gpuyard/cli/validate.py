@@ -50,6 +50,12 @@ def _print(found: "Report") -> None:
         ["average of the tables", *_cells(overall.overall),
          _share(overall.perfect_scaling.mean_abs_error), _share(overall.no_overlap.mean_abs_error)]
     )  # fmt: skip
+    if found.lab is not None:
+        errors.append(
+            ["our lab (not in it)", *_cells(found.lab.score),
+             _share(found.lab.perfect_scaling.mean_abs_error),
+             _share(found.lab.no_overlap.mean_abs_error)]
+        )  # fmt: skip
     columns = ["table", "rows", "mean", "median", "90th", "worst", "bias", "inside", "interval"]
     print_table(
         "Errors of predicted throughput",

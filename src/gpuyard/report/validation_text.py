@@ -16,6 +16,9 @@ def markdown(found: Report) -> str:
         formulas = (scored.perfect_scaling, scored.no_overlap)
         lines.append(_row(f"`{name}`", scored.score, formulas))
     lines.append(_row("average", every.overall, (every.perfect_scaling, every.no_overlap)))
+    if found.lab is not None:
+        formulas = (found.lab.perfect_scaling, found.lab.no_overlap)
+        lines.append(_row("our lab (not in the average)", found.lab.score, formulas))
     lines += _short("one GPU", found.single_gpu.items())
     lines += _short("all-reduce", found.all_reduces.items())
     return "\n".join(lines) + "\n"

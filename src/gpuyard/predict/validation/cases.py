@@ -209,6 +209,6 @@ def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float,
 
 @lru_cache(maxsize=1024)
 def _fixed_seconds(model: str, gpu: str, precision: Precision) -> float:
-    if model not in models() or gpus().get(gpu).peak_flops(precision) is None:
+    if model not in models() or not gpu or gpus().get(gpu).peak_flops(precision) is None:
         return 0.0
     return roofline(models().get(model), gpus().get(gpu), precision).fixed_seconds

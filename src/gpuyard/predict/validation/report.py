@@ -3,9 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuyard.catalog.published import TRAINING_TABLES, published_sources
+from gpuyard.catalog.published import LAB_TABLE, TRAINING_TABLES, published_sources
+from gpuyard.predict.tuning import fitted, spread
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
-from gpuyard.predict.validation.score import Score, TableScore, Validation, validate
+from gpuyard.predict.validation.score import Score, TableScore, Validation, score_table, validate
 from gpuyard.predict.validation.single import score_single_gpu
 
 METHOD = (
@@ -18,11 +19,12 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Report:
-    """Training tables, and the two tables beside them: one GPU, and bare all-reduces."""
+    """Training tables, and what stands beside them: one GPU, bare all-reduces, and our own lab."""
 
     training: Validation
     single_gpu: dict[str, Score]
     all_reduces: dict[str, Score]
+    lab: TableScore | None = None
     method: str = METHOD
 
     def as_json(self) -> dict[str, Any]:
@@ -42,6 +44,10 @@ class Report:
                 "series": {name: _plain(score) for name, score in self.all_reduces.items()},
                 "skipped": _skipped(skipped_all_reduces()),
             }
+        if self.lab is not None:
+            document["lab"] = _table(self.lab) | {
+                "constants": "those that ship; none is fitted to it"
+            }
         return document
 
 
@@ -49,7 +55,8 @@ def report(table: str | None = None) -> Report:
     """All tables, or one; what stands beside the training tables is left out with one."""
     if table is not None:
         return Report(validate((table,)), {}, {})
-    return Report(validate(TRAINING_TABLES), score_single_gpu(), score_all_reduces())
+    lab = score_table(LAB_TABLE, fitted(), spread())
+    return Report(validate(TRAINING_TABLES), score_single_gpu(), score_all_reduces(), lab)
 
 
 def _table(scored: TableScore) -> dict[str, Any]:

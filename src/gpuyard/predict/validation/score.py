@@ -66,7 +66,9 @@ def validate(tables: Sequence[str] = TRAINING_TABLES) -> Validation:
     """Predict every row with the constants that were fitted without its table."""
     for name in tables:
         published(name)  # raises where there is no such table
-    scored = {name: score_table(name, fitted(name), spread(name)) for name in tables}
+    # the lab is in no fit, so that what ships is blind to it
+    left_out = {name: name if name in TRAINING_TABLES else None for name in tables}
+    scored = {name: score_table(name, fitted(out), spread(out)) for name, out in left_out.items()}
     every = list(scored.values())
     return Validation(
         scored,
