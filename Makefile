@@ -14,7 +14,7 @@ help: ## Show this list.
 $(RUNTIME): pyproject.toml requirements/train.txt
 	@sh scripts/make-venv.sh $(PYTHON) $(VENV)
 	@$(BIN)/pip install --quiet -r requirements/train.txt
-	@$(BIN)/pip install --quiet -e '.[train,nvidia]'
+	@$(BIN)/pip install --quiet -e '.[train,nvidia,lab]'
 	@touch $@
 
 $(TOOLS): $(RUNTIME) requirements/dev.txt

@@ -9,7 +9,6 @@ from gpuyard.lab.plan import (
     overload,
     plan_from_text,
     plan_lab,
-    temporary_name,
 )
 from gpuyard.lab.requirements import check_can_make_labs
 from gpuyard.lab.state import Health, LabState
@@ -32,6 +31,5 @@ __all__ = [
     "processes_in",
     "remove_orphans",
     "temporary",
-    "temporary_name",
     "up",
 ]

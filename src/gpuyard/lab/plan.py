@@ -1,7 +1,6 @@
 """What a lab would be, as a value: nodes with addresses, rates and cores, racks, dilation."""
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -118,11 +117,6 @@ def overload(plan: LabPlan) -> str | None:
         f"All links at once would carry {units.format_bit_rate(shaped)}, more than {len(cores)} cores "
         f"are likely to: rates may not hold. A --dilation of {enough} would do."
     )
-
-
-def temporary_name() -> str:
-    """For a lab that one process makes for itself."""
-    return f"run-{os.getpid()}"
 
 
 def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from gpuyard import paths
 from gpuyard.catalog import gpus, models
+from gpuyard.errors import MissingRequirement
 from gpuyard.hardware import Host, discover_host
+from gpuyard.lab import check_can_make_labs
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ def check_up(host: Host | None = None) -> list[Check]:
         _scaling(host),
         _nccl(host),
         Check("topo and bench links", True, _links_of(host)),
+        _labs(),
         _store(),
         _spoken_digits(),
     ]
@@ -73,6 +76,16 @@ def _links_of(host: Host) -> str:
     if host.gpus:
         return f"this machine's {len(host.gpus)} GPUs, presets, and what others send you"
     return "presets and what others send you; here only memory and loopback can be measured"
+
+
+def _labs() -> Check:
+    part = "emulated clusters"
+    try:
+        check_can_make_labs()
+    except MissingRequirement as missing:
+        sentence, _, fix = str(missing).partition(": ")
+        return Check(part, False, sentence, fix.partition(";")[0])
+    return Check(part, True, "gpuyard lab up")
 
 
 def _nccl(host: Host) -> Check:
