@@ -52,6 +52,7 @@ def main() -> None:
                         "speed_up": round(result.speed_up(run), 3),
                         "loss": run.loss,
                         "equal_loss": result.equal_loss(run),
+                        "learnt": result.learnt(run),
                     }
                     for run in result.runs
                 ],

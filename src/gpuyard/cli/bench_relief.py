@@ -8,7 +8,7 @@ from gpuyard.cli.options import JsonOption, console, print_json, print_table
 from gpuyard.cli.places import HostsOption, LabOption, SlurmOption, chosen_place
 
 if TYPE_CHECKING:
-    from gpuyard.measure.relief import ReliefPlan, ReliefResult
+    from gpuyard.measure.relief import ReliefPlan, ReliefResult, Relieved
 
 
 def relief(
@@ -102,16 +102,23 @@ def _show_plan(plan: "ReliefPlan", *, json_output: bool) -> None:
 
 
 def _show(result: "ReliefResult") -> None:
+    from gpuyard.units import format_share
+
+    def learnt(run: "Relieved") -> str:
+        share = result.learnt(run)
+        return "" if share is None else format_share(share)
+
     print_table(
         f"{result.workload}: {result.workers} workers, batch {result.batch_per_worker}, "
         f"{result.runs[0].samples:,} samples each",
-        ["remedy", "samples/s", "speed-up", "loss", ""],
+        ["remedy", "samples/s", "speed-up", "loss", "learnt", ""],
         [
             [
                 run.remedy.label,
                 f"{run.samples_per_second:,.1f}",
                 f"{result.speed_up(run):.2f}",
                 "no number" if run.loss is None else f"{run.loss:.4f}",
+                learnt(run),
                 "" if run.remedy.plain else "equal" if result.equal_loss(run) else "worse",
             ]
             for run in result.runs

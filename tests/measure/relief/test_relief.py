@@ -20,6 +20,7 @@ def run_of(remedy: Remedy, rate: float, loss: float | None) -> Relieved:
         samples=100,
         seconds=100 / rate,
         samples_per_second=rate,
+        loss_first=3.0,
         loss=loss,
         ranks_equal=True,
     )
@@ -44,6 +45,8 @@ def test_only_the_fastest_that_learns_as_much_is_best() -> None:
     assert result.speed_up(result.best) == 4
     said = result.as_json()
     assert (said["best"], said["best_speed_up"]) == ("local SGD 8", 4)
+    assert result.learnt(result.runs[2]) == pytest.approx(0.91)  # 3 → 2.09 of 3 → 2
+    assert said["runs"][4]["learnt"] is None
     assert [run["equal_loss"] for run in said["runs"]] == [True, False, True, True, False]
 
 

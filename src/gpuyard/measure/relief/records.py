@@ -64,6 +64,13 @@ class ReliefResult(_Message):
             return False
         return run.loss <= self.plain.loss * (1 + self.tolerance)
 
+    def learnt(self, run: Relieved) -> float | None:
+        """How far the loss fell, over how far it fell with plain DDP; None where that learnt nothing."""
+        first, plain = self.plain.loss_first, self.plain.loss
+        if first is None or plain is None or run.loss is None or first <= plain:
+            return None
+        return (first - run.loss) / (first - plain)
+
     @property
     def best(self) -> Relieved:
         """The fastest of those that learn as much; plain DDP itself where none is faster."""
@@ -83,6 +90,7 @@ class ReliefResult(_Message):
                     "label": run.remedy.label,
                     "speed_up": self.speed_up(run),
                     "equal_loss": self.equal_loss(run),
+                    "learnt": self.learnt(run),
                 }
                 for run in self.runs
             ],
