@@ -19,6 +19,9 @@ def sweep(
     output: Annotated[
         Path | None, typer.Option(help="Also write the measurements to this file, as JSON lines.")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Also draw how each workload scales, to this file.")
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what the results store already has.")
     ] = False,
@@ -36,21 +39,31 @@ def sweep(
     """
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_sweep
-    from gpuyard.errors import GpuyardError
+    from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.files import check_writable, write_text
     from gpuyard.measure import ResultsStore, to_json_lines
     from gpuyard.measure.matrix import plan_matrix
 
-    matrix = plan_matrix(read_sweep(file), file.parent)
+    spec = read_sweep(file)
+    if svg is not None and 1 not in spec.nodes:
+        raise UserMistake(
+            f"{file}: --svg draws how it scales from one node on: put 1 into 'nodes', too"
+        )
+    matrix = plan_matrix(spec, file.parent)
     store = ResultsStore(paths.results_file())
     if dry_run:
         _show_plan(matrix, store, fresh=fresh, json_output=json_output)
         return
-    if output is not None:
-        check_writable(output.parent)
+    for written in (output, svg):
+        if written is not None:
+            check_writable(written.parent)
     outcome = _run(matrix, store, fresh=fresh)
     if output is not None:
         write_text(output, to_json_lines(outcome.measurements))
+    if svg is not None:
+        from gpuyard.report.scaling_picture import scaling_svg
+
+        write_text(svg, scaling_svg(outcome.measurements, matrix.name))
     if json_output:
         print_json(_as_json(matrix, outcome))
     else:

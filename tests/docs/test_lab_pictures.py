@@ -1,0 +1,46 @@
+"""The page on labs shows what was measured, and what it says about it is so."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_sweep
+from gpuyard.measure import Measurement, read_results
+from gpuyard.report.scaling import ScalingPanel, scaling_panels
+from gpuyard.report.scaling_picture import scaling_svg
+
+ROOT = Path(__file__).parents[2]
+
+
+def results(name: str) -> tuple[Measurement, ...]:
+    return read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"]).measurements
+
+
+def last_efficiency(panel: ScalingPanel, label: str) -> float:
+    (line,) = [line for line in panel.lines if line.label == label]
+    return line.points[-1].efficiency
+
+
+@pytest.mark.parametrize("name", ["choke", "slices"])
+def test_the_picture_is_of_the_kept_results(name: str) -> None:
+    title = read_sweep(ROOT / "examples" / f"{name}.sweep.yaml").name
+    picture = ROOT / "docs" / "images" / f"lab-{name}.svg"
+    assert picture.read_text(encoding="utf-8") == scaling_svg(results(name), title), (
+        "run: python scripts/picture_lab.py"
+    )
+
+
+def test_the_linear_model_chokes_at_1_gbit_and_the_conv_model_does_not() -> None:
+    linear, conv = scaling_panels(results("choke"))
+    assert linear.title.startswith("spoken-digits-linear")
+    assert linear.words[0].startswith("waits for the network: 4 nodes")
+    assert last_efficiency(linear, "batch 50 at 1 Gbit/s") < 1 / 4  # slower than one alone
+    assert conv.title.startswith("spoken-digits-conv")
+    assert conv.words[0].startswith("scales: 4 nodes")
+
+
+def test_a_larger_batch_helps_a_slow_network_and_a_faster_network_helps_more() -> None:
+    (panel,) = scaling_panels(results("slices"))
+    slow = [last_efficiency(panel, f"batch {batch} at 1 Gbit/s") for batch in (32, 64, 96)]
+    assert slow == sorted(slow)
+    assert last_efficiency(panel, "batch 32 at 10 Gbit/s") > slow[-1]
