@@ -123,6 +123,16 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
         ),
         ({"kind": "own", "hardware": "$1"}, {"horizon": "1 day"}, "1 month to 50 years"),
         ({"kind": "own", "hardware": "$1", "idle_power": "1 W"}, {}, "idle power"),
+        (
+            {"kind": "reserved", "price_per_year": "$1", "term": "1 day", "rest": "pay"},
+            {},
+            "it: a reserved term is a whole number of months, and 0.033 are not",
+        ),
+        (
+            {"kind": "reserved", "price_per_year": "$1", "term": "45 days", "rest": "pay"},
+            {},
+            "and 1.5 are not",
+        ),
     ],
 )
 def test_nonsense_is_a_sentence(offer: dict[str, Any], more: dict[str, Any], sentence: str) -> None:
