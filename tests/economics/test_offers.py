@@ -51,7 +51,7 @@ def test_reserved_by_hand() -> None:
     found = priced({"kind": "reserved", "price_per_year": "$160308", "upfront": "100 %"})
     assert found.total_usd == pytest.approx(480_924)
     assert found.cash_by_month[0] == found.cash_by_month[12] == pytest.approx(160_308)
-    with pytest.raises(UserMistake, match=r"it: reserved terms of 3 years .*'pay'.*key 'rest'"):
+    with pytest.raises(UserMistake, match=r"it: reserved terms of 3 years .*'pay'.*'rest'"):
         priced({"kind": "reserved", "price_per_year": "$1", "term": "3 years"}, horizon="1 year")
     kept = {"kind": "reserved", "price_per_year": "$1000", "term": "3 years", "rest": "pay"}
     assert priced(kept, horizon="1 year").total_usd == pytest.approx(3000)

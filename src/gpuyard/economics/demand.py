@@ -56,7 +56,9 @@ def demand_of(gpus: Array, hours_each: float, source: str) -> Demand:
         raise UserMistake(f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is zero or more")
     if gpus.max() > _MOST_GPUS:
         row = int(np.argmax(gpus))
-        raise UserMistake(f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is up to a billion")
+        raise UserMistake(
+            f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is up to a billion"
+        )
     return Demand(gpus, hours_each, source)
 
 
