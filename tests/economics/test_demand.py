@@ -73,11 +73,20 @@ def test_a_million_rows() -> None:
         ("gpus\n1\n2\n", "say how long a row is"),
         ("time,gpus\nyesterday,1\ntoday,2\n", "is not a time like"),
         ("time,gpus\n2026-01-02,1\n2026-01-01,2\n", "times must go up"),
+        ("time,gpus\n", "no demand in it, only its first line"),
+        ("time,gpus\n\n", "no demand in it, only its first line"),
+        ("gpus,time\n1,2026-01-01\n2\n", "times must go up, from '2026-01-01' to ''"),
+        ("time,gpus\n2026-01-01,1e300\n2026-01-02,2\n", "row 1 wants 1e\\+300 GPUs: it is up to"),
     ],
 )
 def test_a_table_that_is_wrong_is_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(UserMistake, match=sentence):
         demand_from_csv(text, "d.csv")
+
+
+def test_empty_lines_between_rows_are_no_rows() -> None:
+    table = "gpus,time\n\n1,2026-01-01T00:00\n\n2,2026-01-01T06:00\n"
+    assert demand_from_csv(table, "d.csv").hours_each == 6
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_reserved_by_hand() -> None:
     found = priced({"kind": "reserved", "price_per_year": "$160308", "upfront": "100 %"})
     assert found.total_usd == pytest.approx(480_924)
     assert found.cash_by_month[0] == found.cash_by_month[12] == pytest.approx(160_308)
-    with pytest.raises(UserMistake, match=r"it: reserved terms of 3 years .*'pay'.*key 'rest'"):
+    with pytest.raises(UserMistake, match=r"it: reserved terms of 3 years .*'pay'.*'rest'"):
         priced({"kind": "reserved", "price_per_year": "$1", "term": "3 years"}, horizon="1 year")
     kept = {"kind": "reserved", "price_per_year": "$1000", "term": "3 years", "rest": "pay"}
     assert priced(kept, horizon="1 year").total_usd == pytest.approx(3000)
@@ -123,6 +123,16 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
         ),
         ({"kind": "own", "hardware": "$1"}, {"horizon": "1 day"}, "1 month to 50 years"),
         ({"kind": "own", "hardware": "$1", "idle_power": "1 W"}, {}, "idle power"),
+        (
+            {"kind": "reserved", "price_per_year": "$1", "term": "1 day", "rest": "pay"},
+            {},
+            "it: a reserved term is a whole number of months, and 0.033 are not",
+        ),
+        (
+            {"kind": "reserved", "price_per_year": "$1", "term": "45 days", "rest": "pay"},
+            {},
+            "and 1.5 are not",
+        ),
     ],
 )
 def test_nonsense_is_a_sentence(offer: dict[str, Any], more: dict[str, Any], sentence: str) -> None:

@@ -42,6 +42,20 @@ def test_every_team_gets_an_answer(team: Team) -> None:
         assert advice.next.months is None
 
 
+@given(team=TEAMS)
+def test_who_may_not_let_data_out_is_never_sent_to_a_colocation(team: Team) -> None:
+    advice = advise(team)
+    named = {advice.stage, advice.next.stage if advice.next else ""}
+    assert not (team.data_stays and "colocation" in named)
+    assert team.data_stays or "a data centre of your own" not in named | {advice.stage_name}
+
+
+def test_commands_are_for_this_team() -> None:
+    commands = " ; ".join(advise(Team(researchers=10, gpus=200, load="spiky")).commands)
+    assert "cost hybrid --pattern spiky --gpus 200" in commands
+    assert "facility fabric --nodes 25 --ports-per-node 8" in commands
+
+
 @given(team=TEAMS, more=st.integers(0, 1000))
 def test_a_larger_team_is_never_at_an_earlier_stage(team: Team, more: int) -> None:
     from dataclasses import replace

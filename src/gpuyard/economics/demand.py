@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,7 @@ _COLUMNS = ("gpus", "gpu_hours")
 _TIMES = ("time", "hour", "day", "date", "timestamp")
 _WEEK_HOURS = 7 * 24
 _BURST_HOURS = 12
+_MOST_GPUS = 1e9  # beyond this a number is a slip
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ def demand_of(gpus: Array, hours_each: float, source: str) -> Demand:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise UserMistake(f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is zero or more")
+    if gpus.max() > _MOST_GPUS:
+        row = int(np.argmax(gpus))
+        raise UserMistake(
+            f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is up to a billion"
+        )
     return Demand(gpus, hours_each, source)
 
 
@@ -109,6 +116,8 @@ def described_demand(
 
 
 def _column(lines: list[str], at: int, name: str) -> Array:
+    if not any(line.strip() for line in lines[1:]):
+        raise UserMistake(f"{name}: there is no demand in it, only its first line")
     try:
         return np.loadtxt(
             io.StringIO("\n".join(lines[1:])), delimiter=",", usecols=at, ndmin=1, quotechar='"'
@@ -126,12 +135,13 @@ def _column(lines: list[str], at: int, name: str) -> Array:
 
 def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     times = [column for column in columns if column in _TIMES]
-    if not times or len(lines) < 3:
+    rows = list(itertools.islice((row for row in csv.reader(lines[1:]) if row), 2))
+    if not times or len(rows) < 2:
         raise UserMistake(
             f"{name}: without a column 'time' and two rows, say how long a row is: --every 'hour'"
         )
     at = columns.index(times[0])
-    cells = [row[at].strip() for row in csv.reader(lines[1:3])]
+    cells = [row[at].strip() if at < len(row) else "" for row in rows]
     try:
         first, second = (np.datetime64(cell.removesuffix("Z")) for cell in cells)
     except ValueError:

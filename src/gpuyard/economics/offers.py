@@ -165,7 +165,7 @@ def _reserved_cash(offer: ReservedOffer, months: int) -> Array:
             resale_share=offer.resale,
         )
     except UserMistake as mistake:
-        raise UserMistake(f"{offer.name}: {mistake} (key 'rest')") from None
+        raise UserMistake(f"{offer.name}: {mistake} (keys 'term' and 'rest')") from None
 
 
 def _listed(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = False) -> float:

@@ -9,6 +9,7 @@ from gpuyard.errors import UserMistake
 
 Rest = Literal["pay", "resell"]
 """What happens to the part of a term that runs past the horizon: it is paid for nothing, or sold on."""
+_ABOUT_A_MONTH = 0.1  # how far a number of months may be from a whole one
 
 
 def reserved_usd(
@@ -47,17 +48,29 @@ def reserved_cash_by_month(
     """
     check_share("the upfront share", upfront_share)
     check_not_negative("the price", usd_per_year)
+    term_months = _whole_months(term_years)
+    term_years = term_months / 12
     unused = unused_years(months / 12, term_years, rest)
     yearly, upfront = array_of(usd_per_year), array_of(upfront_share)
     shape = np.broadcast_shapes(yearly.shape, upfront.shape, array_of(resale_share).shape)
     cash = np.zeros((*shape, months + 1))
     cash[..., 1:] = (yearly * (1 - upfront) / 12)[..., None]
-    term_months = round(12 * term_years)
     cash[..., range(0, months, term_months)] += (yearly * term_years * upfront)[..., None]
     owed = yearly * (1 - upfront) * unused
     sold = yearly * unused * _given_back(rest, resale_share)
     cash[..., -1] += owed - sold
     return cash
+
+
+def _whole_months(term_years: float) -> int:
+    months = 12 * term_years
+    # 90 days are three months to those who sell them
+    if months < 0.5 or abs(months - round(months)) > _ABOUT_A_MONTH:
+        raise UserMistake(
+            f"a reserved term is a whole number of months, and {months:.2g} are not: "
+            "write it like '1 year' or '6 months'"
+        )
+    return round(months)
 
 
 def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None) -> Array:

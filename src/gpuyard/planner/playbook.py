@@ -1,5 +1,6 @@
 """Where a team stands and what comes next: the rulebook's answer for the facts about it."""
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ Where = Literal["cloud", "on-premises", "hybrid", "either"]
 # machine of eight (DGX H100), and Uptime's mean PUE of 1.58 (2023)
 _KW_PER_GPU = 10.2 / 8 * 1.58
 _MOST_MONTHS = 120
+_GPUS_PER_SERVER = 8
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = N
         "researchers": team.researchers,
         "hires_per_year": f"{team.hires_per_year:g}",
         "gpus": team.gpus,
+        "servers": max(1, math.ceil(team.gpus / _GPUS_PER_SERVER)),
+        "load": team.load,
         "plan": plan_file or "team.plan.yaml",
     }
     commands = tuple(command.format(**filled) for command in stage.commands)
@@ -155,5 +159,8 @@ def _next(team: Team, stage: Stage) -> NextStep | None:
         coming = _stage(team.facts(growth))
         if coming.id != stage.id:
             return NextStep(coming.name, stage.trigger, month)
-    after = stages.index(stage) + 1
-    return NextStep(stages[after].name, stage.trigger, None) if after < len(stages) else None
+    later = stages[stages.index(stage) + 1 :]
+    after = next(
+        (s for s in later if s.when.get("data_stays", team.data_stays) == team.data_stays), None
+    )
+    return NextStep(after.name, stage.trigger, None) if after else None
