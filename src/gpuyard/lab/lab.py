@@ -87,7 +87,11 @@ class Lab:
     def held(self) -> Iterator[None]:
         """While this lasts, nobody takes the lab down."""
         try:
-            descriptor = state.share(self.name)
+            # who looks whether a lab is held takes its lock for a moment, and only while changing
+            with state.changing():
+                if state.read(self.name) is None:
+                    raise _unknown(self.name)
+                descriptor = state.share(self.name)
         except BlockingIOError:  # the owner's own lab: its lock is as good
             yield
             return
