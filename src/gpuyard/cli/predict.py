@@ -18,7 +18,6 @@ from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, p
 from gpuyard.cli.why import print_why, write_svg
 from gpuyard.errors import UserMistake
 
-
 _KNEE_THRESHOLD = "50 %"
 
 

@@ -76,9 +76,7 @@ def run_sweep(
     return [known[point] for point in sweep.points if point in known]
 
 
-def stored_run(
-    store: ResultsStore, point: Point, judge: Judge | None = None
-) -> Measurement | None:
+def stored_run(store: ResultsStore, point: Point, judge: Judge | None = None) -> Measurement | None:
     """What the store has of a point, if it is credible; the load beside it then is not known."""
     found = store.find(point.key)
     return None if found is None or (judge and judge(found, None)) else found
