@@ -1,6 +1,7 @@
 """A lab that is in use stays, also when somebody looks at it at the same moment."""
 
 import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -46,3 +47,14 @@ def test_a_lab_that_went_in_the_meantime_is_said(home: Path) -> None:
     state.forget("lab")
     with pytest.raises(UserMistake, match="there is no lab 'lab'"), found.held():
         pass
+
+
+def test_a_file_beside_it_is_not_taken_for_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labs are made by root, who may stand in anybody's directory."""
+    (tmp_path / "ctypes.py").write_text("raise SystemExit('taken')")
+    monkeypatch.chdir(tmp_path)
+    node = lab.Node(lab.plan_lab(1, "1Gbit").nodes[0], "gpuyard-no-such-namespace")
+    done = subprocess.run(node.command(["true"]), capture_output=True, text=True, check=False)
+    assert "gpuyard-no-such-namespace can't be entered" in done.stderr

@@ -155,9 +155,14 @@ def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
 
 def test_power_sgd_costs_a_gpu_only_where_it_exchanges() -> None:
     """Passes that only accumulate have no hook to run."""
+    ways: tuple[dict[str, object], ...] = (
+        {},
+        {"compress": "powersgd:4"},
+        {"compress": "powersgd:4", "accumulate": 4},
+    )
     plain, every, fourth = (
         predicted(**chosen).step.compute_seconds  # type: ignore[arg-type]
-        for chosen in ({}, {"compress": "powersgd:4"}, {"compress": "powersgd:4", "accumulate": 4})
+        for chosen in ways
     )
     assert fourth - plain == pytest.approx((every - plain) / 4)
 

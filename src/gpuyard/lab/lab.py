@@ -50,7 +50,9 @@ class Node:
         The host name is the address, so that it resolves to the node for programs that look it up.
         """
         cores = ",".join(map(str, self.cores))
-        enter = [sys.executable, "-m", "gpuyard.lab.enter", self.namespace, self.address, cores]
+        # -P: what lies in the directory that it is started from is not taken for a module
+        python = [sys.executable, "-P", "-m", "gpuyard.lab.enter"]
+        enter = [*python, self.namespace, self.address, cores]
         return [*enter, "--", *argv]
 
     def enter(self) -> None:
