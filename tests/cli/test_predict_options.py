@@ -36,7 +36,8 @@ def test_jobs_beside_it_take_their_share(cli: Cli) -> None:
         (("--compress", "powersgd:0"), "not 'powersgd:0'"),
         (("--bucket-mb", "0"), "--bucket-mb must be above 0"),
         (("--strategy", "dataparallel", "--accumulate", "2"), "accumulate needs ddp or horovod"),
-        (("--local-sgd", "2", "--compress", "fp16"), "choose one of the two"),
+        (("--local-sgd", "2", "--compress", "powersgd:2"), "take fp16 or bf16 with it"),
+        (("--knee-threshold", "90 %"), "--knee-threshold is about what --why explains: add --why"),
         (("--beside", "1"), "2 jobs of 1 GPU a machine need 2; each machine has 1"),
     ],
 )

@@ -44,6 +44,9 @@ def test_a_dry_run_makes_nothing(cli: Cli, home: Path) -> None:
     said = cli("lab", "up", "--nodes", "8", "--link", "10Gbit", "--dilation", "10", "--dry-run")
     assert "would be made, time dilated 10 times" in said.stdout
     plan = json.loads(cli("lab", "up", "--dry-run", "--json").stdout)
+    too_much = cli("lab", "up", "--dry-run", "--json", "--link", "4Tbit")
+    assert json.loads(too_much.stdout)["nodes"]
+    assert "rates may not hold" in too_much.stderr
     assert [node["address"] for node in plan["nodes"]] == ["10.77.0.1", "10.77.0.2"]
     assert not (home / "labs").exists()
 

@@ -85,3 +85,9 @@ def test_what_can_not_be_is_a_sentence(arguments: dict[str, object], sentence: s
 def test_a_mistake_in_one_word_names_it(text: str) -> None:
     with pytest.raises(UserMistake, match="dilation"):
         plan_from_text(text)
+
+
+@pytest.mark.parametrize("racks", ["nan", "inf", "2.5", "two"])
+def test_racks_are_counted(racks: str) -> None:
+    with pytest.raises(UserMistake, match="is not a number of racks"):
+        plan_from_text(f"8x1Gbit,racks={racks}")

@@ -16,7 +16,9 @@ from gpuyard.measure import (
     to_csv,
     to_json_lines,
 )
+from gpuyard.measure.measurement import RunPlace, SyntheticGpu
 from gpuyard.predict.calibration.rows import Hardware
+from gpuyard.specs import Remedy
 from tests.conftest import MakeMeasurement
 
 SPEC = {"name": "mine", "model": "alexnet", "precision": "fp16", "batch_per_gpu": 8}
@@ -72,6 +74,29 @@ def test_a_model_that_is_not_here_is_a_note_not_a_crash(make_measurement: MakeMe
     assert found.notes[0].startswith("Runs of lost are left out: ")
     assert "no_such_module" in found.notes[0]
     assert found.notes[1] == "Runs of odd are left out: its spec can't be read"
+
+
+def test_runs_that_were_not_plain_training_on_one_machine_are_left_out(
+    make_measurement: MakeMeasurement,
+) -> None:
+    """A lab's links, a slept GPU or a remedy would bend the constants of this machine."""
+    gpu = SyntheticGpu(
+        gpu="t4", fixed_seconds=0.01, seconds_per_sample=0.001, basis="roofline", source="test"
+    )
+    odd = [
+        make_measurement(1, spec=SPEC, synthetic=gpu),
+        make_measurement(2, spec=SPEC, remedy=Remedy(compress="fp16")),
+        make_measurement(3, spec=SPEC, remedy=Remedy(accumulate=4)),
+        make_measurement(4, spec=SPEC, place=RunPlace(kind="lab", nodes=("node0", "node1"))),
+    ]
+    good = make_measurement(5, spec=SPEC)
+    found = calibration_rows([*odd, good], [])
+    assert found.measurements == (good,)
+    assert found.notes == (
+        "1 run is left out: computing was slept for a synthetic GPU",
+        "2 runs are left out: a remedy changed the exchange",
+        "1 run is left out: workers were not on one machine, and a calibration is of one machine",
+    )
 
 
 def test_a_run_without_compute_is_left_out(make_measurement: MakeMeasurement) -> None:

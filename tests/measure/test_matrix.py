@@ -12,7 +12,10 @@ import pytest
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
 from gpuyard.measure import ResultsStore, matrix
-from gpuyard.measure.matrix import MatrixEvent, plan_matrix, run_matrix
+from gpuyard.measure.matrix import MatrixEvent, judge_of, plan_matrix, run_matrix
+from gpuyard.measure.measurement import Window
+from gpuyard.measure.run import stored_run
+from tests.conftest import MakeMeasurement
 
 ROOT = Path(__file__).parents[2]
 SWEEP = """
@@ -92,6 +95,23 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
     assert {e.event.point.key for e in again if e.event.state == "rejected"} == {
         point.key for _, point, _ in outcome.rejected
     }
+
+
+def test_a_stored_run_that_nobody_judged_is_judged(
+    sweep_file: Path, store: ResultsStore, make_measurement: MakeMeasurement
+) -> None:
+    """`bench train` keeps what it got; a sweep must not take a loss that is no number from it."""
+    planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
+    judge = judge_of(planned.sweeps[0])
+    point, other = planned.sweeps[0].points
+    even = (Window(steps=3, seconds=0.6, input_seconds=0.0),) * 2
+    bad = make_measurement(1, key=point.key, windows=even, loss_first=2.5, loss_last=None)
+    good = make_measurement(2, key=other.key, windows=even, loss_first=2.5, loss_last=1.0)
+    store.add(bad)
+    store.add(good)
+    assert stored_run(store, point) == bad
+    assert stored_run(store, point, judge) is None
+    assert stored_run(store, other, judge) == good
 
 
 def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_path: Path) -> None:

@@ -153,6 +153,32 @@ def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
     assert alone.step == predicted(gpus=1).step
 
 
+def test_power_sgd_costs_a_gpu_only_where_it_exchanges() -> None:
+    """Passes that only accumulate have no hook to run."""
+    ways: tuple[dict[str, object], ...] = (
+        {},
+        {"compress": "powersgd:4"},
+        {"compress": "powersgd:4", "accumulate": 4},
+    )
+    plain, every, fourth = (
+        predicted(**chosen).step.compute_seconds  # type: ignore[arg-type]
+        for chosen in ways
+    )
+    assert fourth - plain == pytest.approx((every - plain) / 4)
+
+
+def test_local_sgd_may_send_half_of_the_bytes_as_it_is_measured() -> None:
+    halved = exposed(local_sgd=4, compress="fp16")
+    assert 0.45 < halved / exposed(local_sgd=4) < 0.55
+    spec = read_workload("vgg16")
+    averaging = predicted(local_sgd=4)
+    found = relieve_cluster(spec, profile_of(spec), ONE_EACH, averaging)
+    (relief,) = [r for r in found if r.what == "parameters sent as 16-bit numbers"]
+    chosen = predicted(local_sgd=4, compress="fp16")
+    assert chosen.samples_per_second == pytest.approx(relief.samples_per_second)
+    assert not any("bucket_cap_mb" in r.what for r in found)
+
+
 def test_a_larger_rank_sends_more() -> None:
     assert exposed(compress="powersgd:1") < exposed(compress="powersgd:64")
 
@@ -185,7 +211,8 @@ def test_a_time_line_shows_the_step_that_exchanges() -> None:
         ("dataparallel", {"accumulate": 2}, "accumulate needs ddp or horovod"),
         ("parameter-server", {"bucket": 1e6}, "bucket needs ddp or horovod"),
         ("parameter-server", {"compress": "powersgd:2"}, "PowerSGD is a hook"),
-        ("ddp", {"local_sgd": 2, "compress": "fp16"}, "choose one of the two"),
+        ("ddp", {"local_sgd": 2, "compress": "powersgd:2"}, "take fp16 or bf16 with it"),
+        ("ddp", {"local_sgd": 2, "bucket": 1e6}, "local SGD has no buckets"),
     ],
 )
 def test_what_a_strategy_cannot_do(

@@ -28,7 +28,10 @@ def collectives(
     ] = "1KB..16MB",
     factor: Annotated[int, typer.Option(help="How much larger the next size of a range is.")] = 4,
     workers: Annotated[
-        int | None, typer.Option(help="How many ranks; else 2 here, or one on each node or host.")
+        int | None,
+        typer.Option(
+            "--workers", "--nodes", help="How many ranks; else 2 here, or one on each node or host."
+        ),
     ] = None,
     lab: LabOption = None,
     hosts: HostsOption = None,
@@ -63,7 +66,7 @@ def collectives(
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
         plan = plan_collectives(
             place,
-            workers or _seats(place),
+            _seats(place) if workers is None else workers,
             [operation.strip() for operation in named],
             sizes,
             backend=backend,

@@ -48,8 +48,8 @@ def relief(
     from gpuyard.units import parse_share
 
     if link is not None:
-        if lab is not None:
-            raise UserMistake("--link makes a lab of its own: leave out --lab")
+        if lab is not None or hosts is not None or slurm:
+            raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
         lab = f"{nodes}x{link}"
     spec = read_workload(workload)
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:

@@ -124,11 +124,20 @@ def _label(sweep: "Sweep") -> str:
 
 
 def _show_plan(matrix: "Matrix", store: "ResultsStore", *, fresh: bool, json_output: bool) -> None:
+    from gpuyard.measure.matrix import judge_of
+    from gpuyard.measure.run import stored_run
+
+    stored = {
+        point.key
+        for sweep in ([] if fresh else matrix.sweeps)
+        for point in sweep.points
+        if stored_run(store, point, judge_of(sweep)) is not None
+    }
     if json_output:
         described = matrix.describe()
         for shown, sweep in zip(described["sweeps"], matrix.sweeps, strict=True):
             for point, planned in zip(shown["points"], sweep.points, strict=True):
-                point["stored"] = not fresh and store.find(planned.key) is not None
+                point["stored"] = planned.key in stored
         print_json(described)
         return
     rows = [
@@ -136,9 +145,7 @@ def _show_plan(matrix: "Matrix", store: "ResultsStore", *, fresh: bool, json_out
             _label(sweep),
             str(point.workers),
             str(point.batch_per_worker),
-            "in the store"
-            if not fresh and store.find(point.key) is not None
-            else "would be measured",
+            "in the store" if point.key in stored else "would be measured",
         ]
         for sweep in matrix.sweeps
         for point in sweep.points

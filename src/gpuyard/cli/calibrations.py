@@ -1,4 +1,4 @@
-"""`--calibration FILE|none`: which calibration `predict` and `study` reckon with."""
+"""`--calibration FILE|none`: which calibration `predict`, `plan` and `study` reckon with."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -71,8 +71,8 @@ def up(
         room.up(plan)
     if json_output:
         print_json(plan.describe())
-        return
-    _print_plan(plan, "would be made" if dry_run else "is up")
+    else:
+        _print_plan(plan, "would be made" if dry_run else "is up")
     too_much = room.overload(plan)
     if too_much is not None:
         _say(too_much)

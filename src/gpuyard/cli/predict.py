@@ -18,6 +18,8 @@ from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, p
 from gpuyard.cli.why import print_why, write_svg
 from gpuyard.errors import UserMistake
 
+_KNEE_THRESHOLD = "50 %"
+
 
 def predict(
     workload: Annotated[str, typer.Argument(help="A *.workload.yaml, or a catalog model.")],
@@ -48,8 +50,12 @@ def predict(
         ),
     ] = False,
     knee_threshold: Annotated[
-        str, typer.Option(help="With --why: what an added GPU must bring of what one does alone.")
-    ] = "50 %",
+        str | None,
+        typer.Option(
+            help="With --why: what an added GPU must bring of what one does alone.",
+            show_default=_KNEE_THRESHOLD,
+        ),
+    ] = None,
     svg: Annotated[
         Path | None, typer.Option(help="With --why: write the time line to this file.")
     ] = None,
@@ -68,6 +74,8 @@ def predict(
 
     if svg and not why:
         raise UserMistake("--svg draws what --why explains: add --why")
+    if knee_threshold is not None and not why:
+        raise UserMistake("--knee-threshold is about what --why explains: add --why")
     spec, cluster = read_workload(workload), read_cluster(on)
     profile = profile_of(spec)
     exchange = exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical)
@@ -96,7 +104,7 @@ def predict(
             profile,
             cluster,
             largest,
-            threshold=units.parse_share(knee_threshold),
+            threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
             calibration=constants,
         )
         if why

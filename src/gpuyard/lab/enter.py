@@ -1,4 +1,4 @@
-"""`python -m gpuyard.lab.enter NAMESPACE HOSTNAME CORES -- COMMAND…`: run it on a node of a lab.
+"""`python -P -m gpuyard.lab.enter NAMESPACE HOSTNAME CORES -- COMMAND…`: run it on a node of a lab.
 
 The process becomes the command: network and host name are the node's, and its cores are pinned.
 """

@@ -50,7 +50,9 @@ class Node:
         The host name is the address, so that it resolves to the node for programs that look it up.
         """
         cores = ",".join(map(str, self.cores))
-        enter = [sys.executable, "-m", "gpuyard.lab.enter", self.namespace, self.address, cores]
+        # -P: what lies in the directory that it is started from is not taken for a module
+        python = [sys.executable, "-P", "-m", "gpuyard.lab.enter"]
+        enter = [*python, self.namespace, self.address, cores]
         return [*enter, "--", *argv]
 
     def enter(self) -> None:
@@ -87,7 +89,11 @@ class Lab:
     def held(self) -> Iterator[None]:
         """While this lasts, nobody takes the lab down."""
         try:
-            descriptor = state.share(self.name)
+            # who looks whether a lab is held takes its lock for a moment, and only while changing
+            with state.changing():
+                if state.read(self.name) is None:
+                    raise _unknown(self.name)
+                descriptor = state.share(self.name)
         except BlockingIOError:  # the owner's own lab: its lock is as good
             yield
             return

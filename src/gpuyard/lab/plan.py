@@ -130,14 +130,12 @@ def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
         if key not in _SHORT_KEYS:
             raise UserMistake(f"{text!r}: {describe_unknown('setting', key, _SHORT_KEYS)}")
         settings[key] = value if key in ("latency", "uplink") else _number(text, key, value)
-    if "racks" in settings:
-        settings["racks"] = int(settings["racks"])
     return plan_lab(int(match[1]), match[2], name=name, **settings)
 
 
 def _number(text: str, key: str, value: str) -> float:
     try:
-        return float(value)
+        return int(value) if key == "racks" else float(value)
     except ValueError:
         raise UserMistake(f"{text!r}: {value!r} is not a number of {key}") from None
 

@@ -1,5 +1,6 @@
 """From stored measurements to the rows that a calibration is fitted to."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -32,10 +33,16 @@ class CalibrationRows:
 def calibration_rows(
     measurements: Sequence[Measurement], benches: Sequence[LinkBench]
 ) -> CalibrationRows:
-    """A run whose model can't be looked at here is left out, and a note says so."""
+    """What can't be used, because its model can't be looked at here or it was not plain training on
+    one machine, is left out, and a note says so."""
     profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
-    rows, used, notes = [], [], []
-    for measurement in measurements:
+    rows, used = [], []
+    others = Counter(why for m in measurements if (why := _not_plain(m)) is not None)
+    notes = [
+        f"{count} run{'s are' if count > 1 else ' is'} left out: {why}"
+        for why, count in others.items()
+    ]
+    for measurement in (m for m in measurements if _not_plain(m) is None):
         name = measurement.model_dump_json(include={"spec"})
         if name not in profiles:
             try:
@@ -56,6 +63,17 @@ def calibration_rows(
         used.append(measurement)
     links = _links({row.hardware for row in rows}, benches)
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
+
+
+def _not_plain(m: Measurement) -> str | None:
+    """Constants are of one machine that computes and exchanges in the usual way."""
+    if m.synthetic is not None:
+        return "computing was slept for a synthetic GPU"
+    if not m.remedy.plain:
+        return "a remedy changed the exchange"
+    if m.place.kind != "here":
+        return "workers were not on one machine, and a calibration is of one machine"
+    return None
 
 
 def hardware_of(measurement: Measurement) -> Hardware:

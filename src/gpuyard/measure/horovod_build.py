@@ -6,6 +6,7 @@ PyTorch's headers need C++17 and Horovod's build insists on C++14, whatever CXXF
 
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ class HorovodBuild:
 
     @property
     def wrapper(self) -> str:
-        return f'#!/bin/sh\nexec {self.compiler} "$@" -std=gnu++17\n'
+        return f'#!/bin/sh\nexec {shlex.quote(self.compiler)} "$@" -std=gnu++17\n'
 
     def describe(self) -> dict[str, Any]:
         """For `--dry-run` and programs."""

@@ -13,7 +13,7 @@ from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.measurement import Measurement
 from gpuyard.measure.places import Here, LabNodes, Place
-from gpuyard.measure.run import run_sweep
+from gpuyard.measure.run import Judge, run_sweep, stored_run
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
 from gpuyard.specs import SweepFile, SweepLink, Workload
@@ -104,7 +104,7 @@ def run_matrix(
     rejected: list[tuple[Sweep, Point, str]] = []
     for _, sweeps in matrix.by_link:
         everything_stored = not fresh and all(
-            store.find(point.key) for sweep in sweeps for point in sweep.points
+            stored_run(store, point, judge_of(sweep)) for sweep in sweeps for point in sweep.points
         )
         with _made(sweeps[0].place, needed=not everything_stored) as place:
             for sweep in sweeps:
@@ -116,10 +116,15 @@ def run_matrix(
     return Outcome(tuple(measurements), tuple(rejected))
 
 
+def judge_of(sweep: Sweep) -> Judge:
+    """Who says which of its runs are credible."""
+    return Credibility(profile_of(sweep.workload), sweep.workload.precision)
+
+
 def _run(
     sweep: Sweep, store: ResultsStore, attempts: int, pace: "_Pace", *, fresh: bool
 ) -> tuple[list[Measurement], dict[Point, str]]:
-    judge = Credibility(profile_of(sweep.workload), sweep.workload.precision)
+    judge = judge_of(sweep)
     known: dict[Point, Measurement] = {}
     reasons: dict[Point, str] = {}
     todo = sweep

@@ -36,12 +36,13 @@ def run_sweep(
 ) -> list[Measurement]:
     """Measure what the store does not have yet; each point is stored as soon as it is known.
 
-    What a judge rejects is stored with the reason and is not among the measurements returned.
+    What a judge rejects is stored with the reason and is not among the measurements returned; a stored run
+    that it would have rejected, because nobody judged it then, is measured again.
     """
     tell = on_event or (lambda _event: None)
     known: dict[Point, Measurement] = {}
     for point in sweep.points:
-        stored = None if fresh else store.find(point.key)
+        stored = None if fresh else stored_run(store, point, judge)
         if stored is not None:
             known[point] = stored
             tell(SweepEvent(point, "stored", 1.0, 0.0, stored))
@@ -73,6 +74,12 @@ def run_sweep(
                     known[point] = measurement
                     tell(SweepEvent(point, "finished", 1.0, left, measurement))
     return [known[point] for point in sweep.points if point in known]
+
+
+def stored_run(store: ResultsStore, point: Point, judge: Judge | None = None) -> Measurement | None:
+    """What the store has of a point, if it is credible; the load beside it then is not known."""
+    found = store.find(point.key)
+    return None if found is None or (judge and judge(found, None)) else found
 
 
 def _run_points(

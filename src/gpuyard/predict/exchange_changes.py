@@ -23,11 +23,12 @@ def other_exchanges(setting: Setting, here: Placement) -> Iterator[Change]:
         )
     if strategy == "dataparallel":
         return
-    if chosen.compress is None and chosen.local_sgd == 1:
+    if chosen.compress is None:
+        sent = "gradients" if chosen.local_sgd == 1 else "parameters"
         yield Change(
-            "gradients sent as 16-bit numbers",
+            f"{sent} sent as 16-bit numbers",
             setting.exchanging(compress="fp16").samples_per_second,
-            "gradients are rounded; seldom harmful",
+            f"{sent} are rounded; seldom harmful",
         )
     yield _accumulation(setting)
     if strategy == "parameter-server":
@@ -38,10 +39,11 @@ def other_exchanges(setting: Setting, here: Placement) -> Iterator[Change]:
         yield _power_sgd(setting)
     if not chosen.hierarchical and here.nodes > 1 and here.gpus_per_node > 1:
         yield _hierarchical(setting)
-    yield max(
-        _bucket_sizes(setting),
-        key=lambda change: float(change.samples_per_second([here])[0]),
-    )
+    if chosen.local_sgd == 1:
+        yield max(
+            _bucket_sizes(setting),
+            key=lambda change: float(change.samples_per_second([here])[0]),
+        )
 
 
 def _accumulation(setting: Setting) -> Change:
@@ -56,7 +58,7 @@ def _accumulation(setting: Setting) -> Change:
 def _local_sgd(setting: Setting) -> Change:
     return Change(
         f"parameters averaged every {ACCUMULATED_STEPS} steps (local SGD)",
-        setting.exchanging(local_sgd=ACCUMULATED_STEPS).samples_per_second,
+        setting.exchanging(local_sgd=ACCUMULATED_STEPS, bucket=None).samples_per_second,
         "workers drift apart in between: accuracy may fall, compare it first",
     )
 

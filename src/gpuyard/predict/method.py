@@ -20,7 +20,7 @@ class Method:
     accumulate: int = 1
     local_sgd: int = 1
     hierarchical: bool = False
-    seconds: float = 0.0  # a step, of every GPU that has something to exchange
+    seconds: float = 0.0  # a step in the mean, of every GPU that has something to exchange
     memory_bytes: float = 0.0  # of every GPU
 
 
@@ -41,7 +41,7 @@ def method_of(
         local_sgd=exchange.local_sgd,
         hierarchical=exchange.hierarchical,
         # a CPU's memory rate is not known, and its passes over gradients are in no formula
-        seconds=powersgd.seconds(profile, memory_bytes_per_second)
+        seconds=powersgd.seconds(profile, memory_bytes_per_second) / exchange.accumulate
         if rank is not None and memory_bytes_per_second is not None
         else 0.0,
         # the error that is fed back
@@ -68,7 +68,9 @@ def _check(strategy: Strategy, exchange: GradientExchange) -> None:
         raise UserMistake(f"{refused[1]}: {what} needs ddp or horovod")
     if strategy == "parameter-server" and exchange.powersgd_rank is not None:
         raise UserMistake("PowerSGD is a hook of an all-reduce: compress needs ddp or horovod")
-    if "local_sgd" in chosen and exchange.compress is not None:
+    if "local_sgd" in chosen and exchange.powersgd_rank is not None:
         raise UserMistake(
-            "local SGD averages parameters, and compress is for gradients: choose one of the two"
+            "PowerSGD compresses gradients, and local SGD averages parameters: take fp16 or bf16 with it"
         )
+    if {"local_sgd", "bucket"} <= chosen:
+        raise UserMistake("local SGD has no buckets: leave out one of the two")

@@ -1,5 +1,7 @@
 """Sizes as people write them, and what can't be measured."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.lab import plan_lab
 from gpuyard.measure.collectives.plan import parse_sizes, plan_collectives
 from gpuyard.measure.places import Here, LabNodes
+from tests.conftest import Cli
 
 
 def test_ranges_and_lists() -> None:
@@ -68,3 +71,10 @@ def test_what_can_not_be_measured(
 def test_an_unknown_backend() -> None:
     with pytest.raises(UserMistake, match="did you mean 'gloo'"):
         plan_collectives(Here(), 2, ["all_reduce"], [1000], backend="glo")
+
+
+def test_the_number_of_ranks_is_taken_as_it_is_said(cli: Cli) -> None:
+    asked = ("bench", "collectives", "--lab", "4x1Gbit", "--dry-run", "--json")
+    assert json.loads(cli(*asked).stdout)["workers"] == 4
+    assert json.loads(cli(*asked, "--nodes", "3").stdout)["workers"] == 3
+    assert "2 workers or more" in cli(*asked, "--workers", "0", status=2).stderr

@@ -31,6 +31,12 @@ def test_mlperf_figures_are_the_published_ones(tmp_path: Path) -> None:
     assert len(storage_needs()) == 6
 
 
+@pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf")])
+def test_a_trial_has_a_length(seconds: float, tmp_path: Path) -> None:
+    with pytest.raises(UserMistake, match="seconds and size must be above 0, and finite"):
+        plan_storage(tmp_path, seconds=seconds)
+
+
 def test_other_gpus_take_the_predictors_time(tmp_path: Path) -> None:
     slow = plan_storage(tmp_path, model="resnet50", gpu="t4")
     fast = plan_storage(tmp_path, model="resnet50", gpu="h200-sxm5-141gb")

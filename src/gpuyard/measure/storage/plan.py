@@ -1,5 +1,6 @@
 """What a bench of storage would do, as a value."""
 
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,8 +66,8 @@ def plan_storage(
         )
     if data is not None and not data.is_dir():
         raise UserMistake(f"{data} is not a directory")
-    if count < 1 or readers < 1 or seconds <= 0 or own_bytes < 1:
-        raise UserMistake("GPUs, readers, seconds and size must be above 0")
+    if count < 1 or readers < 1 or own_bytes < 1 or not 0 < seconds < math.inf:
+        raise UserMistake("GPUs, readers, seconds and size must be above 0, and finite")
     computed, record, used_batch, least, source = _need(model, gpu, batch)
     return StoragePlan(
         path=path,

@@ -87,7 +87,7 @@ class HardwareCalibration(_Record):
 
 
 class Calibration(_Record):
-    """What `gpuyard calibrate` writes and `predict` and `study` read."""
+    """What `gpuyard calibrate` writes and `predict`, `plan` and `study` read."""
 
     kind: Literal["gpuyard-calibration"] = "gpuyard-calibration"
     version: int = VERSION
