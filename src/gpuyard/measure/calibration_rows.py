@@ -49,8 +49,8 @@ def calibration_rows(
                 workload = Workload.model_validate(measurement.spec)
                 profiles[name] = workload, profile_of(workload)
             except (GpuyardError, ValidationError) as problem:
-                why = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
-                notes.append(f"Runs of {measurement.workload} are left out: {why}")
+                said = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
+                notes.append(f"Runs of {measurement.workload} are left out: {said}")
                 profiles[name] = None
         known = profiles[name]
         if known is None:
