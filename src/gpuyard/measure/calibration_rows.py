@@ -37,10 +37,10 @@ def calibration_rows(
     one machine, is left out, and a note says so."""
     profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
     rows, used = [], []
-    others = Counter(why for m in measurements if (why := _not_plain(m)) is not None)
+    others = Counter(filter(None, map(_not_plain, measurements)))
     notes = [
-        f"{count} run{'s are' if count > 1 else ' is'} left out: {why}"
-        for why, count in others.items()
+        f"{count} run{'s are' if count > 1 else ' is'} left out: {reason}"
+        for reason, count in others.items()
     ]
     for measurement in (m for m in measurements if _not_plain(m) is None):
         name = measurement.model_dump_json(include={"spec"})
