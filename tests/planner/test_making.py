@@ -8,8 +8,8 @@ from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import well_known
-from gpuyard.planner.making import answer
-from gpuyard.specs import Plan
+from gpuyard.planner.making import _reserved_words, answer
+from gpuyard.specs import Plan, Way
 from tests.planner.builder import candidates, offer, plan, workload
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
@@ -174,3 +174,20 @@ def test_nonsense_gets_a_sentence(tmp_path: Path, line: str, sentence: str) -> N
         read_plan(file)
     assert sentence in str(mistake.value)
     assert str(file) in str(mistake.value)
+
+
+@pytest.mark.parametrize(
+    ("years", "way", "words"),
+    [
+        (1.0, "reserved-3-years", "is left out: it binds you for longer than the horizon"),
+        (1.5, "reserved-1-year", "Its last term runs past the horizon and is paid to its end"),
+        (2.0, "reserved-1-year", "% off the price on demand"),
+    ],
+)
+def test_a_term_that_does_not_fit_the_horizon_is_said(years: float, way: Way, words: str) -> None:
+    asked = plan(horizon=f"{years * 12:g} months")
+    assert words in _reserved_words(asked, way)
+
+
+def test_a_term_that_fits_has_nothing_to_say_of_its_end() -> None:
+    assert "past the horizon" not in _reserved_words(plan(horizon="2 years"), "reserved-1-year")

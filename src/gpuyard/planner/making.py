@@ -12,7 +12,13 @@ from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.choice import choices
 from gpuyard.planner.demand import demand_of
 from gpuyard.planner.hosts import hosts_of, unusable_prices
-from gpuyard.planner.offers import RESERVING_CLOUDS, discount, given_discount, offers_of
+from gpuyard.planner.offers import (
+    RESERVING_CLOUDS,
+    discount,
+    given_discount,
+    offers_of,
+    years_of,
+)
 from gpuyard.planner.ranking import Ranking, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
 from gpuyard.planner.result import Goal, LeftOut, PlanResult
@@ -171,6 +177,16 @@ def _assumptions(candidates: Candidates) -> tuple[str, ...]:
 
 
 def _reserved_words(plan: Plan, way: Way) -> str:
+    term, years = RESERVED_YEARS[way], years_of(plan)
+    if term > years:
+        return f"{way} is left out: it binds you for longer than the horizon."
+    priced = _reserved_price(plan, way)
+    if years % term > 1e-6:
+        priced += " Its last term runs past the horizon and is paid to its end."
+    return priced
+
+
+def _reserved_price(plan: Plan, way: Way) -> str:
     off = f"{100 * discount(plan, way):.0f} % off the price on demand"
     if given_discount(plan, way) is not None:
         return f"{way} is {off}, as the plan says."
