@@ -114,8 +114,15 @@ def test_lengths_on_the_floor() -> None:
     floor = Floor(nodes_per_rack=4, racks_per_row=10)
     assert floor.length_m(3, 3) == 2
     assert floor.length_m(3, 5) == pytest.approx(3.5 + 2 * 0.6)
-    # rack 12 is the third of the second row
-    assert floor.length_m(0, 12) == pytest.approx(3.5 + 2 * 0.6 + 3)
+    # the second row is counted backwards: rack 12 stands eighth, rack 19 across from the first
+    assert floor.length_m(0, 12) == pytest.approx(3.5 + 7 * 0.6 + 3)
+    assert floor.length_m(0, 19) == pytest.approx(3.5 + 3)
+    assert floor.length_m(9, 10) == pytest.approx(3.5 + 3)
+
+
+def test_a_large_floor_has_cables_for_its_management_too() -> None:
+    floor = Floor.of(20_000)
+    assert management_network(20_000, 1_622, floor).switches["leaf"] > 0
 
 
 @pytest.mark.parametrize(

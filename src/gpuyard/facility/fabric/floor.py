@@ -32,7 +32,12 @@ class Floor:
         """Of a cable between two racks: along the row, and across the rows at their ends."""
         if rack == other:
             return self.inside_rack_m
-        row, place = divmod(rack, self.racks_per_row)
-        other_row, other_place = divmod(other, self.racks_per_row)
+        row, place = self._stands(rack)
+        other_row, other_place = self._stands(other)
         along = abs(place - other_place) * self.rack_width_m
         return self.tray_m + along + abs(row - other_row) * self.row_pitch_m
+
+    def _stands(self, rack: int) -> tuple[int, int]:
+        """Row, and place in it: every other row is counted backwards, so that neighbours stay near."""
+        row, place = divmod(rack, self.racks_per_row)
+        return row, place if row % 2 == 0 else self.racks_per_row - 1 - place
