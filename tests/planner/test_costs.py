@@ -72,6 +72,22 @@ def test_bought_pays_hardware_power_and_staff() -> None:
     assert chosen.clusters == 1
 
 
+def test_a_bought_machine_that_waits_draws_power_and_fails() -> None:
+    def asked(**owning: object) -> Plan:
+        return plan(
+            offer("a", buy="$7200", power="1 kW"),
+            site={"electricity": "$0.10/kWh", "pue": 1.5},
+            owning={"staff": "$0/h", **owning},
+            search={"ways": ["buy"]},
+        )
+
+    plain, idle = winner(asked()), winner(asked(idle_power="30 %"))
+    waiting_hours = 36 * 730.5 - 360 * 10
+    assert idle.total_usd - plain.total_usd == pytest.approx(waiting_hours * 0.3 * 1.5 * 0.10)
+    failing = winner(asked(failure="$5000"))
+    assert failing.total_usd > plain.total_usd
+
+
 def test_colocation_comes_on_top() -> None:
     offers = offer("a", buy="$7200", power="1 kW")
     site = {"colocation": "$200/kW/month"}

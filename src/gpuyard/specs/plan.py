@@ -78,6 +78,13 @@ class Owning(Spec):
     ] = 0.0
     staff_hours_per_month: Annotated[float, Field(ge=0, description="for one machine")] = 2.0
     staff: UsdPerHour = 75.0
+    idle_power: Annotated[
+        Share, Field(description="what a machine that waits draws, of its power under load")
+    ] = 0.0
+    failure: Annotated[
+        Usd,
+        Field(ge=0, description="cost of one; there is one in about 50,700 GPU-hours (Llama 3)"),
+    ] = 0.0
 
 
 class Renting(Spec):
