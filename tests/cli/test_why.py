@@ -70,7 +70,7 @@ def test_the_knee_moves_with_what_is_asked_of_a_gpu(cli: Cli) -> None:
         return int(json.loads(done.stdout)["why"]["knee"]["as_it_is"]["gpus"])
 
     assert knee("90 %") == 1
-    assert knee("10 %") == 8
+    assert knee("5 %") == 8
 
 
 def test_what_does_not_fit_says_how_many_bytes(cli: Cli) -> None:
