@@ -1,6 +1,8 @@
 """The published tables that ship: what is in them, and what each row may be predicted from."""
 
 import csv
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -76,9 +78,9 @@ def test_rows_name_what_the_catalog_has(table: str) -> None:
 
 
 def test_every_table_names_its_source_and_what_is_not_known() -> None:
-    assert set(published_sources()) == {*TRAINING_TABLES, "allreduce"}
-    for source in published_sources().values():
-        assert "https://" in source.source
+    assert set(published_sources()) == {*TRAINING_TABLES, "allreduce", "lab"}
+    for table, source in published_sources().items():
+        assert ("gpuyard bench sweep" if table == "lab" else "https://") in source.source
         assert source.unknown
 
 
@@ -91,3 +93,9 @@ def test_the_tables_beside_the_training_tables() -> None:
 def test_an_unknown_table_gets_the_closest_name() -> None:
     with pytest.raises(UnknownName, match="lambda"):
         published("lamda")
+
+
+def test_the_lab_is_what_was_recorded() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "import_lab.py"
+    done = subprocess.run([sys.executable, script, "--check"], check=False)
+    assert done.returncode == 0, "run: python scripts/import_lab.py"
