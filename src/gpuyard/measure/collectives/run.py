@@ -1,14 +1,13 @@
 """Runs a plan: the ranks together, what they time beside the model, and a verdict."""
 
 import contextlib
-import platform
 import uuid
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 
 import psutil
 
-from gpuyard import __version__
+from gpuyard.measure.bench_host import bench_host
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
 from gpuyard.measure.collectives.plan import CollectivesPlan
 from gpuyard.measure.collectives.records import (
@@ -22,9 +21,7 @@ from gpuyard.measure.collectives.records import (
     read_event,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
-from gpuyard.measure.host import torch_version
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.measurement import BenchHost
 from gpuyard.measure.places import LabNodes
 from gpuyard.measure.ranks import private_directory, run_ranks
 from gpuyard.predict.transport import TCP_PAYLOAD
@@ -169,7 +166,7 @@ def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) 
         reckoned_bytes_per_second=rate,
         probe=probe,
         load=load,
-        host=_host(plan),
+        host=bench_host(plan.host),
         results=results,
         findings=find_slow(
             results,
@@ -180,20 +177,4 @@ def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) 
             emulated=isinstance(plan.place, LabNodes),
         ),
         notes=notes,
-    )
-
-
-def _host(plan: CollectivesPlan) -> BenchHost:
-    host = plan.host
-    return BenchHost(
-        gpuyard=__version__,
-        torch=torch_version(),
-        python=platform.python_version(),
-        os=host.os,
-        kernel=host.kernel,
-        host=host.host,
-        cpu_model=host.cpu_model,
-        cores=host.cores,
-        memory_bytes=host.memory_bytes,
-        gpus=host.gpus,
     )

@@ -1,7 +1,6 @@
 """Runs a plan: GPUs first, then memory and loopback, and sets what came out beside the model."""
 
 import math
-import platform
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -9,10 +8,9 @@ from functools import partial
 
 import psutil
 
-from gpuyard import __version__
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.measure.host import Host, torch_version
+from gpuyard.measure.bench_host import bench_host
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.expected import as_it_should_be
 from gpuyard.measure.links.facts import read_host_facts
@@ -26,7 +24,6 @@ from gpuyard.measure.links.records import (
     PlannedLink,
 )
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.measurement import BenchHost
 from gpuyard.units import format_bytes
 
 _LOOK_SECONDS = 0.2
@@ -61,7 +58,7 @@ def run_links(
         created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         size_bytes=plan.size_bytes,
         repeats=plan.repeats,
-        host=_host(plan.host),
+        host=bench_host(plan.host),
         facts=facts,
         model=graph.name if graph else None,
         links=links,
@@ -128,18 +125,3 @@ def _cache_note(plan: LinkPlan, facts: HostFacts) -> Iterator[str]:
             f"{format_bytes(cache)}: for the rate of memory itself ask for --bytes "
             f"'{format_bytes(math.ceil(4 * cache / 1e8) * 1e8)}' or more."
         )
-
-
-def _host(host: Host) -> BenchHost:
-    return BenchHost(
-        gpuyard=__version__,
-        torch=torch_version(),
-        python=platform.python_version(),
-        os=host.os,
-        kernel=host.kernel,
-        host=host.host,
-        cpu_model=host.cpu_model,
-        cores=host.cores,
-        memory_bytes=host.memory_bytes,
-        gpus=host.gpus,
-    )
