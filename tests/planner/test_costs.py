@@ -26,7 +26,9 @@ def test_on_demand_pays_for_the_hours_of_the_run() -> None:
 
 def test_rented_machines_are_paid_while_they_start() -> None:
     asked = plan(
-        offer("a", rent="$3/h"), renting={"start": "30 min"}, search={"ways": ["on-demand"]}
+        offer("a", rent="$3/h"),
+        renting={"start": "30 min", "data": "0 B", "results": "0 B"},
+        search={"ways": ["on-demand"]},
     )
     assert winner(asked).usd_per_run == pytest.approx(31.5)
     assert winner(asked).run_seconds == pytest.approx(36_000 + 1800)

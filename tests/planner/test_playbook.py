@@ -95,11 +95,12 @@ def test_growth_says_when_the_next_step_comes() -> None:
 
 def test_a_plan_file_answers_all_questions() -> None:
     asked = read_plan(EXAMPLE)
-    team, source = team_of(asked, EXAMPLE.parent)
+    team, source, figures = team_of(asked, EXAMPLE.parent)
+    assert figures is not None and figures.source.startswith("the plan: ")
     assert (team.researchers, team.hires_per_year, team.data_stays) == (12, 4, True)
     assert team.gpus >= 1 and source.startswith("the plan's choice")
     own = asked.playbook.model_copy(update={"gpus_now": 30})
-    team, source = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
+    team, source, _ = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
     assert (team.gpus, source) == (30, "the plan's file")
 
 

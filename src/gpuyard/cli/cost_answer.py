@@ -22,6 +22,7 @@ from gpuyard.economics import (
     present_value_usd,
     rent_monthly_usd,
     rented_cash_by_month,
+    rest_of_term_usd,
     saving_usd,
     tornado,
     upfront_usd,
@@ -110,6 +111,10 @@ def _horizon_table(asked: Asked) -> "NumberTable":
         if float(usd) > 0:
             rows.append([f"{name} a month", "", units.format_usd(float(usd) * lead)])
     rows.append(["rent a month", units.format_usd(float(rent_monthly_usd(case))), ""])
+    if rest := float(rest_of_term_usd(case)):
+        resold = " less resale" if asked.rest == "resell" else ""
+        owed = f"{units.format_years(case.rest_years)} of the term after that{resold}"
+        rows.append([owed, units.format_usd(rest), ""])
     rows.append(
         [
             "all, less resale",
@@ -197,6 +202,7 @@ def _document(
         "horizon_months": case.months,
         "upfront_usd": float(upfront_usd(case.running)),
         "monthly_usd": {n: float(usd) for n, usd in monthly_parts_usd(case.running).items()},
+        "rest_of_term_usd": float(rest_of_term_usd(case)),
         "rented_usd": float(rented.sum()),
         "owned_usd": float(owned.sum()),
         "saving_present_value_usd": float(saving_usd(case)),

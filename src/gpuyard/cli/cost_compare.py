@@ -16,7 +16,7 @@ def compare(
     html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Price every offer of a file for the same work, the cheapest first.
+    """Price every offer of a file for the same work, and the best mix of owning and renting.
 
     Example: gpuyard cost compare examples/v100.offers.yaml
     """
@@ -25,10 +25,10 @@ def compare(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_offers
     from gpuyard.cli.owning import given_on
-    from gpuyard.economics import price_offers
+    from gpuyard.economics import compare_offers
 
     offers = read_offers(file)
-    priced = price_offers(offers)
+    priced = compare_offers(offers)
     day = given_on(price_date)
     columns = ["offer", "kind", "all", "today's worth", "an hour of work", "a run", "price of"]
     rows = [

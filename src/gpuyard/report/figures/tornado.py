@@ -22,6 +22,7 @@ _NAMES = {
     "colocation_usd_per_kw_month": "colocation a kW and month",
     "value_kept_per_year": "value kept a year",
     "discount_per_year": "discount rate",
+    "rest_resold": "what a resold rest brings",
     "interest_per_year": "interest",
     "usd_per_failure": "repair of a failure",
     "gpu_hours_per_failure": "GPU-hours a failure",
@@ -40,7 +41,7 @@ def input_value(name: str, value: float) -> str:
         return f"${value:,.3g}" if value < 1 else format_usd(value)
     if name.endswith("share") or name in {
         "value_kept_per_year", "discount_per_year", "interest_per_year", "speed_lead",
-        "support_share_per_year",
+        "support_share_per_year", "rest_resold",
     }:  # fmt: skip
         return format_share(value)
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
