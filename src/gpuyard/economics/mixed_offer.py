@@ -78,7 +78,7 @@ def _mix(
         hours=served * HOURS_PER_YEAR + rented_share * billed_hours,
         machines=owned,
         owned_share=1 - rented_share,
-        date=price_day(rent) or own.date,
+        date=own.date if owned >= float(size.own_all) else price_day(rent) or own.date,
     )
 
 

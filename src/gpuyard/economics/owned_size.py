@@ -37,13 +37,14 @@ def best_owned_size(
     renting_usd: Amounts = 0.0,
     scale: Amounts = 1.0,
     each: Amounts = 1.0,
+    least: Amounts = 0.0,
     most: Amounts = np.inf,
 ) -> OwnedSize:
     """The cheapest multiple of `each` to own where `scale × wanted` is wanted in equal periods.
 
     Prices are for one and hour: owned whether used or not, rented, what use of an owned one adds.
     `renting_usd` is paid each hour where anything is rented at all, like data that is kept in a cloud.
-    No more than `most` can be owned.
+    No less than `least` and no more than `most` can be owned.
     """
     ordered = np.sort(wanted)
     factor, step = array_of(scale), array_of(each)
@@ -61,7 +62,7 @@ def best_owned_size(
     )
     tried = [
         cost_of_size(
-            ordered, np.broadcast_to(np.minimum(size, limit), shape), everything,
+            ordered, np.broadcast_to(np.minimum(np.maximum(size, least), limit), shape), everything,
             owned_usd=owned_usd, rented_usd=rented_usd, running_usd=running_usd,
             renting_usd=renting_usd, scale=factor,
         )

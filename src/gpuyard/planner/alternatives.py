@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.choice import choices, mixed_choices
-from gpuyard.planner.mixes import Mixes, no_mix, plainest_mix
+from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
 from gpuyard.planner.offers import Offer
 from gpuyard.planner.ranking import Ranking, Truths
 from gpuyard.planner.result import Alternative, Choice
@@ -67,15 +67,23 @@ def hybrid_alternative(
         return None
     if winner is not None and winner.rest is not None:
         return Alternative(HYBRID, winner, _why(candidates, winner, winner))
-    tiers = (mixes.in_time & mixes.in_budget, mixes.in_time, np.ones(len(mixes), dtype=bool))
-    best = next(
-        (found for tier in tiers if (found := mixes.cheapest(mixes.mixed & tier)) is not None), None
-    )
+    best, pays = _nearest(mixes), True
+    if best is None:
+        mixes, pays = solve(candidates, mixes.base, mixes.rest, forced=True), False
+        best = _nearest(mixes)
     if best is None:
         return Alternative(HYBRID, None, no_mix(candidates, mixes))
-    plain = plainest_mix(candidates, ranking, mixes, best)
-    (choice,) = mixed_choices(candidates, ranking, plain, [0])
-    return Alternative(HYBRID, choice, _why(candidates, choice, winner))
+    plain = plainest_mix(candidates, ranking, mixes, best) if pays else mixes
+    (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
+    why = f"{words.what(choice)}. {_why(candidates, choice, winner)}"
+    return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
+
+
+def _nearest(mixes: Mixes) -> int | None:
+    """The cheapest of those that meet the goal, else of those in time, else of all."""
+    tiers = (mixes.in_time & mixes.in_budget, mixes.in_time, np.ones(len(mixes), dtype=bool))
+    found = (mixes.cheapest(mixes.mixed & tier) for tier in tiers)
+    return next((best for best in found if best is not None), None)
 
 
 def _matches(candidates: Candidates, asked: WellKnown) -> Integers:

@@ -15,6 +15,7 @@ from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs import Way
 
+MIXING_SAVES_NOTHING = "Mixing saves nothing: it is cheapest to own enough for all runs, or none."
 _BY_USE: tuple[Way, ...] = ("on-demand", "spot")
 
 
@@ -48,7 +49,10 @@ class Mixes:
 
 
 def find_mixes(candidates: Candidates, ranking: Ranking) -> Mixes:
-    """The best size of every base; none where the plan does not ask for it or nothing can be rented."""
+    """The best size of every base; none where the plan does not ask for it or nothing can be rented.
+
+    Of some machines it is best to own enough for all runs, or none: those are no mixes.
+    """
     base, rest = _bases(candidates, ranking), _rests(candidates, ranking)
     if "hybrid" not in candidates.plan.search.ways or not len(base) or not len(rest):
         return solve(candidates, base[:0], rest[:0])
@@ -82,18 +86,18 @@ def no_mix(candidates: Candidates, mixes: Mixes) -> str:
         return (
             "Ruled out: nothing is allowed that is bought, or nothing that is rented by the hour."
         )
-    return (
-        "Mixing saves nothing: of every machine that could be bought it is cheapest to own enough for "
-        "all runs, or none."
-    )
+    return MIXING_SAVES_NOTHING
 
 
-def solve(candidates: Candidates, base: Integers, rest: Integers) -> Mixes:
-    """The best number of clusters to own of each base with its rest."""
+def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: bool = False) -> Mixes:
+    """The best number of clusters to own of each base with its rest; if forced, some and not all."""
     plan, costs = candidates.plan, candidates.costs
     prices = _Prices.of(candidates, base, rest, costs.run_seconds[base] / 3600)
     wanted = candidates.demand.runs_per_month
-    size = best_owned_size(wanted, **vars(prices), most=_most(candidates, base))
+    most = _most(candidates, base)
+    if forced:
+        most = np.minimum(most, np.ceil(wanted.max() * prices.scale - 1e-9) - 1)
+    size = best_owned_size(wanted, **vars(prices), least=float(forced), most=most)
     total = size.usd_per_hour * _hours(candidates)
     waits = np.where(size.rented > 0, costs.run_seconds[rest], 0.0)
     seconds = np.maximum(costs.run_seconds[base], waits)

@@ -63,7 +63,10 @@ def _from_plan(site: Site) -> Premises:
         name=None,
         own=RoomTerms("on premises", site.pue, site.electricity),
         shared=RoomTerms(
-            "colocation", site.pue, site.electricity, rent_usd_per_kw_month=site.colocation
+            "colocation",
+            site.colocation_pue,
+            site.electricity,
+            rent_usd_per_kw_month=site.colocation,
         ),
         power=limit,
         rack=None,

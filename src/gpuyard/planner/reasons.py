@@ -53,8 +53,7 @@ def reasons(
     found += _without_deadline(candidates, ranking, winner)
     found += _other_ways(candidates, ranking, winner)
     if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
-        at = f"{words.what(hybrid.choice)}: " if hybrid.choice else ""
-        found.append(f"Own some and rent the rest: {at}{_lower(hybrid.sentence)}")
+        found.append(f"Own some and rent the rest: {hybrid.sentence}")
     if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
         found.append(
             f"Mind the interval: at its slow end a run takes {words.hours(winner.run_seconds_high)}, "
@@ -70,10 +69,6 @@ def _efficiency(winner: Choice) -> str:
         f"{winner.gpus} GPUs at {units.format_share(winner.scaling_efficiency)} efficiency do the "
         f"work of {winner.effective_gpus:.3g}: {words.setting(winner)}."
     )
-
-
-def _lower(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]
 
 
 def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:

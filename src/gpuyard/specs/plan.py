@@ -69,6 +69,9 @@ class Site(Spec):
     colocation: Annotated[
         UsdPerKwMonth, Field(description="by kW under load; electricity on top")
     ] = 184.06
+    colocation_pue: Annotated[
+        float, Field(ge=1, le=3, description="the same of a colocation; new and large sites")
+    ] = 1.3
 
 
 class Owning(Spec):
