@@ -219,6 +219,11 @@ def format_years(years: float) -> str:
     return f"{text} year" if text == "1" else f"{text} years"
 
 
+def format_months(months: int) -> str:
+    """1 → "1 month"."""
+    return f"{months:,} month{'' if months == 1 else 's'}"
+
+
 def format_usd(usd: float) -> str:
     """8000 → "$8,000"; cents only where they matter."""
     size = abs(usd)

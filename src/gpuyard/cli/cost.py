@@ -1,6 +1,5 @@
 """`gpuyard cost`: renting against buying, and the questions that follow from it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ from gpuyard.cli.cost_compare import compare
 from gpuyard.cli.cost_growth import growth
 from gpuyard.cli.cost_hybrid import hybrid
 from gpuyard.cli.cost_invoice import invoice
-from gpuyard.cli.options import JsonOption
+from gpuyard.cli.options import JsonOption, PageOption
 from gpuyard.cli.owning import (
     OwningTexts,
     PriceDateOption,
@@ -77,7 +76,7 @@ def cost(
         typer.Option(help="A range of its own, e.g. rent_usd_per_hour=1.0..1.8; may be repeated."),
     ] = None,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say after how many hours of use buying is cheaper than renting.

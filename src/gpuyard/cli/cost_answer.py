@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuyard import units
 from gpuyard.cli.cost_asked import Asked
-from gpuyard.cli.options import console, print_json, print_table
+from gpuyard.cli.options import console, print_json, print_page, print_table
 from gpuyard.economics import (
     Bar,
     BreakEven,
@@ -57,8 +57,7 @@ def answer(asked: Asked, html: Path | None, *, json_output: bool) -> None:
     if spread is not None:
         console().print(_spread_sentence(spread), highlight=False, soft_wrap=True)
     console().print(f"{asked.prices}.", highlight=False, markup=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)
 
 
 def _show_break_even(asked: Asked, simple: BreakEven) -> None:
@@ -129,7 +128,7 @@ def _horizon_table(asked: Asked) -> "NumberTable":
         ]
         rows.append([f"today's worth at {units.format_share(asked.discount_per_year)}", *worth])
     work = "" if lead == 1 else ", for equal work"
-    return NumberTable(f"Over {case.months} months{work}", ["", "rent", "own"], rows)
+    return NumberTable(f"Over {units.format_months(case.months)}{work}", ["", "rent", "own"], rows)
 
 
 def _horizon_sentence(asked: Asked, even: float) -> str:

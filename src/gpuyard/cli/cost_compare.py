@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.cli.owning import PriceDateOption
 
 
@@ -13,7 +13,7 @@ def compare(
     file: Annotated[Path, typer.Argument(help="An *.offers.yaml file.", metavar="FILE")],
     *,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Price every offer of a file for the same work, and the best mix of owning and renting.
@@ -63,7 +63,6 @@ def compare(
         print_json({"name": offers.name, "offers": documents})
         return
     title = f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year"
-    print_table(f"{title}, over {len(priced[0].cash_by_month) - 1} months", columns, rows)
+    print_table(f"{title}, over {units.format_months(len(priced[0].cash_by_month) - 1)}", columns, rows)
     console().print(f"Prices of the days shown, others as given on {day}.", highlight=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.cli.owning import (
     OwningTexts,
     PriceDateOption,
@@ -64,7 +64,7 @@ def hybrid(
     ] = "30 %",
     owning: OwningTexts,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Find how many GPUs to own for a demand, with the rest rented, and what an error costs.
@@ -96,8 +96,7 @@ def hybrid(
         return
     _show(wanted, prices, found, mix)
     console().print(f"Prices of {day}.", highlight=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)
 
 
 def _described(pattern: PatternName, gpus: float, base_share: str, busy_share: str) -> "Demand":

@@ -135,6 +135,8 @@ def _number(question: str, default: int, least: int = 0) -> int:
 
 
 def _print(advice: "Advice") -> None:
+    from gpuyard import units
+
     out = console()
 
     def say(text: str) -> None:
@@ -155,7 +157,7 @@ def _print(advice: "Advice") -> None:
         say(f"  - {software}")
     if advice.next:
         months = advice.next.months
-        when = f"; at this growth in {months} months" if months else ""
+        when = f"; at this growth in {units.format_months(months)}" if months else ""
         say(f"Next: {advice.next.stage}, when {advice.next.trigger}{when}")
     say("Commands:")
     for command in advice.commands:

@@ -78,9 +78,19 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
         f"Of {demand.runs:,.0f} runs over {units.format_years(demand.years)} the {machines} owned "
         f"machine{'s do' if machines > 1 else ' does'} {units.format_share(1 - rest.share_of_runs)} and "
         f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
-        f"one more would stand idle too often. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
+        f"{_no_more(candidates, winner)}. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
         f"{words.usd(winner.total_usd)} in all."
     )
+
+
+def _no_more(candidates: Candidates, winner: Choice) -> str:
+    """Why not another cluster is owned."""
+    limit = candidates.premises.power
+    if limit is not None and limit.way == winner.owned_way:
+        watts = next(o.host.watts for o in candidates.offers if o.host.id == winner.offer)
+        if watts * winner.nodes * (winner.clusters + 1) > limit.watts:
+            return "there is no power for more"
+    return "more of them would stand idle too often"
 
 
 def _filled(candidates: Candidates, winner: Choice) -> str:

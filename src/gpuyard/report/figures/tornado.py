@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpuyard.economics import Bar
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
 from gpuyard.report.figures.looks import COLOURS
-from gpuyard.units import format_share, format_usd
+from gpuyard.units import format_months, format_share, format_usd
 
 _LOW, _HIGH = COLOURS[0], COLOURS[1]
 _MOST_BARS = 12
@@ -54,7 +54,7 @@ def tornado_option(bars: Sequence[Bar], saving_usd: float, months: int) -> Optio
     option = frame(
         "What decides it",
         f"as stated, owning {verb} {format_usd(abs(saving_usd))}"
-        f"{'' if saving_usd >= 0 else ' more'} over {months} months; one input at a time",
+        f"{'' if saving_usd >= 0 else ' more'} over {format_months(months)}; one input at a time",
         "Change of what owning saves when one input moves to either end of its range. "
         + " ".join(_described(bar, saving_usd) for bar in shown),
         [{"name": "input at its low end"}, {"name": "input at its high end"}],
