@@ -63,6 +63,8 @@ def compare(
         print_json({"name": offers.name, "offers": documents})
         return
     title = f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year"
-    print_table(f"{title}, over {units.format_months(len(priced[0].cash_by_month) - 1)}", columns, rows)
+    print_table(
+        f"{title}, over {units.format_months(len(priced[0].cash_by_month) - 1)}", columns, rows
+    )
     console().print(f"Prices of the days shown, others as given on {day}.", highlight=False)
     print_page(html)

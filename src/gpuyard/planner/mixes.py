@@ -79,9 +79,6 @@ def no_mix(candidates: Candidates, mixes: Mixes) -> str:
     plan = candidates.plan
     if plan.policy.data_stays:
         return f"Ruled out: {DATA_STAYS}, so nothing can be rented beside own machines."
-    for needed, words in ((OWNED_WAYS, "bought"), (_BY_USE, "rented by the hour")):
-        if not set(needed) & set(plan.search.ways):
-            return f"Not tried: search.ways has nothing that is {words}."
     if not len(mixes):
         return (
             "Ruled out: nothing is allowed that is bought, or nothing that is rented by the hour."

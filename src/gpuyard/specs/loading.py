@@ -132,7 +132,7 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
             return describe_unknown("value here", str(mistake["input"]), allowed)
         case _:
             wanted = _wanted(mistake) or f"{message[0].lower()}{message[1:]}"
-            return f"{wanted}, not {_shown(mistake['input'])}"
+            return wanted if _is_empty(mistake["input"]) else f"{wanted}, not {mistake['input']!r}"
 
 
 _WANTED = {
@@ -147,15 +147,15 @@ _WANTED = {
     "string_type": "this is text",
     "tuple_type": "this is a list, like [a, b]",
     "list_type": "this is a list, like [a, b]",
-    "model_type": "this is a mapping of keys, like {key: value}",
-    "dict_type": "this is a mapping of keys, like {key: value}",
+    "model_type": "this is a mapping of keys, like {{key: value}}",
+    "dict_type": "this is a mapping of keys, like {{key: value}}",
     "greater_than": "it must be above {gt:g}",
     "greater_than_equal": "it must be {ge:g} or more",
     "less_than": "it must be below {lt:g}",
     "less_than_equal": "it can be up to {le:g}",
     "too_short": "it needs at least {min_length}",
     "too_long": "it has at most {max_length}",
-    "string_too_short": "this can't be empty: it needs at least {min_length}",
+    "string_too_short": "this can't be empty",
 }
 
 
@@ -163,15 +163,12 @@ def _wanted(mistake: ErrorDetails) -> str | None:
     """What belongs there, for what pydantic says in the words of programmers."""
     figures = dict(mistake.get("ctx", {}))
     if figures.get("min_length") == 1:
-        figures["min_length"] = "one entry" if mistake["type"] == "too_short" else "a letter"
+        figures["min_length"] = "one entry"
     return _WANTED[mistake["type"]].format(**figures) if mistake["type"] in _WANTED else None
 
 
-def _shown(value: Any) -> str:
-    """What stands there, as it would be written in the file."""
-    if value is None or value in ([], (), "", {}):
-        return "nothing"
-    return repr(value)
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ([], (), "", {})
 
 
 def _explain_tag(mistake: ErrorDetails) -> str:

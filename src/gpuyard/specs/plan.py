@@ -193,6 +193,15 @@ class Search(Spec):
         int | None, Field(gt=0, description="samples that one update may see in all")
     ] = None
 
+    @model_validator(mode="after")
+    def _mixes_something(self) -> "Search":
+        owned, rented = {"buy", "colocate"}, {"on-demand", "spot"}
+        if "hybrid" in self.ways and not (owned & set(self.ways) and rented & set(self.ways)):
+            raise ValueError(
+                "hybrid mixes other ways: name 'buy' or 'colocate', and 'on-demand' or 'spot', with it"
+            )
+        return self
+
 
 class Playbook(Spec):
     """What `gpuyard playbook` asks besides."""
