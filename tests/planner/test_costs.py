@@ -44,6 +44,7 @@ def test_reserved_pays_for_every_hour() -> None:
     assert chosen.total_usd == pytest.approx(3 * HOURS_PER_YEAR * 3 * 0.6)
     assert chosen.usd_per_run == pytest.approx(chosen.total_usd / 360)
     assert chosen.utilisation == pytest.approx(100 / 730.5)
+    assert not chosen.price_is_assumed  # the plan says it
 
 
 def test_spot_takes_longer_and_is_paid_for_longer() -> None:

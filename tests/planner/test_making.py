@@ -10,6 +10,7 @@ from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import HYBRID, well_known
 from gpuyard.planner.assumptions import reserved_words
 from gpuyard.planner.making import answer
+from gpuyard.planner.words import what
 from gpuyard.specs import Plan, Way
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -69,6 +70,16 @@ def test_prices_say_their_date_and_estimates_say_so(found: PlanResult) -> None:
     for choice in (*found.front, *(other.choice for other in found.alternatives if other.choice)):
         assert choice.price_date is not None
         assert choice.price_is_estimate == ("estimate" in choice.price_source)
+
+
+def test_a_reserved_price_that_no_list_has_is_called_assumed(found: PlanResult) -> None:
+    told = {other.name: other.choice for other in found.alternatives}
+    reserved = told["AWS p4d.24xlarge (8 × A100) reserved for three years"]
+    assert reserved is not None and reserved.price_is_assumed
+    assert "(price assumed)" in what(reserved)
+    assert sum("is assumed to be" in words for words in found.assumptions) == 2
+    others = [choice for choice in told.values() if choice is not None and choice is not reserved]
+    assert not any(choice.price_is_assumed for choice in others)
 
 
 def test_a_budget_that_is_too_small_says_by_how_much() -> None:

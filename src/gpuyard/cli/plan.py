@@ -85,11 +85,11 @@ def _print(result: "PlanResult") -> None:
 
 def _row(choice: "Choice") -> list[str]:
     from gpuyard import units
-    from gpuyard.planner.words import hours, machines, usd
+    from gpuyard.planner.words import hours, machines, usd, way_cell
 
     return [
         machines(choice),
-        choice.way,
+        way_cell(choice),
         str(choice.gpus),
         choice.network,
         str(choice.batch_per_gpu),

@@ -7,6 +7,7 @@ import numpy as np
 
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.mixes import Mixes, repriced_usd
+from gpuyard.planner.offers import is_assumed
 from gpuyard.planner.ranking import Ranking
 from gpuyard.planner.result import Choice, RentedRest
 from gpuyard.predict.step import Floats
@@ -55,6 +56,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 price_source=host.price_source,
                 price_date=host.price_date.isoformat() if host.price_date else None,
                 price_is_estimate=host.estimate,
+                price_is_assumed=is_assumed(candidates.plan, offer.way),
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import chassis, gpu_prices, prices
 from gpuyard.catalog.prices import shipped_prices
-from gpuyard.planner.hosts import hosts_of
+from gpuyard.planner.hosts import Host, hosts_of
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import StageFigures
 from gpuyard.specs import Plan
@@ -66,5 +66,9 @@ def plan_figures(plan: Plan, result: PlanResult) -> Figures | None:
         machine_usd=machine.buy_usd or 0.0,
         gpus_per_machine=machine.gpus,
         gpu_hours_per_person_month=gpu_hours / plan.people.researchers,
-        source=f"the plan: {machine.name}, {instance.name}",
+        source=f"the plan: {_dated(machine)}, {_dated(instance)}",
     )
+
+
+def _dated(host: Host) -> str:
+    return f"{host.name} of {host.price_date}" if host.price_date else f"{host.name} as given"

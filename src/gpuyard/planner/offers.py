@@ -132,6 +132,11 @@ def given_discount(plan: Plan, way: Way) -> float | None:
     return one if way == "reserved-1-year" else three
 
 
+def is_assumed(plan: Plan, way: Way) -> bool:
+    """A term's price that neither a list nor the plan has."""
+    return way in RESERVED_YEARS and given_discount(plan, way) is None
+
+
 def discount(plan: Plan, way: Way) -> float:
     """What a term takes off the price on demand."""
     given = given_discount(plan, way)

@@ -134,7 +134,7 @@ def _other_ways(candidates: Candidates, ranking: Ranking, winner: Choice) -> lis
             none.append(way)
     rows.sort(key=lambda row: float(usd[row]))
     found = [
-        f"The best that is {words.WAYS[other.way]} is {words.what(other).rsplit(', ', 1)[0]}: "
+        f"The best that is {words.way(other)} is {words.machines(other)}: "
         f"{words.usd(other.usd_per_run)} a run, {words.hours(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]

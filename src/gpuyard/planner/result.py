@@ -59,6 +59,7 @@ class Choice:
     price_source: str
     price_date: str | None  # None: the plan gives the price
     price_is_estimate: bool
+    price_is_assumed: bool  # reserved, at a discount that no list has
     compute_basis: str
     in_time: bool
     in_budget: bool

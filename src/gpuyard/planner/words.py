@@ -32,12 +32,23 @@ def hours(seconds: float) -> str:
 
 def what(choice: Choice) -> str:
     """ "2 × AWS p4d.24xlarge, rented on demand"."""
-    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}, {WAYS[choice.owned_way or choice.way]}"
+    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}, {way(choice)}"
     rest = choice.rest
     if rest is None:
         return own
     share = units.format_share(rest.share_of_runs)
     return f"{own}, with {share} of the runs on {_many(rest.nodes)}{rest.name}, {WAYS[rest.way]}"
+
+
+def way(choice: Choice) -> str:
+    """How it is had, and whether its price is a guess."""
+    assumed = " (price assumed)" if choice.price_is_assumed else ""
+    return f"{WAYS[choice.owned_way or choice.way]}{assumed}"
+
+
+def way_cell(choice: Choice) -> str:
+    """In a table."""
+    return f"{choice.way}, assumed" if choice.price_is_assumed else choice.way
 
 
 def machines(choice: Choice) -> str:

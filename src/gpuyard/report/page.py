@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
-from gpuyard.planner.words import machines, place_rows, price_dates
+from gpuyard.planner.words import machines, place_rows, price_dates, way_cell
 from gpuyard.predict import Constant
 from gpuyard.report import words
 from gpuyard.report.chart_set import (
@@ -112,6 +112,7 @@ def _environment() -> Environment:
         "machines": machines,
         "place_rows": place_rows,
         "price_dates": price_dates,
+        "way_cell": way_cell,
         "epoch_table": epoch_table,
         "input_value": input_value,
     }
