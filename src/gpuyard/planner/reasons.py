@@ -76,7 +76,7 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
     machines = winner.nodes * winner.clusters
     return (
         f"Of {demand.runs:,.0f} runs over {units.format_years(demand.years)} the {machines} owned "
-        f"machine{'s do' if machines > 1 else ' does'} {units.format_share(1 - rest.share_of_runs)} and "
+        f"machine{'s do' if machines > 1 else ' does'} {words.share_of_runs(1 - rest.share_of_runs)} and "
         f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
         f"{_no_more(candidates, winner)}. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
         f"{words.usd(winner.total_usd)} in all."

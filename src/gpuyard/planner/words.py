@@ -36,7 +36,7 @@ def what(choice: Choice) -> str:
     rest = choice.rest
     if rest is None:
         return own
-    share = units.format_share(rest.share_of_runs)
+    share = share_of_runs(rest.share_of_runs)
     return f"{own}, with {share} of the runs on {_many(rest.nodes)}{rest.name}, {WAYS[rest.way]}"
 
 
@@ -56,6 +56,13 @@ def machines(choice: Choice) -> str:
     own = f"{_many(choice.nodes * choice.clusters)}{choice.name}"
     rest = choice.rest
     return own if rest is None else f"{own} and {_many(rest.nodes)}{rest.name} ({rest.way})"
+
+
+def share_of_runs(share: float) -> str:
+    """Never nothing and never all, where it is neither."""
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
 
 
 def _many(count: int) -> str:
