@@ -28,9 +28,12 @@ from gpuyard.predict.validation.cases import Cases, compiled
 from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
 from gpuyard.predict.validation.score import relative_sigma
 from gpuyard.predict.validation.single import (
+    Pair,
+    batch_pairs,
     estimated_seconds,
     measured_seconds,
     one_gpu_rows,
+    smaller_batch_seconds,
 )
 
 OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/fitted.json"
@@ -40,9 +43,9 @@ NAMES = [field.name for field in fields(Tuning)]
 SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("overlap")}
 SCALE = 0.05  # errors beyond it count linearly, not squared
 DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
-REASONS = ("compute", "between", "exchange_inside", "exchange_between", "batch")
-# a table that the fit has not seen lies further off than those it has: 93.5 % of these are about 90 % of it
-HELD = 0.935
+REASONS = ("compute", "between", "exchange_inside", "exchange_between", "batch", "skew")
+# a table that the fit has not seen lies further off than those it has: 93 % of these are about 90 % of it
+HELD = 0.93
 SPREAD_DRAWN_BACK = 0.01
 ENOUGH_ROWS = 50
 DIGITS = 3
@@ -83,14 +86,22 @@ def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[
 
 def rooflines() -> dict[str, Any]:
     """One set on all GPUs, and for each GPU one without its rows."""
-    rows = one_gpu_rows()
-    ids = sorted({row.gpu for row in rows})
-    without = {gpu: asdict(roofline_of([r for r in rows if r.gpu != gpu])) for gpu in ids}
-    return {"all": asdict(roofline_of(rows)), "without": without}
+    rows, pairs = one_gpu_rows(), batch_pairs()
+    ids = sorted({row.gpu for row in rows} | {small.gpu for small, _ in pairs})
+
+    def without(gpu: str) -> RooflineFit:
+        others = [pair for pair in pairs if pair[0].gpu != gpu]
+        return roofline_of([row for row in rows if row.gpu != gpu], others)
+
+    return {
+        "all": asdict(roofline_of(rows, pairs)),
+        "without": {gpu: asdict(without(gpu)) for gpu in ids},
+    }
 
 
-def roofline_of(rows: Sequence[SingleGpuRow]) -> RooflineFit:
+def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> RooflineFit:
     measured = measured_seconds(rows)
+    measured_smaller = measured_seconds([small for small, _ in pairs])
     names = [field.name for field in fields(RooflineFit)]
     start = np.log([getattr(RooflineFit(), name) for name in names])
 
@@ -101,7 +112,10 @@ def roofline_of(rows: Sequence[SingleGpuRow]) -> RooflineFit:
     def residuals(x: Floats) -> Floats:
         fit = RooflineFit(**dict(zip(names, np.exp(x).tolist(), strict=True)))
         errors = np.log(estimated_seconds(rows, fit) / measured)
-        return np.concatenate([np.arcsinh(errors / 0.2), 0.1 * (x - start)])
+        smaller = np.log(smaller_batch_seconds(pairs, fit) / measured_smaller)
+        return np.concatenate(
+            [np.arcsinh(errors / 0.2), np.arcsinh(smaller / 0.05), 0.1 * (x - start)]
+        )
 
     return as_fit(least_squares(residuals, start).x)
 
@@ -123,11 +137,11 @@ def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floa
 
 
 def calibrated(names: list[str], cases: dict[str, list[Cases]], tuning: Tuning) -> Spread:
-    """σ for each reason, by the likelihood of the errors as double exponentials; then the factor that
-    holds enough of the rows, each table counting the same."""
+    """σ for each reason, by the likelihood of the errors as double exponentials, wider on the slow side by
+    the skew; then the factor that holds enough of the rows, each table counting the same."""
     parts = {name: [(c, c.predicted(tuning)) for c in cases[name]] for name in names}
     errors = {
-        name: np.abs(np.concatenate([np.log(c.measured_seconds / p.step_seconds) for c, p in made]))
+        name: np.concatenate([np.log(c.measured_seconds / p.step_seconds) for c, p in made])
         for name, made in parts.items()
     }
 
@@ -140,20 +154,32 @@ def calibrated(names: list[str], cases: dict[str, list[Cases]], tuning: Tuning) 
     start = np.log([getattr(Spread(), name) for name in REASONS])
 
     def unlikeliness(x: Floats) -> float:
-        by_table = sigmas(Spread(**dict(zip(REASONS, np.exp(x).tolist(), strict=True))))
-        off_by = [np.mean(np.log(by_table[n]) + errors[n] / by_table[n]) for n in names]
+        off = Spread(**dict(zip(REASONS, np.exp(x).tolist(), strict=True)))
+        by_table = sigmas(off)
+        both_sides = np.log(off.skew + 1 / off.skew)
+        off_by = [
+            np.mean(np.log(by_table[n]) + both_sides + unskewed(errors[n], off) / by_table[n])
+            for n in names
+        ]
         return float(np.mean(off_by) + SPREAD_DRAWN_BACK * np.sum((x - start) ** 2))
 
     found = np.exp(minimize(unlikeliness, start, method="L-BFGS-B").x).tolist()
     best = Spread(**{name: rounded(v) for name, v in zip(REASONS, found, strict=True)})
     by_table = sigmas(best)
-    # an interval reaches from 1/(1+w) to 1+w, so that in logarithms it is symmetric
-    needed = np.concatenate([np.expm1(errors[n]) / by_table[n] for n in names])
+    # an interval reaches from 1/(1+w) to 1+w, so that without its skew it is symmetric in logarithms
+    needed = np.concatenate(
+        [unskewed(np.sign(e) * np.expm1(np.abs(e)), best) / by_table[n] for n, e in errors.items()]
+    )
     weight = np.concatenate([np.full(len(errors[n]), 1 / len(errors[n])) for n in names])
     order = np.argsort(needed)
     reached = np.cumsum(weight[order]) / weight.sum()
     factor = float(needed[order][np.searchsorted(reached, HELD)])
     return replace(best, factor=rounded(factor))
+
+
+def unskewed(slower: Floats, off: Spread) -> Floats:
+    """Distances, where those of a step that was slower than predicted count less."""
+    return np.where(slower > 0, slower / off.skew, -slower * off.skew)
 
 
 def free(tuning: Tuning) -> Floats:

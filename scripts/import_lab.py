@@ -66,7 +66,7 @@ def row(sweep: str, run: Measurement) -> dict[str, object]:
         "batch": run.batch_per_worker,
         "precision": "fp32",
         "gradient_bits": 32,
-        "strategy": run.strategy,
+        "strategy": f"{run.strategy}-{'synthetic' if run.synthetic else 'cpu'}",
         "network": f"tcp {gbit:g} 1" if run.workers > 1 else "",
         "samples_per_second": f"{run.samples_per_second:.5g}",
     }

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import Prediction, predict_cluster
+from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.validation.score import score_table
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Strategy, Workload
 from gpuyard.workloads import profile_of
 
@@ -103,9 +106,9 @@ def test_hpe_apollo_with_real_images() -> None:
     shown = row("the same in fp16, from 8 to 16")
     assert f"+{percent(rate(16, 8) / rate(8, 8) - 1)}" in shown
     assert percent(rate(4, 4) / rate(4, 2) - 1, 1) in row("the same in fp16, 4 GPUs")
-    slow = "1.2 GB/s"
+    slow = "1.15 GB/s"
     assert f"+{percent(rate(16, 8, read=slow) / rate(8, 8, read=slow) - 1)}" in row(
-        "the same in fp16, storage that reads 1.2"
+        "the same in fp16, storage that reads 1.15"
     )
     few = row("the same in fp16, 40 cores")
     assert f"+{percent(rate(16, 8, cores=40) / rate(8, 8, cores=40) - 1)}" in few
@@ -125,6 +128,30 @@ def test_slices_nodes() -> None:
         assert [percent(p.scaling_efficiency) for p in made] == [
             part.strip() for part in shown.split(",")
         ]
+
+
+def test_slices_in_the_lab() -> None:
+    made = score_table(LAB_TABLE, fitted(), spread()).rows
+    for gbit, start in ((1, "SLICES in [our lab]"), (10, "SLICES in our lab")):
+        ten = sorted(
+            (
+                p
+                for p in made
+                if p.row.model == "resnet50"
+                and p.row.nodes == 10
+                and (network := p.row.machines.network) is not None
+                and network.rate == gbit * 1e9 / 8
+            ),
+            key=lambda p: p.row.batch_per_gpu,
+        )
+        assert [p.row.batch_per_gpu for p in ten] == [32, 64, 96]
+        ideal = [10 * p.row.anchor.batch_per_gpu / p.row.anchor.step_seconds for p in ten]
+        predicted_shares = [
+            percent(p.samples_per_second / i) for p, i in zip(ten, ideal, strict=True)
+        ]
+        measured = [percent(p.row.samples_per_second / i) for p, i in zip(ten, ideal, strict=True)]
+        (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {start}"))
+        assert f"measured there: {', '.join(measured)} | {', '.join(predicted_shares)} |" in line
 
 
 def test_slices_one_host() -> None:

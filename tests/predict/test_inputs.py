@@ -62,7 +62,7 @@ def test_without_workers_every_core_helps() -> None:
     assert p.samples_per_second == pytest.approx(24 / 80e-3)
 
 
-def test_an_assumed_number_of_workers_is_named() -> None:
+def test_a_usual_number_of_workers_is_named() -> None:
     def assumed(workload: Workload, cluster: Cluster) -> bool:
         return any(x.name == "input_workers" for x in asked(workload, cluster).constants)
 

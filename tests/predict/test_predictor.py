@@ -1,5 +1,6 @@
 """What a user relies on in a prediction, and the founding results in kind."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,18 @@ from hypothesis import strategies as st
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.predict import ClusterPrediction, compute_line, fit_line, place, predict_cluster
+from gpuyard.predict import (
+    CPU_VARIATION,
+    GLOO_OVERLAP,
+    HOP_HERE,
+    LINK_HERE,
+    ClusterPrediction,
+    compute_line,
+    constants,
+    fit_line,
+    place,
+    predict_cluster,
+)
 from gpuyard.specs import (
     Cluster,
     KnownThroughput,
@@ -133,7 +145,7 @@ def test_known_throughput_is_scaled_to_another_gpu_and_says_so() -> None:
     assert line.basis == "scaled"
     assert (
         line.relative_uncertainty
-        < compute_line(
+        <= compute_line(
             workload("resnet50"), models().get("resnet50"), gpus().get("a100-sxm4-40gb")
         ).relative_uncertainty
     )
@@ -185,7 +197,7 @@ def test_a_model_too_large_for_the_gpu_does_not_fit() -> None:
 def test_every_constant_has_a_basis_and_a_source() -> None:
     used = predicted("resnet50", "apollo.cluster.yaml", 8).constants
     assert all(constant.source for constant in used)
-    assert "assumed" in {constant.basis for constant in used}
+    assert {"fitted", "counted", "published"} <= {constant.basis for constant in used}
 
 
 @settings(max_examples=60)
@@ -214,3 +226,13 @@ def test_more_network_never_hurts_and_nothing_is_superlinear(
     assert fast.samples_per_second >= slow.samples_per_second * (1 - 1e-9)
     assert 0 < slow.scaling_efficiency <= 1 + 1e-9
     assert slow.low <= slow.samples_per_second <= slow.high
+
+
+def test_what_is_taken_for_cpu_ranks_is_what_the_script_measured() -> None:
+    text = (Path(__file__).parents[1] / "data" / "cpu_constants.json").read_text(encoding="utf-8")
+    measured = json.loads(text)
+    assert LINK_HERE.value == measured["link_bytes_per_second"]
+    assert HOP_HERE.value == measured["hop_seconds"]
+    assert GLOO_OVERLAP.value == measured["overlap"]
+    assert CPU_VARIATION.value == measured["variation"]
+    assert constants.DATA_PARALLEL_HOST.value == measured["data_parallel_host_seconds"]

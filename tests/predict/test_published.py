@@ -4,13 +4,16 @@ import csv
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpuyard.catalog
 from gpuyard.catalog import gpus
 from gpuyard.catalog.published import (
+    LAB_TABLE,
     TRAINING_TABLES,
     all_reduce_rows,
     published,
@@ -19,6 +22,9 @@ from gpuyard.catalog.published import (
     single_gpu_rows,
 )
 from gpuyard.errors import UnknownName
+from gpuyard.predict.tuning import fitted
+from gpuyard.predict.validation.cases import SYNTHETIC_BACKWARD, compiled
+from gpuyard.workloads.synthetic import FORWARD_SHARE
 
 DATA = Path(gpuyard.catalog.__file__).parent / "data" / "published"
 # rows that can be predicted; a change of the data or of a rule has to be meant
@@ -99,3 +105,13 @@ def test_the_lab_is_what_was_recorded() -> None:
     script = Path(__file__).parents[2] / "scripts" / "import_lab.py"
     done = subprocess.run([sys.executable, script, "--check"], check=False)
     assert done.returncode == 0, "run: python scripts/import_lab.py"
+
+
+def test_a_synthetic_gpu_is_predicted_as_it_works() -> None:
+    assert pytest.approx(1 - FORWARD_SHARE) == SYNTHETIC_BACKWARD
+    lab = [row for row in published(LAB_TABLE).rows if row.strategy == "ddp-synthetic"]
+    for cases in compiled(lab):
+        with_more_hosts = replace(fitted(), tcp_host_bytes_per_second=1e9, slowdown=0.5)
+        assert np.array_equal(
+            cases.predicted(fitted()).step_seconds, cases.predicted(with_more_hosts).step_seconds
+        )

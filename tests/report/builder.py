@@ -84,7 +84,7 @@ def rigs(speed: float) -> tuple[Rig, Rig, Rig]:
 
 CONSTANTS = (
     Constant("link_here", 1.1e9, "bytes/s", "measured", "6 bare all-reduces here"),
-    Constant("overlap", 0.7, "of what could hide", "assumed", "no fit yet"),
+    Constant("overlap", 0.7, "of what could hide", "elsewhere", "two cores"),
     Constant("ddp_bucket", 26_214_400, "bytes", "published", "torch DDP: bucket_cap_mb=25"),
     Constant("infiniband-edr", 12.5e9, "bytes/s", "catalog", "InfiniBand EDR, 4 lanes"),
 )

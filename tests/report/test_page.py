@@ -79,7 +79,7 @@ def test_every_measured_and_predicted_number_is_in_a_table(page: str, result: St
 
 def test_it_says_where_the_constants_come_from(page: str) -> None:
     text = Elements(page).text
-    for words in ("overlap", "assumed", "no fit yet", "published", "torch DDP: bucket_cap_mb=25"):
+    for words in ("overlap", "elsewhere", "two cores", "published", "torch DDP: bucket_cap_mb=25"):
         assert words in text
 
 

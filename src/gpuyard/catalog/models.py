@@ -16,7 +16,7 @@ FP32_BYTES = 4
 class LayerProfile(BaseModel):
     """A module with parameters of its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = Field(min_length=1)
     parameters: int = Field(gt=0)

@@ -21,14 +21,16 @@ from gpuyard.specs import Network, Precision, Topology
 PublishedStrategy = Literal[
     "ddp",
     "ddp-after-backward",
+    "ddp-synthetic",
+    "ddp-cpu",
     "horovod",
     "parameter-server",
     "distributed-replicated",
     "none",
 ]
-"""`ddp-after-backward`: an all-reduce that starts when backward has ended; `distributed-replicated`: a
-parameter server whose workers are machines, not GPUs; `none`: the processes exchange nothing, each
-trains for itself."""
+"""`ddp-after-backward`: an all-reduce that starts when backward has ended; `ddp-synthetic`, `ddp-cpu`: our
+lab's, where compute was slept or done by cores; `distributed-replicated`: a parameter server whose
+workers are machines, not GPUs; `none`: the processes exchange nothing, each trains for itself."""
 # samples of these differ in size from step to step, so that workers wait for each other: images of
 # several scales and numbers of objects, utterances of any length
 VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})

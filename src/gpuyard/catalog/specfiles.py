@@ -1,5 +1,6 @@
 """Spec files read with every name checked against the catalog; a catalog name does instead of a file."""
 
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gpuyard.catalog.gpus import gpus
@@ -28,19 +29,35 @@ from gpuyard.specs import (
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
 
 
+_NAMES: dict[str, Callable[[], frozenset[str]]] = {
+    "GPU": lambda: frozenset(gpus().ids()),
+    "link": lambda: frozenset(links().ids()),
+    "machine": lambda: frozenset(machines().ids()),
+    "model": lambda: frozenset(models().ids()),
+    "price": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
+    "cloud": lambda: frozenset(price.cloud for price in prices()),
+    "offer": lambda: frozenset((*prices().ids(), *machines().ids(), *build_ids())),
+    "PDU": lambda: frozenset(pdus().ids()),
+    "plug": lambda: frozenset(plugs().ids()),
+}
+
+
+class _Names(Mapping[str, frozenset[str]]):
+    """A table is read when a spec first names something of its kind: a cluster needs no prices."""
+
+    def __getitem__(self, kind: str) -> frozenset[str]:
+        return _NAMES[kind]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+
 def known_names() -> KnownNames:
     """Every name that a spec may use, by kind."""
-    return {
-        "GPU": frozenset(gpus().ids()),
-        "link": frozenset(links().ids()),
-        "machine": frozenset(machines().ids()),
-        "model": frozenset(models().ids()),
-        "price": frozenset([*prices().ids(), *past_prices().ids()]),
-        "cloud": frozenset(price.cloud for price in prices()),
-        "offer": frozenset((*prices().ids(), *machines().ids(), *build_ids())),
-        "PDU": frozenset(pdus().ids()),
-        "plug": frozenset(plugs().ids()),
-    }
+    return _Names()
 
 
 def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:

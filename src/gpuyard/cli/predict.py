@@ -138,10 +138,10 @@ def predict(
     out.print(f"Compute is {result.compute_basis}.", highlight=False)
     if measured := sentence(result, constants):
         out.print(measured, highlight=False, markup=False)
-    assumed = sorted(
-        {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "assumed"}
+    elsewhere = sorted(
+        {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "elsewhere"}
     )
-    if assumed:
-        out.print(f"Assumed, not measured: {'; '.join(assumed)}.", highlight=False)
+    if elsewhere:
+        out.print(f"Measured on another machine: {'; '.join(elsewhere)}.", highlight=False)
     if explained:
         print_why(explained)

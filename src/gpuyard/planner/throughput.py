@@ -104,7 +104,7 @@ def predict_shapes(
     rate = gpus * batch / seconds
     compute = table.fixed_seconds + batch * table.seconds_per_sample
     fed = batch * float(profile.input_bytes) / table.host_to_gpu_bytes_per_second
-    reach = 1 + spread().factor * sigma
+    low, high = spread().ends(rate, sigma)
     accumulated = np.array([ACCUMULATED_STEPS if r == "accumulation" else 1 for r in grid.remedies])
     extra = np.array(
         [profile.gradient_bytes if r == "powersgd" else 0.0 for r in grid.remedies]
@@ -116,8 +116,8 @@ def predict_shapes(
         remedy=remedy,
         gpus=gpus.astype(np.int64),
         samples_per_second=rate,
-        low=rate / reach,
-        high=rate * reach,
+        low=low,
+        high=high,
         scaling_efficiency=np.maximum(compute, fed) / seconds,
         memory_bytes=_memory(profile, workload, batch) + extra[remedy],
         update_samples=gpus * batch * accumulated[remedy],

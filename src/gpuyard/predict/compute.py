@@ -98,16 +98,16 @@ def roofline(
     width = 4 if used in ("fp32", "tf32") else 2
     flops = 3 * profile.forward_flops * (fit.convolution_flops if _convolves(profile) else 1.0)
     moved = fit.activation_passes * profile.activation_bytes * width / 4
-    launches = len(profile.layers) * c.KERNELS_PER_LAYER.value * c.KERNEL_LAUNCH.value
-    memory_rate = gpu.memory_bytes_per_second * c.MEMORY_EFFICIENCY.value
-    parameters = c.PARAMETER_PASSES.value * profile.gradient_bytes / memory_rate
+    launches = c.KERNELS_PER_LAYER.value * c.KERNEL_LAUNCH.value
+    layers = len(profile.layers) * (launches + fit.layer_flops / peak_flops)
+    parameters = c.PARAMETER_PASSES.value * profile.gradient_bytes / gpu.memory_bytes_per_second
     return ComputeLine(
-        launches + parameters,
+        layers + parameters,
         flops / (peak_flops * efficiency) + moved / gpu.memory_bytes_per_second,
         "roofline",
         f"estimated from {profile.id}'s profile and {gpu.id}'s datasheet",
-        (c.MATH_EFFICIENCY[used], c.CONVOLUTION_FLOPS, c.ACTIVATION_PASSES, c.MEMORY_EFFICIENCY,
-         c.PARAMETER_PASSES, c.KERNEL_LAUNCH, c.KERNELS_PER_LAYER),
+        (c.MATH_EFFICIENCY[used], c.CONVOLUTION_FLOPS, c.ACTIVATION_PASSES, c.PARAMETER_PASSES,
+         c.LAYER_FLOPS, c.KERNEL_LAUNCH, c.KERNELS_PER_LAYER),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The free constants of the predictor, each with where it comes from.
 
-A prediction lists the ones that it used and says of each whether it was measured, published or only
-assumed; the interval around the prediction is as wide as the assumed ones deserve.
+A prediction lists the ones that it used and says of each whether it was measured, published, fitted or
+counted.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from gpuyard.predict import transport
 from gpuyard.predict.tuning import fitted, fitted_roofline, spread
 from gpuyard.specs import Strategy
 
-Basis = Literal["measured", "given", "published", "catalog", "fitted", "assumed"]
-"""`given`: the user's spec says so; `fitted`: to the published tables, by `scripts/fit_constants.py`."""
+Basis = Literal["measured", "given", "published", "catalog", "fitted", "counted", "elsewhere"]
+"""`given`: the user's spec says so; `fitted`: to the published tables, by `scripts/fit_constants.py`;
+`counted`: from what a framework does in a step; `elsewhere`: measured, but not on the user's machine."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ DATA_PARALLEL_BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
     "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
 )  # fmt: skip
+CPU_RANKS = "two cores of a Xeon, by scripts/measure_cpu_constants.py"
 _FIT = fitted()
 _FITTED = "the published tables, by scripts/fit_constants.py"
 _HIDES = "of what could hide"
@@ -91,17 +93,19 @@ RDMA_SHARE = Constant("rdma_share", _FIT.rdma_share, "of a wire", "fitted", _FIT
 LAUNCH = Constant("collective_launch", _FIT.launch_seconds, "seconds", "fitted", _FITTED)
 HOP_FACTOR = Constant("hop_factor", _FIT.hop_factor, "NCCL's LL latencies", "fitted", _FITTED)
 GLOO_OVERLAP = Constant(
-    "overlap", 0.0, "of what could hide", "assumed",
-    "gloo's threads share the cores that compute, so little hides",
+    "overlap", 0.0, "of what could hide", "elsewhere",
+    f"gloo's threads share the cores that compute: {CPU_RANKS}",
 )  # fmt: skip
 SLOWDOWN = Constant("slowdown", _FIT.slowdown, "of compute beside others", "fitted", _FITTED)
 INPUT_WORKERS = Constant(
-    "input_workers", 4.0, "a GPU", "assumed", "the workload does not say how many"
+    "input_workers",
+    4.0,
+    "a GPU",
+    "published",
+    "the usual advice, as in PyTorch's forum, where the workload does not say how many",
 )
 GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
-CPU_VARIATION = Constant(
-    "step_variation", 0.04, "of compute, 1 σ", "assumed", "workers on shared CPU cores"
-)
+CPU_VARIATION = Constant("step_variation", 0.104, "of compute, 1 σ", "elsewhere", CPU_RANKS)
 _ROOFLINE = fitted_roofline()
 _ONE_GPU = "published throughputs of one GPU, by scripts/fit_constants.py"
 _PEAK = "of the datasheet peak"
@@ -114,40 +118,40 @@ MATH_EFFICIENCY = {
 CONVOLUTION_FLOPS = Constant(
     "convolution_flops", _ROOFLINE.convolution_flops, "of those counted", "fitted", _ONE_GPU
 )
-MEMORY_EFFICIENCY = Constant(
-    "memory_efficiency", 0.75, "of the datasheet rate", "assumed", "no fit yet"
-)
 ACTIVATION_PASSES = Constant(
     "activation_passes", _ROOFLINE.activation_passes, "times through memory", "fitted", _ONE_GPU
 )
 PARAMETER_PASSES = Constant(
-    "parameter_passes", 8.0, "times through memory", "assumed",
-    "read forward and backward; gradient written, exchanged, read; momentum and weights updated",
+    "parameter_passes", 14.0, "times through memory", "counted",
+    "weights read twice; gradients written, exchanged (2), scaled back (2); Adam reads 4, writes 3",
+)  # fmt: skip
+LAYER_FLOPS = Constant(
+    "layer_flops", _ROOFLINE.layer_flops, "FLOPs at the peak a layer, whatever the batch", "fitted",
+    "published throughputs of one GPU at several batches, by scripts/fit_constants.py",
+)  # fmt: skip
+KERNELS_PER_LAYER = Constant(
+    "kernels_per_layer", 5.0, "a step", "counted",
+    "forward, two backward, optimiser, one element-wise",
 )  # fmt: skip
 DATA_PARALLEL_HOST = Constant(
-    "dataparallel_host", 30e-6, "seconds a layer and GPU", "assumed",
-    "one process copies the module to every GPU in Python for each step",
+    "dataparallel_host", 36e-6, "seconds a layer and GPU", "elsewhere",
+    f"one process copies the module to every GPU in Python for each step: {CPU_RANKS}",
 )  # fmt: skip
-KERNEL_LAUNCH = Constant("kernel_launch", 8e-6, "seconds", "assumed", "no fit yet")
-KERNELS_PER_LAYER = Constant(
-    "kernels_per_layer",
-    5.0,
-    "a step",
-    "assumed",
-    "forward, two backward, optimiser, one element-wise",
-)
+KERNEL_LAUNCH = Constant(
+    "kernel_launch", 6.7e-6, "seconds", "published",
+    "NVIDIA, Getting Started with CUDA Graphs: a kernel of 2.9 µs takes 9.6 µs with its launch",
+)  # fmt: skip
 
-# One σ, relative, of what a figure stands on; an interval reaches `spread().factor` of them to each
-# side. Measured steps and links from a catalog: by the published tables. Scaled and roofline: their
-# 90th percentile of error was 29 % on GPUs that the constants had not seen. The rest: assumed.
+# One σ, relative, of what a figure stands on; `spread().ends` says how many of them an interval reaches
+# to each side. Measured steps and links from a catalog: by the published tables. Scaled and roofline:
+# their 90th percentile of error was 28 % on GPUs that the constants had not seen. The rest: assumed.
 UNCERTAINTY: dict[str, float] = {
     "measured here": 0.02,
     "measured": spread().compute,
-    "scaled": 0.1,
-    "roofline": 0.105,
+    "scaled": 0.11,
+    "roofline": 0.11,
     "more machines": spread().between,
     "measured link": 0.07,
-    "straggling": 0.35,
     "input": 0.1,
 }
 

@@ -38,6 +38,5 @@ def compressed(profile: ModelProfile, caps: Sequence[float], rank: int = RANK) -
 
 def seconds(profile: ModelProfile, memory_bytes_per_second: float) -> float:
     """What a step takes longer on the GPU: passes over the gradients, and launches."""
-    rate = memory_bytes_per_second * c.MEMORY_EFFICIENCY.value
     launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
-    return _GRADIENT_PASSES * profile.gradient_bytes / rate + launches
+    return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches

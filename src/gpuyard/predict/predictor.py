@@ -27,7 +27,6 @@ from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, GradientExchange, Strategy,
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
 _LEAST_GAIN = 0.05
-_REACH = spread().factor  # makes 90 % of the published rows fall inside
 
 
 @dataclass(frozen=True)
@@ -115,6 +114,7 @@ def predict(
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     single = alone.batch_per_gpu / step_parts(alone, traffic).step_seconds
     sigma = relative_uncertainty(table, parts, line.relative_uncertainty, platform.link_basis)
+    low, high = spread().ends(throughput, sigma)
     chokes = _chokes(table, traffic, parts)
     memory = [
         memory_needed_bytes(profile, workload, batch) + method.memory_bytes for _, batch in rows
@@ -128,8 +128,8 @@ def predict(
             batch_per_gpu=batch,
             strategy=question.strategy,
             samples_per_second=float(throughput[i]),
-            low=float(throughput[i] / (1 + _REACH * sigma[i])),
-            high=float(throughput[i] * (1 + _REACH * sigma[i])),
+            low=float(low[i]),
+            high=float(high[i]),
             scaling_efficiency=float(throughput[i] / (gpus[i] * single[i])),
             step=Step(
                 compute_seconds=float(parts.compute_seconds[i]),
@@ -226,17 +226,17 @@ def relative_uncertainty(
 ) -> Floats:
     """σ of the step, from the σ of each part; the parts are taken as independent."""
     several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
-    exposed = parts.exposed_communication_seconds
+    exposed, waited = parts.exposed_communication_seconds, parts.straggler_seconds
+    exchange: tuple[tuple[Floats, float | Floats], ...]
     if link_basis == "assumed link":
-        of_exchange = spread().of_exchange(exposed / parts.step_seconds, table.nodes > 1)
-        link = (parts.step_seconds, of_exchange)
+        share = (exposed + waited) / parts.step_seconds
+        exchange = ((parts.step_seconds, spread().of_exchange(share, table.nodes > 1)),)
     else:
-        link = (exposed, np.full_like(exposed, c.UNCERTAINTY[link_basis]))
+        exchange = ((exposed, c.UNCERTAINTY[link_basis]), (waited, spread().exchange_inside))
     contributions: tuple[tuple[Floats, float | Floats], ...] = (
         (parts.compute_seconds, compute),
-        link,
+        *exchange,
         (parts.input_seconds, c.UNCERTAINTY["input"]),
-        (parts.straggler_seconds, c.UNCERTAINTY["straggling"]),
         (several, c.UNCERTAINTY["more machines"]),
     )
     variance = sum(

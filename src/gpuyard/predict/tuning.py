@@ -65,12 +65,20 @@ class Spread:
     # it is the variance that grows with their share
     exchange_between: float = 0.1
     batch: float = 0.08  # a batch e times that of the figure that it stands on
+    # much that is not described makes a step slower and little makes it faster, so an interval reaches
+    # this many times as far down, and as much less far up
+    skew: float = 1.0
     factor: float = 1.645
 
     def of_exchange(self, share: Floats, several_machines: Truths) -> Floats:
         """σ of a step of which exchange and straggling are a share."""
         between = self.exchange_between * np.sqrt(share)
         return np.where(several_machines, between, self.exchange_inside * share)
+
+    def ends(self, rate: Floats, sigma: Floats) -> tuple[Floats, Floats]:
+        """The slow and the fast end of a predicted rate's interval."""
+        reach = self.factor * sigma
+        return rate / (1 + reach * self.skew), rate * (1 + reach / self.skew)
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,9 @@ class RooflineFit:
     # cuDNN's Winograd and FFT algorithms multiply less than a convolution's FLOPs say
     convolution_flops: float = 0.5  # of those counted
     activation_passes: float = 10.0  # through memory at its datasheet rate
+    # kernels that are too small to fill the GPU leave it idle: what a layer takes whatever the batch, in
+    # FLOPs at the peak
+    layer_flops: float = 2e9
 
 
 @functools.cache

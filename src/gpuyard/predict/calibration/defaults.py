@@ -15,11 +15,9 @@ from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.platform import Platform, platform_of
 from gpuyard.specs import Cluster, MachineSpec
 
-# what a gloo or NCCL hop costs inside one machine
-HOP_HERE = Constant("hop_latency_here", 50e-6, "seconds", "assumed", "no small message was timed")
-LINK_HERE = Constant(
-    "link_here", 1e9, "bytes/s", "assumed", "several workers were not measured"
-)  # loopback TCP and shared memory reach about that with gloo
+# of gloo inside one machine, where several workers were not measured
+HOP_HERE = Constant("hop_latency_here", 449e-6, "seconds", "elsewhere", c.CPU_RANKS)
+LINK_HERE = Constant("link_here", 902e6, "bytes/s", "elsewhere", c.CPU_RANKS)
 _MOST_GPUS = 64
 _MOST_FIXED_SHARE = 0.95
 
@@ -61,7 +59,7 @@ def free_constants(hardware: Hardware, links: LinkRates | None) -> tuple[Free, .
     variation = default_variation(hardware).value
     return (
         positive("link_inside", rate, "bytes/s", width),
-        positive("hop_latency", inside.latency_seconds or HOP_HERE.value, "seconds", 1.0),
+        positive("hop_latency", inside.latency_seconds or HOP_HERE.value, "seconds", 2.0),
         positive("collective_launch", c.LAUNCH.value, "seconds", 1.0),
         share("overlap", default_overlap(hardware).value, "of what could hide", 0.25),
         share("backward_share", c.BACKWARD_SHARE.value, "of a step that can hide", 0.1, 0.9),

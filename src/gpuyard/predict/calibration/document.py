@@ -21,7 +21,9 @@ _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", defer_build=True
+    )  # a newer gpuyard may add keys
 
 
 class CalibratedConstant(_Record):

@@ -2,7 +2,7 @@
 constants, which is what a fit needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpuyard.catalog.published import (
     published_profile,
 )
 from gpuyard.hardware import STAGED_SHARE, all_reduce, machine_graph
+from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import Buckets, pack
 from gpuyard.predict.compute import MOST_FIXED, roofline
 from gpuyard.predict.step import Configurations, Exchange, Floats, StepParts, Traffic, step_parts
@@ -23,6 +24,9 @@ from gpuyard.predict.tuning import Tuning
 from gpuyard.specs import Precision, Strategy, Topology
 
 _ANCHOR_ROUNDS = 4
+# a synthetic GPU sleeps for the last two thirds of its step while its gradients go out. Nothing
+# disturbs a sleep, and it leaves the host's cores to the network
+SYNTHETIC_BACKWARD = 2 / 3
 _BUCKETS_AS: dict[Exchange, Strategy] = {
     "ddp": "ddp",
     "none": "ddp",
@@ -49,9 +53,9 @@ class Cases:
     """Rows of one model, strategy and width of gradients."""
 
     rows: tuple[PublishedRow, ...]
+    published: PublishedStrategy
     strategy: Exchange
     buckets: Buckets
-    hides: bool  # False: the exchange starts when backward has ended
     variable_inputs: bool
     place: _Place
     anchor_place: _Place
@@ -67,6 +71,7 @@ class Cases:
     def predicted(self, tuning: Tuning) -> StepParts:
         """Every row from its anchor: one GPU's step, or, where the anchor has several GPUs, the compute
         that makes the model give the anchor's step."""
+        tuning = self._tuned(tuning)
         compute = self.anchor_seconds
         if np.any(self.anchor_place.gpus > 1):
             for _ in range(_ANCHOR_ROUNDS):
@@ -79,12 +84,35 @@ class Cases:
     def no_overlap_seconds(self, tuning: Tuning) -> Floats:
         """The formula p·Tcomp/(Tcomm+Tcomp): the anchor's step and all of the exchange after it."""
         compute = self.anchor_seconds * self.batch / self.anchor_batch
-        parts = self._parts(self.place, compute, tuning)
+        parts = self._parts(self.place, compute, self._tuned(tuning))
         return compute + parts.communication_seconds
 
     @property
     def perfect_seconds(self) -> Floats:
         return self.anchor_seconds * self.batch / self.anchor_batch
+
+    def _tuned(self, tuning: Tuning) -> Tuning:
+        """Where the set-up says more than the constants do."""
+        match self.published:
+            case "ddp-after-backward":
+                return replace(tuning, overlap_inside=0.0, overlap_between=0.0)
+            case "ddp-synthetic":
+                return replace(
+                    tuning,
+                    backward_share=SYNTHETIC_BACKWARD,
+                    overlap_between=1.0,
+                    slowdown=0.0,
+                    tcp_host_bytes_per_second=np.inf,
+                )
+            case "ddp-cpu":
+                return replace(
+                    tuning,
+                    overlap_between=c.GLOO_OVERLAP.value,
+                    slowdown=0.0,
+                    variation=c.CPU_VARIATION.value,
+                )
+            case _:
+                return tuning
 
     def _parts(self, place: _Place, compute: Floats, tuning: Tuning) -> StepParts:
         endless, nothing = np.full_like(compute, np.inf), np.zeros_like(compute)
@@ -120,8 +148,8 @@ class Cases:
             buckets=self.buckets,
             input_bytes_per_sample=0.0,
             storage_bytes_per_sample=0.0,
-            overlap=self.hides * overlap[0],
-            overlap_between=self.hides * overlap[1],
+            overlap=overlap[0],
+            overlap_between=overlap[1],
             backward_share=tuning.backward_share,
             variation=0.0 if self.strategy == "none" else variation,
             slowdown=0.0 if self.strategy == "none" else tuning.slowdown,
@@ -140,8 +168,12 @@ def compiled(rows: Sequence[PublishedRow]) -> list[Cases]:
 def _cases(
     model: str, published: PublishedStrategy, bits: int, rows: tuple[PublishedRow, ...]
 ) -> Cases:
-    hides = published != "ddp-after-backward"
-    strategy: Exchange = published if published != "ddp-after-backward" else "ddp"
+    strategy: Exchange
+    match published:
+        case "ddp-after-backward" | "ddp-synthetic" | "ddp-cpu":
+            strategy = "ddp"
+        case _:
+            strategy = published
 
     def column(read: Callable[[PublishedRow], float]) -> Floats:
         return np.array([read(row) for row in rows], dtype=float)
@@ -157,9 +189,9 @@ def _cases(
     packed = pack(published_profile(model), _BUCKETS_AS[strategy])
     return Cases(
         rows=rows,
+        published=published,
         strategy=strategy,
         buckets=Buckets(packed.size_bytes * bits / 32, packed.ready_share),
-        hides=hides,
         variable_inputs=model in VARIABLE_INPUTS,
         place=_place([(row, row.nodes, row.gpus) for row in rows]),
         anchor_place=_place([(row, row.anchor.nodes, row.anchor.gpus) for row in rows]),

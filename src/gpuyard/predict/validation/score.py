@@ -22,7 +22,7 @@ class Score:
     worst_abs_error: float
     bias: float
     inside_interval: float | None = None  # None: a formula without an interval
-    median_interval_width: float | None = None  # to each side of the prediction
+    median_interval_width: float | None = None  # half of it, as a share of the prediction
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ def score_table(name: str, tuning: Tuning, off: Spread) -> TableScore:
     widths: list[Floats] = []
     for cases in compiled(table.rows):
         parts = cases.predicted(tuning)
-        width = off.factor * relative_sigma(cases, parts, off)
         rate = np.array([row.gpus * row.batch_per_gpu for row in cases.rows]) / parts.step_seconds
+        low, high = off.ends(rate, relative_sigma(cases, parts, off))
         rows += [
-            PredictedRow(row, float(r), float(r / (1 + w)), float(r * (1 + w)))
-            for row, r, w in zip(cases.rows, rate, width, strict=True)
+            PredictedRow(row, float(r), float(slow), float(fast))
+            for row, r, slow, fast in zip(cases.rows, rate, low, high, strict=True)
         ]
         ours.append(cases.measured_seconds / parts.step_seconds - 1)
         perfect.append(cases.measured_seconds / cases.perfect_seconds - 1)
         plain.append(cases.measured_seconds / cases.no_overlap_seconds(tuning) - 1)
-        widths.append(width)
+        widths.append((high - low) / 2 / rate)
     inside = np.mean([p.low <= p.row.samples_per_second <= p.high for p in rows])
     score = score_of(np.concatenate(ours), float(inside), float(np.median(np.concatenate(widths))))
     return TableScore(

@@ -1,17 +1,19 @@
 """One GPU's throughput without a measurement, and scaled from another GPU's, against published figures."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import SingleGpuRow, single_gpu_rows
-from gpuyard.predict.compute import roofline
+from gpuyard.predict.compute import MOST_FIXED, roofline
 from gpuyard.predict.step import Floats
 from gpuyard.predict.tuning import RooflineFit, fitted_roofline
 from gpuyard.predict.validation.score import Score, score_of
 
 TABLE = "lambda"
+Pair = tuple[SingleGpuRow, SingleGpuRow]
 
 
 def one_gpu_rows() -> tuple[SingleGpuRow, ...]:
@@ -35,9 +37,37 @@ def measured_seconds(rows: Sequence[SingleGpuRow]) -> Floats:
     return np.array([row.batch_per_gpu / row.samples_per_second for row in rows])
 
 
+def batch_pairs() -> tuple[Pair, ...]:
+    """The same model on the same GPU in the same series at a batch and at the next larger one."""
+    series: dict[tuple[str, ...], list[SingleGpuRow]] = {}
+    for row in single_gpu_rows():
+        if row.model in models():
+            key = (row.table, row.series, row.model, row.gpu, row.precision)
+            series.setdefault(key, []).append(row)
+    ordered = [sorted(rows, key=lambda row: row.batch_per_gpu) for rows in series.values()]
+    return tuple(
+        pair
+        for rows in ordered
+        for pair in pairwise(rows)
+        if pair[0].batch_per_gpu < pair[1].batch_per_gpu
+    )
+
+
+def smaller_batch_seconds(pairs: Sequence[Pair], fit: RooflineFit) -> Floats:
+    """Of the smaller batch, from the larger one's figure and the estimate of what no batch changes."""
+    seconds = measured_seconds([large for _, large in pairs])
+    made = []
+    for (small, large), known in zip(pairs, seconds, strict=True):
+        line = roofline(models().get(large.model), gpus().get(large.gpu), large.precision, fit)
+        fixed = min(line.fixed_seconds, MOST_FIXED * known)
+        made.append(fixed + (known - fixed) * small.batch_per_gpu / large.batch_per_gpu)
+    return np.array(made)
+
+
 def score_single_gpu() -> dict[str, Score]:
     """`roofline`: from the datasheet alone; `scaled`: from the same model's figure on each other GPU of
-    the same set. The constants are fitted without the GPU that is predicted."""
+    the same set; `smaller batch`: from the same GPU's figure at the next larger batch. The constants are
+    fitted without the GPU that is predicted."""
     rows = one_gpu_rows()
     measured = measured_seconds(rows)
     ids = list(dict.fromkeys(row.gpu for row in rows))
@@ -49,7 +79,19 @@ def score_single_gpu() -> dict[str, Score]:
         for j, other in enumerate(rows)
         if _comparable(row, other)
     ]
-    return {"roofline": score_of(np.array(alone)), "scaled": score_of(np.array(scaled))}
+    return {
+        "roofline": score_of(np.array(alone)),
+        "scaled": score_of(np.array(scaled)),
+        "smaller batch": score_of(_smaller_batch_errors()),
+    }
+
+
+def _smaller_batch_errors() -> Floats:
+    errors = []
+    for pair in batch_pairs():
+        fit = fitted_roofline(pair[0].gpu)
+        errors.append(measured_seconds(pair[:1]) / smaller_batch_seconds([pair], fit) - 1)
+    return np.concatenate(errors)
 
 
 def _comparable(row: SingleGpuRow, other: SingleGpuRow) -> bool:
