@@ -36,8 +36,14 @@ class Item:
 
 
 def bill_of_materials(design: FacilityDesign) -> tuple[Item, ...]:
-    """Devices, PDUs, racks, cords and network cables."""
-    return (*_devices(design), *_housing(design), *_cords(design), *_cables(design.cables))
+    """Devices, PDUs, racks, cords, network cards and network cables."""
+    return (
+        *_devices(design),
+        *_housing(design),
+        *_cords(design),
+        *_cards(design),
+        *_cables(design.cables),
+    )
 
 
 def _devices(design: FacilityDesign) -> Iterator[Item]:
@@ -52,7 +58,7 @@ def _devices(design: FacilityDesign) -> Iterator[Item]:
             device.price_date,
             device.peak_watts,
             f"{device.supplies} × {device.inlet.upper()} inlet",
-            note=device.basis,
+            note=f"{device.kind}; {device.basis}" if device.is_switch else device.basis,
         )
 
 
@@ -91,6 +97,22 @@ def _cords(design: FacilityDesign) -> Iterator[Item]:
 def _end(face: str) -> str:
     row = plugs().get(face)
     return face.upper() if row.standard == "IEC 60320" else row.name
+
+
+def _cards(design: FacilityDesign) -> Iterator[Item]:
+    """Ports of hosts. Catalog machines bring theirs to each other, and every host those for management."""
+    named = isinstance(design.cluster.machine, str)
+    for name, fabric in design.network.fabrics.items():
+        if name == "management" or (name == "machines" and named):
+            continue
+        switch = fabric.switch
+        yield Item(
+            fabric.request.endpoints,
+            f"port of a network card, {switch.port_gbit_per_second:g} Gbit/s {switch.kind}, {name}",
+            unit_price_usd=switch.card_price_usd,
+            price_date=f"{switch.date}, estimate",
+            note="left out where a host brings it",
+        )
 
 
 def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:

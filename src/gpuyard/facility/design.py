@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.checks import check_device, check_room
+from gpuyard.facility.cord_list import check_cords
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw
 from gpuyard.facility.network import RoomNetwork, network_for
@@ -53,6 +54,11 @@ class FacilityDesign:
         return sum(placed.device.typical_watts for placed in self.room.placed)
 
     @property
+    def assumed(self) -> tuple[str, ...]:
+        """What neither file said."""
+        return (*self.rules.assumed, *self.network.assumed)
+
+    @property
     def on_desk(self) -> bool:
         """Towers stand beside a desk and take no rack."""
         return all(placed.device.tower for placed in self.room.placed)
@@ -85,7 +91,7 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
     cables = network_cables(network, room)
     longest = max((cable.length_m for cable in cables), default=0.0)
     _refuse(check_room(room, power, rules, longest), rules)
-    return FacilityDesign(
+    design = FacilityDesign(
         cluster=cluster,
         rules=rules,
         site_given=site is not None,
@@ -99,6 +105,8 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         network=network,
         cables=cables,
     )
+    check_cords(design)
+    return design
 
 
 def _limits(rules: Rules, server: Device) -> Limits:
@@ -128,7 +136,7 @@ def _powered(
         most = tuple((device, max(count - fewer, 1)) for device, count in alone)
         bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
         packing = pack(kinds, bounded)
-        room = place(packing, bounded, rules.site.rack.per_row, network.nodes_of_leaf)
+        room = place(packing, bounded, rules.site.rack.per_row, network)
         try:
             return packing, room, _power_all(room, feeding), bounded
         except CannotPower as cannot:

@@ -109,6 +109,6 @@ def _noise(design: FacilityDesign) -> float:
     power = sum(
         10 ** ((placed.device.noise_dba or _SERVER_DBA) / 10)
         for placed in design.room.placed
-        if placed.device.kind == "server"
+        if not placed.device.is_switch
     )
     return 10 * math.log10(power)

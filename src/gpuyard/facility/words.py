@@ -7,7 +7,10 @@ from itertools import groupby
 from gpuyard.catalog import plugs
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.device import Device
+from gpuyard.facility.feed_loss import rack_losses
 from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.network_figures import NetworkFigures, network_figures
 from gpuyard.facility.rack_power import StripLoad
 from gpuyard.units import format_usd
 
@@ -26,12 +29,21 @@ def headline(design: FacilityDesign) -> list[str]:
         f"{housing}, {peak:.1f} kW at peak, {typical:.1f} kW typical",
         f"one {design.server.name}: {design.server.peak_watts:,.0f} W at peak,"
         f" {design.server.typical_watts:,.0f} W typical ({design.server.basis})",
+        _supplies(design.server),
     ]
     fabric = design.network.compute
     if fabric is not None:
         counts = ", ".join(f"{n} {tier}" for tier, n in fabric.switches.items() if n)
         lines.append(f"network: {fabric.kind}, {counts} of {fabric.switch.name}")
     return lines
+
+
+def _supplies(server: Device) -> str:
+    spare = server.supplies - server.supplies_needed
+    has = f"it has {server.supplies} {'supply' if server.supplies == 1 else 'supplies'}"
+    if not spare:
+        return f"{has} and needs {'it' if server.supplies == 1 else 'all'}: no redundancy"
+    return f"{has} and needs {server.supplies_needed} at full speed: N+{spare}"
 
 
 def rack_rows(design: FacilityDesign) -> Rows:
@@ -86,6 +98,7 @@ def pdu_rows(design: FacilityDesign) -> Rows:
         "of kVA",
         "A by line",
         "of A",
+        "fullest bank",
         "uneven",
         "best",
     ]
@@ -108,8 +121,64 @@ def _pdu_cells(load: StripLoad) -> list[str]:
         f"{load.strip.usable_va / 1000:.1f}",
         " / ".join(f"{amps:.1f}" for amps in load.line_amps),
         f"{load.strip.usable_line_amps:.1f}",
+        f"{100 * load.fullest_bank:.0f} %",
         uneven if load.strip.legs == 3 else "",
         ("yes" if load.balance.proven else "not proven") if load.strip.legs == 3 else "",
+    ]
+
+
+def loss_rows(design: FacilityDesign) -> Rows:
+    """What each kind of rack does when it loses a feed."""
+    columns = [
+        "rack",
+        "lost",
+        "full speed",
+        "slower",
+        "off",
+        "other PDUs carry kVA",
+        "line",
+        "bank",
+    ]
+    rows = []
+    for numbers, need in _alike(design):
+        for loss in rack_losses(design, need.number - 1):
+            carried = " + ".join(
+                f"{load.va / 1000:.1f} of {load.strip.usable_va / 1000:.1f}" for load in loss.left
+            )
+            rows.append(
+                [
+                    numbers,
+                    loss.feed,
+                    str(loss.full_speed),
+                    str(loss.slower),
+                    str(loss.off),
+                    carried or "none is left",
+                    f"{100 * loss.fullest_line:.0f} %" if loss.left else "",
+                    f"{100 * loss.fullest_bank:.0f} %" if loss.left else "",
+                ]
+            )
+    return columns, rows
+
+
+def network_rows(design: FacilityDesign) -> Rows:
+    """One row a network."""
+    columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "a port"]
+    return columns, [_network_cells(figures) for figures in network_figures(design)]
+
+
+def _network_cells(figures: NetworkFigures) -> list[str]:
+    fabric, shape = figures.fabric, figures.fabric.shape
+    bundles = [n for n in (shape.leaf_spine_bundle, shape.spine_core_bundle) if n]
+    per_port = figures.usd_per_port
+    return [
+        figures.name,
+        fabric.kind,
+        ", ".join(f"{count} × {device.name}" for device, count in figures.boxes),
+        f"{fabric.switch.port_gbit_per_second:g}",
+        f"{fabric.ports_used:,} of {fabric.ports_total:,}",
+        " and ".join(str(n) for n in bundles),
+        f"{figures.cables:,}",
+        f"{format_usd(per_port)}" if per_port is not None else "",
     ]
 
 

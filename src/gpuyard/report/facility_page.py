@@ -19,7 +19,9 @@ from gpuyard.facility.words import (
     circuit_rows,
     cost_rows,
     headline,
+    loss_rows,
     need_rows,
+    network_rows,
     pdu_rows,
     rack_rows,
 )
@@ -35,7 +37,6 @@ def render_facility(design: FacilityDesign) -> str:
     """The page as text."""
     needs = room_needs(design)
     title, *facts = headline(design)
-    fabric = design.network.compute
     return _template("facility.html.jinja").render(
         title=title,
         facts=facts,
@@ -47,8 +48,10 @@ def render_facility(design: FacilityDesign) -> str:
         room=need_rows(design),
         costs=cost_rows(design),
         losses=[loss.sentence for loss in feed_losses(design)],
+        rack_losses=loss_rows(design),
+        networks=network_rows(design),
         rack_drawing=draw_racks(design),
-        fabric_drawing=draw_fabric(fabric) if fabric is not None else "",
+        fabrics=_fabric_drawings(design),
         cords=_cords(design),
         bill=_bill(design),
         faces=[(plug.name, draw_face(plug)) for plug in _plugs_used(design)],
@@ -64,6 +67,18 @@ def render_plugs(rows: Sequence[Plug]) -> str:
         style=_static("facility.css"),
         version=__version__,
     )
+
+
+def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
+    """Title and picture; the management network is in the table alone."""
+    network = design.network
+    drawn = []
+    if network.compute is not None:
+        hosts = "hosts" if network.plan is not None and network.plan.shared else "machines"
+        drawn.append(("Between machines", draw_fabric(network.compute, hosts)))
+    if network.storage is not None:
+        drawn.append(("Storage", draw_fabric(network.storage, "ports")))
+    return drawn
 
 
 def _cords(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:

@@ -19,8 +19,13 @@ _FILLS = {
     "leaf": ("#e4effb", "#2c6cb0"),
     "spine": ("#f2ecfb", "#7c4dbd"),
     "core": ("#fdf1e3", "#b4661a"),
+    "storage": ("#e6f6f4", "#0f766e"),
+    "storage leaf": ("#e6f6f4", "#0f766e"),
+    "storage spine": ("#e6f6f4", "#0f766e"),
+    "storage core": ("#e6f6f4", "#0f766e"),
     "management": ("#eef1f5", "#475569"),
-    "storage": ("#fdf1e3", "#b4661a"),
+    "management spine": ("#eef1f5", "#475569"),
+    "management core": ("#eef1f5", "#475569"),
 }
 _FEEDS = {"A": "#2c6cb0", "B": "#c2410c"}
 _LEGS = (
