@@ -154,7 +154,7 @@ def test_the_bill_has_switches_ports_and_cables_of_each_network() -> None:
     check_ports(design)
     parts = [item.part for item in bill_of_materials(design)]
     for wanted in (
-        "storage server",
+        "NVMe server",
         "100 Gbit/s ethernet, storage",
         ", storage, host to leaf",
         ", management",

@@ -5,10 +5,11 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog import plugs
+from gpuyard.catalog import PRICES_OF, plugs
 from gpuyard.facility.cord_list import cord_counts
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.network_cables import NetworkCable
+from gpuyard.units import format_usd
 
 COLUMNS = (
     "quantity", "part", "id", "unit_price_usd", "price_date", "total_usd", "peak_watts_each", "plugs",
@@ -110,7 +111,7 @@ def _cards(design: FacilityDesign) -> Iterator[Item]:
             fabric.request.endpoints,
             f"port of a network card, {switch.port_gbit_per_second:g} Gbit/s {switch.kind}, {name}",
             unit_price_usd=switch.card_price_usd,
-            price_date=f"{switch.date}, estimate",
+            price_date=f"{PRICES_OF}, estimate",
             note="left out where a host brings it",
         )
 
@@ -125,6 +126,16 @@ def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
             length_m=cable.length_m,
             price_date=cable.price_date,
         )
+
+
+def known_total(items: tuple[Item, ...]) -> str:
+    """What the priced parts cost together, and how many lines have no price."""
+    prices = [item.total_usd for item in items if item.total_usd is not None]
+    left = len(items) - len(prices)
+    open_ = f"{left} line{'s have' if left != 1 else ' has'} no known price" if left else ""
+    if not prices:
+        return f"{open_[:1].upper()}{open_[1:]}."
+    return f"Known prices together: {format_usd(sum(prices))}" + (f"; {open_}." if open_ else ".")
 
 
 def bill_csv(items: tuple[Item, ...]) -> str:

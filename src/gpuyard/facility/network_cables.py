@@ -85,6 +85,4 @@ def _sold(use: tuple[str, str], lengths: Counter[float], gbit: float) -> Iterato
     for (name, length), count in sorted(sold.items(), key=lambda item: (item[0][1], item[0][0])):
         row = cables().get(name)
         price = round(row.cost_usd(length), 2)
-        yield NetworkCable(
-            *use, row.id, row.name, length, count, price, f"{row.date}, {row.price_basis}"
-        )
+        yield NetworkCable(*use, row.id, row.name, length, count, price, row.price_as_of)

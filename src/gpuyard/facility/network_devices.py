@@ -57,7 +57,7 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
         supplies_minimum=supplies // 2,
         inlet="c14" if watts / (supplies // 2) <= 1900 else "c20",
         price_usd=price,
-        price_date=f"{switch.date}, {switch.price_basis}" if price else "",
+        price_date=switch.price_as_of if price else "",
         basis="watts estimated" if estimated else "watts as listed",
         part=switch.id,
     )

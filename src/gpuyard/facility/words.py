@@ -9,7 +9,7 @@ from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
 from gpuyard.facility.feed_loss import rack_losses
-from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.needs import RackNeed, RoomNeeds, room_needs
 from gpuyard.facility.network_figures import NetworkFigures, network_figures
 from gpuyard.facility.rack_power import StripLoad
 from gpuyard.units import format_usd
@@ -135,9 +135,9 @@ def loss_rows(design: FacilityDesign) -> Rows:
         "full speed",
         "slower",
         "off",
-        "other PDUs carry kVA",
-        "line",
-        "bank",
+        "the other carries kVA",
+        "fullest line",
+        "fullest bank",
     ]
     rows = []
     for numbers, need in _alike(design):
@@ -173,13 +173,19 @@ def _network_cells(figures: NetworkFigures) -> list[str]:
     return [
         figures.name,
         fabric.kind,
-        ", ".join(f"{count} × {device.name}" for device, count in figures.boxes),
+        ", ".join(_boxes(device, count, shape.tiers) for device, count in figures.boxes),
         f"{fabric.switch.port_gbit_per_second:g}",
         f"{fabric.ports_used:,} of {fabric.ports_total:,}",
         " and ".join(str(n) for n in bundles),
         f"{figures.cables:,}",
         f"{format_usd(per_port)}" if per_port is not None else "",
     ]
+
+
+def _boxes(device: Device, count: int, tiers: int) -> str:
+    tier = device.kind.removeprefix("storage ").removeprefix("management ")
+    named = f"{count} × {device.name}"
+    return f"{named} ({'leaf' if tier == 'management' else tier})" if tiers > 1 else named
 
 
 def circuit_rows(design: FacilityDesign) -> Rows:
@@ -216,12 +222,15 @@ def need_rows(design: FacilityDesign) -> Rows:
         ],
         ["space", f"about {needs.floor_m2:,.1f} m²"],
         ["noise", f"about {needs.noise_dba:.0f} dB(A) at 1 m"],
-        [
-            "inrush",
-            f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit if all supplies start"
-            f" together; start {needs.supplies_at_once} at a time",
-        ],
+        ["inrush", _inrush(needs)],
     ]
+
+
+def _inrush(needs: RoomNeeds) -> str:
+    amps = f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit"
+    if needs.most_supplies <= needs.supplies_at_once:
+        return f"{amps}; its breaker takes that, all may start together"
+    return f"{amps} if all supplies start together; start {needs.supplies_at_once} at a time"
 
 
 def cost_rows(design: FacilityDesign) -> Rows:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpuyard import __version__
 from gpuyard.catalog import Plug, plugs
-from gpuyard.facility.bill import bill_of_materials
-from gpuyard.facility.cord_list import PlacedCord, rack_cords
+from gpuyard.facility.bill import Item, bill_of_materials, known_total
+from gpuyard.facility.cord_list import PlacedCord, cord_counts, rack_cords
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.drawing import draw_face, draw_racks
 from gpuyard.facility.fabric.drawing import draw_fabric
@@ -36,6 +36,7 @@ _CORD_RACKS = 4  # racks that are alike are listed once, and no more kinds than 
 def render_facility(design: FacilityDesign) -> str:
     """The page as text."""
     needs = room_needs(design)
+    items = bill_of_materials(design)
     title, *facts = headline(design)
     return _template("facility.html.jinja").render(
         title=title,
@@ -53,7 +54,8 @@ def render_facility(design: FacilityDesign) -> str:
         rack_drawing=draw_racks(design),
         fabrics=_fabric_drawings(design),
         cords=_cords(design),
-        bill=_bill(design),
+        bill=_bill(items),
+        bill_total=known_total(items),
         faces=[(plug.name, draw_face(plug)) for plug in _plugs_used(design)],
         style=_static("facility.css"),
         version=__version__,
@@ -109,7 +111,7 @@ def _cord_cells(cord: PlacedCord) -> list[str]:
     ]
 
 
-def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
+def _bill(items: Sequence[Item]) -> tuple[list[str], list[list[str]]]:
     columns = [
         "quantity",
         "part",
@@ -133,7 +135,7 @@ def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
             format_usd(item.total_usd) if item.total_usd is not None else "",
             item.note,
         ]
-        for item in bill_of_materials(design)
+        for item in items
     ]
     return columns, rows
 
@@ -142,9 +144,8 @@ def _plugs_used(design: FacilityDesign) -> list[Plug]:
     names = [strip.circuit.receptacle for strip in design.feeding.strips]
     if design.feeding.pdu is not None and design.feeding.pdu.inlet is not None:
         names.append(design.feeding.pdu.inlet)
-    for rack in range(min(design.room.rows.racks, _CORD_RACKS)):
-        for cord in rack_cords(design, rack):
-            names += [cord.kind.plug, cord.kind.connector]
+    for kind in cord_counts(design):
+        names += [kind.plug, kind.connector]
     return [plugs().get(name) for name in dict.fromkeys(names)]
 
 
