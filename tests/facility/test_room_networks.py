@@ -11,9 +11,10 @@ from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.bill import bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.fabric import FabricRequest, design_fabric
+from gpuyard.facility.fabric import FabricRequest, Floor, bill_of, design_fabric
 from gpuyard.facility.network import network_for
 from gpuyard.facility.network_cables import managed_ports
+from gpuyard.facility.network_choice import HostPorts, cheapest_fabric
 from gpuyard.facility.network_devices import switch_devices
 from gpuyard.facility.network_figures import network_figures
 from gpuyard.specs import Cluster
@@ -154,7 +155,7 @@ def test_the_bill_has_switches_ports_and_cables_of_each_network() -> None:
     check_ports(design)
     parts = [item.part for item in bill_of_materials(design)]
     for wanted in (
-        "NVMe server",
+        "NVMe storage server",
         "100 Gbit/s ethernet, storage",
         ", storage, host to leaf",
         ", management",
@@ -175,3 +176,28 @@ def test_a_director_is_bought_with_the_boards_that_it_needs() -> None:
     assert "with 3 leaf and 6 spine boards" in device.name
     # a quarter is the chassis, the rest goes by boards
     assert device.price_usd == pytest.approx(150_000 * (0.25 + 0.75 * 9 / 12))
+
+
+def test_a_director_stands_above_leaves_where_that_is_cheaper() -> None:
+    wanted = HostPorts(100, "infiniband")
+    fabric = cheapest_fabric(wanted, 500, Floor())
+    own = design_fabric(FabricRequest(500, 1, "mellanox-sb7800", floor=Floor()))
+    director = design_fabric(
+        FabricRequest(500, 1, "mellanox-sb7800", spine="mellanox-cs7520", floor=Floor())
+    )
+    prices = [bill_of(one).total_usd or 0 for one in (own, director)]
+    assert (bill_of(fabric).total_usd or 0) <= min(prices)
+
+
+def test_several_towers_stand_in_racks() -> None:
+    stations = cluster(nodes=5, machine="dgx-station-v100", network={"rate": "10 Gbit/s"})
+    design = design_facility(stations)
+    assert not design.on_desk
+    # four of 12 U fill a rack of 48 U; the fifth shares the second with what is beside the machines
+    assert design.room.rows.racks == 2
+    assert all(p.unit + p.device.rack_units <= 49 for p in design.room.placed)
+
+
+def test_a_link_inside_a_machine_joins_no_machines() -> None:
+    with pytest.raises(UserMistake, match=r"network\.link: nvlink-3 is inside a machine"):
+        network_for(cluster(network={"link": "nvlink-3"}), 4, 12)

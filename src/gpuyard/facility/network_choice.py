@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from gpuyard.catalog import Switch, links, machines, switches
+from gpuyard.catalog import Link, Switch, links, machines, switches
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import (
     FabricDesign,
@@ -33,7 +33,7 @@ def machine_ports(cluster: Cluster) -> HostPorts:
         gbit = network.rate * 8 / 1e9
         return HostPorts(gbit, "ethernet", network.rails, network.oversubscription)
     if network is not None and network.link is not None:
-        link, ports = links().get(network.link), network.rails
+        link, ports = between_hosts(links().get(network.link), "network.link"), network.rails
     else:
         machine = machines().get(str(cluster.machine))
         if machine.nic_link is None:
@@ -45,13 +45,22 @@ def machine_ports(cluster: Cluster) -> HostPorts:
     return HostPorts(link.raw_bytes_per_second * 8 / 1e9, link.kind, ports, oversubscription)
 
 
+def between_hosts(link: Link, key: str) -> Link:
+    """The link, if it can leave a machine."""
+    if link.kind not in {"ethernet", "infiniband"}:
+        raise UserMistake(
+            f"{key}: {link.id} is inside a machine; between machines there is ethernet or infiniband"
+        )
+    return link
+
+
 def cheapest_fabric(wanted: HostPorts, hosts: int, floor: Floor) -> FabricDesign:
     """Of the slowest switches that are fast enough. Those no longer sold are taken only where there is
     no other."""
     found: list[FabricDesign] = []
     why = "none is that fast"
     for switch in _usable(wanted):
-        for spine in [None, *spines_for(switch)] if switch.uplink_ports else [None]:
+        for spine in [None, *_spines(switch)]:
             request = FabricRequest(
                 nodes=hosts,
                 ports_per_node=wanted.ports,
@@ -71,6 +80,15 @@ def cheapest_fabric(wanted: HostPorts, hosts: int, floor: Floor) -> FabricDesign
             f" {wanted.gbit_per_second:g} Gbit/s: {why}"
         )
     return min(found, key=lambda fabric: (bill_of(fabric).total_usd or math.inf, fabric.switch.id))
+
+
+def _spines(leaf: Switch) -> list[str]:
+    """Other switches above it: any for uplinks of their own rate, directors for all."""
+    return [
+        spine
+        for spine in spines_for(leaf)
+        if leaf.uplink_ports or (switches().get(spine).director and spine != leaf.id)
+    ]
 
 
 def _usable(wanted: HostPorts) -> list[Switch]:

@@ -58,7 +58,8 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
         inlet="c14" if watts / (supplies // 2) <= 1900 else "c20",
         price_usd=price,
         price_date=switch.price_as_of if price else "",
-        basis="watts estimated" if estimated else "watts as listed",
+        basis=("watts estimated" if estimated else "watts as listed")
+        + ("; no longer sold new" if switch.discontinued else ""),
         part=switch.id,
     )
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import Link, gpus, links, machines, storage_needs, switches
-from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.errors import GpuyardError
 from gpuyard.facility.fabric import usual_storage_servers
-from gpuyard.facility.network_choice import HostPorts
+from gpuyard.facility.network_choice import HostPorts, between_hosts
 from gpuyard.specs import Cluster, Storage
 
 SERVER_PORTS = 2
@@ -49,7 +49,7 @@ def storage_plan(cluster: Cluster, ethernet_gbit: float | None) -> StoragePlan |
     if not servers:
         return None
     if spec.link is not None:
-        link = links().get(spec.link)
+        link = between_hosts(links().get(spec.link), "storage.link")
         gbit = link.raw_bytes_per_second * 8 / 1e9
         _check(spec, cluster.nodes, servers, gbit, link)
         return StoragePlan(servers, spec.ports, HostPorts(gbit, link.kind), tuple(assumed))
@@ -91,10 +91,6 @@ def _slowest_enough(spec: Storage, nodes: int, servers: int, read: float) -> flo
 
 def _check(spec: Storage, nodes: int, servers: int, gbit: float, link: Link) -> None:
     """A link that the file names must carry the reads that the file names."""
-    if link.kind not in {"ethernet", "infiniband"}:
-        raise UserMistake(
-            f"storage.link: {link.id} is inside a machine; a storage network is ethernet or infiniband"
-        )
     if spec.read is None:
         return
     have = min(nodes * spec.ports, servers * SERVER_PORTS) * gbit / 8
