@@ -26,7 +26,7 @@ def headline(design: FacilityDesign) -> list[str]:
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
         f"{design.cluster.name} at {where}",
-        f"{housing}, {peak:.1f} kW at peak, {typical:.1f} kW typical",
+        f"{housing}, {peak:,.1f} kW at peak, {typical:,.1f} kW typical",
         f"one {design.server.name}: {design.server.peak_watts:,.0f} W at peak,"
         f" {design.server.typical_watts:,.0f} W typical ({design.server.basis})",
         _supplies(design.server),
@@ -51,9 +51,7 @@ def rack_rows(design: FacilityDesign) -> Rows:
     columns = ["rack", "inside", "U", "kg", "kW typical", "kW peak", "BTU/h", "CFM"]
     rows = []
     for numbers, need in _alike(design):
-        names: Counter[str] = Counter()
-        for device, count in design.contents(need.number - 1):
-            names[device.name] += count
+        names = _names(design, need)
         inside = ", ".join(f"{count} × {name}" for name, count in names.items())
         rows.append(
             [
@@ -70,11 +68,19 @@ def rack_rows(design: FacilityDesign) -> Rows:
     return columns, rows
 
 
+def _names(design: FacilityDesign, need: RackNeed) -> Counter[str]:
+    names: Counter[str] = Counter()
+    for device, count in design.contents(need.number - 1):
+        names[device.name] += count
+    return names
+
+
 def _alike(design: FacilityDesign) -> list[tuple[str, RackNeed]]:
     needs = room_needs(design).racks
     by_contents: dict[object, list[RackNeed]] = {}
     for need in needs:
-        by_contents.setdefault(frozenset(design.contents(need.number - 1)), []).append(need)
+        # the same box takes the same power, whichever tier it serves in
+        by_contents.setdefault(frozenset(_names(design, need).items()), []).append(need)
     return [(number_list(n.number for n in alike), alike[0]) for alike in by_contents.values()]
 
 
@@ -212,9 +218,9 @@ def need_rows(design: FacilityDesign) -> Rows:
     needs = room_needs(design)
     rise = design.site.temperature_rise
     return ["what", "how much"], [
-        ["power", f"{needs.peak_watts / 1000:.1f} kW at peak"],
+        ["power", f"{needs.peak_watts / 1000:,.1f} kW at peak"],
         ["heat", f"{needs.btu_per_hour:,.0f} BTU/h"],
-        ["cooling", f"{needs.cooling_tons:.1f} tons of refrigeration"],
+        ["cooling", f"{needs.cooling_tons:,.1f} tons of refrigeration"],
         ["air", f"{needs.airflow_cfm:,.0f} CFM at a rise of {rise:g} K"],
         [
             "floor",

@@ -72,13 +72,13 @@ def render_plugs(rows: Sequence[Plug]) -> str:
 
 
 def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
-    """Title and picture; the management network is in the table alone."""
+    """Title and picture; the management network and a single storage switch are in the table alone."""
     network = design.network
     drawn = []
     if network.compute is not None:
         hosts = "hosts" if network.plan is not None and network.plan.shared else "machines"
         drawn.append(("Between machines", draw_fabric(network.compute, hosts)))
-    if network.storage is not None:
+    if network.storage is not None and network.storage.shape.tiers > 1:
         drawn.append(("Storage", draw_fabric(network.storage, "ports")))
     return drawn
 
