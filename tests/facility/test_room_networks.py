@@ -17,7 +17,7 @@ from gpuyard.facility.network_cables import managed_ports
 from gpuyard.facility.network_choice import HostPorts, cheapest_fabric
 from gpuyard.facility.network_devices import switch_devices
 from gpuyard.facility.network_figures import network_figures
-from gpuyard.specs import Cluster
+from gpuyard.specs import Cluster, Site
 
 
 def cluster(nodes: int = 4, **changes: Any) -> Cluster:
@@ -201,3 +201,18 @@ def test_several_towers_stand_in_racks() -> None:
 def test_a_link_inside_a_machine_joins_no_machines() -> None:
     with pytest.raises(UserMistake, match=r"network\.link: nvlink-3 is inside a machine"):
         network_for(cluster(network={"link": "nvlink-3"}), 4, 12)
+
+
+def test_an_office_has_no_storage_server_that_nobody_asked_for() -> None:
+    office = Site.model_validate(
+        {
+            "name": "an office",
+            "kind": "office",
+            "circuits": [{"voltage": "120 V", "amps": "20 A", "receptacle": "nema-5-20r"}],
+        },
+        context=known_names(),
+    )
+    two = cluster(nodes=2, machine={"gpu": "rtx-2080-ti", "gpus": 1}, network={"rate": "10 Gbit/s"})
+    design = design_facility(two, office)
+    assert design.room.of_kind("storage") == []
+    assert list(design.network.fabrics) == ["machines", "management"]

@@ -83,7 +83,12 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         limits = Limits(
             limits.units - pdu.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
         )
-    network = network_for(cluster, feeding.servers_per_rack, rules.site.rack.per_row)
+    network = network_for(
+        cluster,
+        feeding.servers_per_rack,
+        rules.site.rack.per_row,
+        assume_storage=rules.site.kind != "office",
+    )
     kinds = [(server, cluster.nodes), *network.devices]
     for device, _ in network.devices:
         _refuse(check_device(device, rules), rules)

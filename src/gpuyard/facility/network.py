@@ -56,12 +56,17 @@ class RoomNetwork:
         return 1 if device.is_switch else self.management_ports
 
 
-def network_for(cluster: Cluster, nodes_per_rack: int, per_row: int) -> RoomNetwork:
-    """The cheapest fabrics of the catalog for the cluster's networks."""
+def network_for(
+    cluster: Cluster, nodes_per_rack: int, per_row: int, *, assume_storage: bool = True
+) -> RoomNetwork:
+    """The cheapest fabrics of the catalog for the cluster's networks. Storage servers that the cluster
+    does not name are assumed, or left out."""
     nodes = cluster.nodes
     between = machine_ports(cluster) if nodes > 1 else None
     single = between is not None and (between.kind, between.ports) == ("ethernet", 1)
-    plan = storage_plan(cluster, between.gbit_per_second if between and single else None)
+    plan = storage_plan(
+        cluster, between.gbit_per_second if between and single else None, assume=assume_storage
+    )
     if between is None and plan is None:
         return RoomNetwork()
     floor = Floor(nodes_per_rack=nodes_per_rack, racks_per_row=per_row)

@@ -34,13 +34,15 @@ class StoragePlan:
         return tuple(owners)
 
 
-def storage_plan(cluster: Cluster, ethernet_gbit: float | None) -> StoragePlan | None:
+def storage_plan(
+    cluster: Cluster, ethernet_gbit: float | None, *, assume: bool
+) -> StoragePlan | None:
     """None without storage servers. Where each machine has one port of Ethernet to the others, that is
     `ethernet_gbit`, and storage shares it while it carries the reads."""
     spec = cluster.storage or Storage()
     servers, assumed = spec.servers, []
     if servers is None:
-        servers = usual_storage_servers(cluster.nodes) if cluster.nodes > 1 else 0
+        servers = usual_storage_servers(cluster.nodes) if assume and cluster.nodes > 1 else 0
         if servers:
             assumed.append(
                 f"{servers} storage server{'s' if servers > 1 else ''}, one for every ten machines"
