@@ -150,4 +150,4 @@ def bill_csv(items: tuple[Item, ...]) -> str:
 
 
 def _cell(value: object) -> object:
-    return f"{value:.10g}" if isinstance(value, float) else value
+    return f"{round(value, 2):.10g}" if isinstance(value, float) else value

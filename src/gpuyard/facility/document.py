@@ -89,6 +89,7 @@ def _server(design: FacilityDesign) -> dict[str, Any]:
         "typical_watts": server.typical_watts,
         "peak_watts": server.peak_watts,
         "parts_watts": dict(design.draw.parts),
+        "supply_loss_watts": design.draw.lost_watts,
         "supplies": server.supplies,
         "supplies_needed": server.supplies_needed,
         "inlet": server.inlet,

@@ -93,6 +93,12 @@ def number_list(numbers: Iterable[int]) -> str:
     return ", ".join(runs)
 
 
+def draw_rows(design: FacilityDesign) -> Rows:
+    """Where one server's power goes, by its parts at full load; losses are those of its supplies."""
+    parts = [[name, f"{watts:,.0f}"] for name, watts in design.draw.parts]
+    return ["part", "W"], [*parts, ["lost in supplies", f"{design.draw.lost_watts:,.0f}"]]
+
+
 def pdu_rows(design: FacilityDesign) -> Rows:
     """The PDUs of each kind of rack, when the other feed has failed."""
     columns = [

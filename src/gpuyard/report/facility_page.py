@@ -18,6 +18,7 @@ from gpuyard.facility.needs import room_needs
 from gpuyard.facility.words import (
     circuit_rows,
     cost_rows,
+    draw_rows,
     headline,
     loss_rows,
     need_rows,
@@ -45,6 +46,7 @@ def render_facility(design: FacilityDesign) -> str:
         needs=needs,
         racks=rack_rows(design),
         pdus=pdu_rows(design),
+        draw=draw_rows(design),
         circuits=circuit_rows(design),
         room=need_rows(design),
         costs=cost_rows(design),
