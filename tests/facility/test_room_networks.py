@@ -216,3 +216,18 @@ def test_an_office_has_no_storage_server_that_nobody_asked_for() -> None:
     design = design_facility(two, office)
     assert design.room.of_kind("storage") == []
     assert list(design.network.fabrics) == ["machines", "management"]
+
+
+def test_a_refusal_says_what_was_only_assumed() -> None:
+    low = Site.model_validate(
+        {
+            "name": "low voltage",
+            "kind": "room",
+            "circuits": [{"voltage": "120 V", "amps": "30 A", "receptacle": "nema-l5-30r"}],
+        },
+        context=known_names(),
+    )
+    small = {"machine": {"gpu": "rtx-2080-ti", "gpus": 1}, "network": {"rate": "10 Gbit/s"}}
+    with pytest.raises(GpuyardError, match=r"(?s)needs 200 V.*1 storage server, which is assumed"):
+        design_facility(cluster(nodes=2, **small), low)
+    design_facility(cluster(nodes=2, storage={"servers": 0}, **small), low)

@@ -1,7 +1,8 @@
 """From a cluster and a site to the whole room: racks, power, cords, cooling, network and what is missing."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
@@ -90,12 +91,13 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         assume_storage=rules.site.kind != "office",
     )
     kinds = [(server, cluster.nodes), *network.devices]
-    for device, _ in network.devices:
-        _refuse(check_device(device, rules), rules)
-    packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
-    cables = network_cables(network, room)
-    longest = max((cable.length_m for cable in cables), default=0.0)
-    _refuse(check_room(room, power, rules, longest), rules)
+    with _telling_what_was_assumed(network):
+        for device, _ in network.devices:
+            _refuse(check_device(device, rules), rules)
+        packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
+        cables = network_cables(network, room)
+        longest = max((cable.length_m for cable in cables), default=0.0)
+        _refuse(check_room(room, power, rules, longest), rules)
     design = FacilityDesign(
         cluster=cluster,
         rules=rules,
@@ -112,6 +114,22 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
     )
     check_cords(design)
     return design
+
+
+@contextmanager
+def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
+    """What nobody asked for may be what does not fit."""
+    try:
+        yield
+    except GpuyardError as refused:
+        plan = network.plan
+        if plan is not None and plan.servers_assumed:
+            servers = f"{plan.servers} storage server{'s' if plan.servers > 1 else ''}"
+            refused.args = (
+                f"{refused}\n  that is with {servers}, which {'are' if plan.servers > 1 else 'is'}"
+                " assumed; 'storage: {servers: 0}' in the cluster file leaves that out",
+            )
+        raise
 
 
 def _limits(rules: Rules, server: Device) -> Limits:

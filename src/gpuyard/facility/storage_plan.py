@@ -22,6 +22,7 @@ class StoragePlan:
     machine_ports: int
     ports: HostPorts | None
     assumed: tuple[str, ...] = ()
+    servers_assumed: bool = False
 
     @property
     def shared(self) -> bool:
@@ -41,6 +42,7 @@ def storage_plan(
     `ethernet_gbit`, and storage shares it while it carries the reads."""
     spec = cluster.storage or Storage()
     servers, assumed = spec.servers, []
+    guessed = servers is None
     if servers is None:
         servers = usual_storage_servers(cluster.nodes) if assume and cluster.nodes > 1 else 0
         if servers:
@@ -54,20 +56,20 @@ def storage_plan(
         link = between_hosts(links().get(spec.link), "storage.link")
         gbit = link.raw_bytes_per_second * 8 / 1e9
         _check(spec, cluster.nodes, servers, gbit, link)
-        return StoragePlan(servers, spec.ports, HostPorts(gbit, link.kind), tuple(assumed))
+        return StoragePlan(servers, spec.ports, HostPorts(gbit, link.kind), tuple(assumed), guessed)
     if ethernet_gbit is not None and (
         spec.read is None or spec.read * 8e-9 <= min(cluster.nodes, servers) * ethernet_gbit
     ):
         assumed.append(
             "storage shares the network between machines (cluster file: 'storage: link')"
         )
-        return StoragePlan(servers, 1, None, tuple(assumed))
+        return StoragePlan(servers, 1, None, tuple(assumed), guessed)
     read = spec.read
     if read is None:
         read, why = _assumed_read(cluster)
         assumed.append(why)
     gbit = _slowest_enough(spec, cluster.nodes, servers, read)
-    return StoragePlan(servers, spec.ports, HostPorts(gbit, "ethernet"), tuple(assumed))
+    return StoragePlan(servers, spec.ports, HostPorts(gbit, "ethernet"), tuple(assumed), guessed)
 
 
 def _gbit_of_a_port(spec: Storage, nodes: int, servers: int, read: float) -> tuple[float, float]:
