@@ -8,6 +8,7 @@ from gpuyard.catalog import plugs
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
+from gpuyard.facility.electricity import apparent_va
 from gpuyard.facility.feed_loss import rack_losses
 from gpuyard.facility.needs import RackNeed, RoomNeeds, room_needs
 from gpuyard.facility.network_figures import NetworkFigures, network_figures
@@ -224,7 +225,7 @@ def need_rows(design: FacilityDesign) -> Rows:
     needs = room_needs(design)
     rise = design.site.temperature_rise
     return ["what", "how much"], [
-        ["power", f"{needs.peak_watts / 1000:,.1f} kW at peak"],
+        ["power", _power(design, needs)],
         ["heat", f"{needs.btu_per_hour:,.0f} BTU/h"],
         ["cooling", f"{needs.cooling_tons:,.1f} tons of refrigeration"],
         ["air", f"{needs.airflow_cfm:,.0f} CFM at a rise of {rise:g} K"],
@@ -236,6 +237,12 @@ def need_rows(design: FacilityDesign) -> Rows:
         ["noise", f"about {needs.noise_dba:.0f} dB(A) at 1 m"],
         ["inrush", _inrush(needs)],
     ]
+
+
+def _power(design: FacilityDesign, needs: RoomNeeds) -> str:
+    feeds = "; each feed alone carries that" if design.site.feeds == 2 else ""
+    kilo_va = apparent_va(needs.peak_watts) / 1000
+    return f"{needs.peak_watts / 1000:,.1f} kW or {kilo_va:,.1f} kVA at peak{feeds}"
 
 
 def _inrush(needs: RoomNeeds) -> str:
