@@ -131,7 +131,14 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
             ]
             return describe_unknown("value here", str(mistake["input"]), allowed)
         case _:
-            return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+            return _explain_limit(mistake, message)
+
+
+def _explain_limit(mistake: ErrorDetails, message: str) -> str:
+    if mistake["type"] == "too_short":
+        least = mistake["ctx"]["min_length"]
+        return f"at least {least} item{'s are' if least > 1 else ' is'} needed"
+    return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
 
 
 def _explain_tag(mistake: ErrorDetails) -> str:
