@@ -28,6 +28,9 @@ def test_json_has_the_fixed_shape(cli: Cli) -> None:
             assert amps <= usable + 1e-6
     assert {cord["plug"] for cord in document["cords"]} == {"c14", "c20"}
     assert document["network"]["switches"]["leaf"] == 1
+    assert document["network"]["storage"]["ports"]["hosts"] == 4 + 2
+    assert document["network"]["management"]["ports"]["hosts"] == 2 * 5 + 2
+    assert [loss["full_speed"] for loss in rack["feed_losses"]] == [8, 8]
     assert [cost["way"] for cost in document["costs"]] == ["colocation", "on premises"]
 
 
@@ -50,6 +53,15 @@ def test_a_site_that_is_too_small_is_exit_status_1(cli: Cli) -> None:
     assert done.stdout == ""
 
 
+def test_storage_says_what_it_counts(cli: Cli) -> None:
+    storage = ("facility", "storage", "resnet50", "--on", "dgx-h100", "--batch", "400")
+    shown = " ".join(cli(*storage).stdout.split())
+    assert "names no dataset" in shown
+    assert "the dataset and" not in shown
+    refused = cli(*storage, "--checkpoint-time", "0 s", status=2).stderr
+    assert "--checkpoint-time more than 0 s" in refused
+
+
 def test_mistakes_are_sentences(cli: Cli, tmp_path: Path) -> None:
     assert "not both" in cli("facility", *ROOM, "--csv", "--json", status=2).stderr
     assert "--output goes with" in cli("facility", *ROOM, "--output", "x", status=2).stderr
@@ -62,6 +74,9 @@ def test_mistakes_are_sentences(cli: Cli, tmp_path: Path) -> None:
     assert "circuits[0].voltage: '208' has no unit" in stderr
     assert "no plug is called 'nema-l6-30'" in stderr
     assert "'apc-ap8965' or 'apc-ap8966'" in stderr
+    path.write_text("name: x\nkind: room\ncircuits: []\n")
+    stderr = cli("facility", "dgx-h100", "--site", str(path), status=2).stderr
+    assert "circuits: at least 1 item is needed" in stderr
 
 
 def test_plugs_with_their_faces(cli: Cli) -> None:

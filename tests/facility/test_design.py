@@ -12,14 +12,15 @@ from gpuyard.catalog import plugs
 from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
 from gpuyard.facility import balance_model, packing
-from gpuyard.facility.cord import CONNECTORS
+from gpuyard.facility.cord import CONNECTORS, cord_for
 from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.electricity import POWER_FACTOR, line_amps
-from gpuyard.facility.feed_loss import feed_losses
+from gpuyard.facility.feed_loss import feed_losses, rack_losses
 from gpuyard.facility.needs import room_needs
 from gpuyard.facility.rack_power import _cached_balance
+from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import Cluster, Site
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -129,7 +130,7 @@ def test_four_servers_on_two_ap8966() -> None:
     assert a.va == pytest.approx(design.peak_watts / 0.98, rel=1e-6)
     assert a.normal_va == pytest.approx(a.va / 2, rel=1e-6)
     assert a.balance.proven
-    assert [loss.full_speed for loss in feed_losses(design)] == [6, 6]
+    assert [loss.full_speed for loss in feed_losses(design)] == [8, 8]
 
 
 def test_32_dgx_h100_in_a_colocation() -> None:
@@ -157,7 +158,7 @@ def test_32_dgx_h100_in_a_colocation() -> None:
         ("dgx-a100", 4, site(rack={"power": "17 kW", "count": 1}), "takes 2 racks, and there is room for 1: 1 too few"),
         ("dgx-h100", 1, site(rack={"power": "8 kW"}), "draws 10.2 kW, and a rack may have 8.0 kW: 2.2 kW too little"),
         ("dgx-a100", 1, site(rack={"power": "17 kW", "depth": "800 mm"}), "897 mm deep, and a rack takes 800 mm: 97 mm too little"),
-        ("supermicro-4029gp-trt", 4, site(cooling_power="10 kW"), "cools 10.0 kW: 3.5 kW too little"),
+        ("supermicro-4029gp-trt", 4, site(cooling_power="10 kW"), "cools 10.0 kW: 4.9 kW too little"),
         ("dgx-a100", 2, site(floor_load="300 kg/m2"), "and it bears 300 kg/m²"),
         ("supermicro-4029gp-trt", 4, site(cable_limit="1 m"), "and the limit is 1.0 m"),
         (
@@ -181,7 +182,7 @@ def test_too_few_circuits_are_counted() -> None:
          "count": 1, "feed": feed}
         for feed in ("A", "B")
     ]  # fmt: skip
-    with pytest.raises(GpuyardError, match=r"needs 2 circuits of 208 V and 60 A.*has 1: 1 too few"):
+    with pytest.raises(GpuyardError, match=r"needs 3 circuits of 208 V and 60 A.*has 1: 2 too few"):
         design_facility(cluster("dgx-a100", 4), site(circuits=circuits))
 
 
@@ -196,6 +197,40 @@ def test_a_plug_that_does_not_fit() -> None:
                 ]
             ),
         )  # fmt: skip
+
+
+def test_no_cord_is_shorter_than_its_way() -> None:
+    strip = designed("rack", "machine-room").feeding.strips[0]
+    assert cord_for("c14", "c13", strip, 1.1).length_m == 1.2
+    assert cord_for("c14", "c13", strip, 4.5).length_m == 4.5
+    with pytest.raises(GpuyardError, match=r"5.0 m is needed .* 4.5 m: 0.5 m too little"):
+        cord_for("c14", "c13", strip, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cooling", "kilowatts"),
+    [("office", "air", 5), ("room", "air", 10), ("colocation", "air", 20),
+     ("colocation", "rear-door", 45), ("colocation", "liquid", 130)],
+)  # fmt: skip
+def test_what_a_rack_may_draw_by_site(kind: str, cooling: str, kilowatts: int) -> None:
+    usual = rules_for(site(kind=kind, cooling=cooling, rack={}))
+    assert usual.rack_watts == kilowatts * 1000
+    assert any(f"{kilowatts} kW a rack" in line for line in usual.assumed)
+
+
+def test_each_rack_says_what_a_lost_feed_does_to_it() -> None:
+    design = designed("dgx-h100", "colocation")
+    for rack in range(design.room.rows.racks):
+        placed = design.room.in_rack(rack)
+        machines = sum(p.device.kind == "server" for p in placed)
+        for loss in rack_losses(design, rack):
+            assert (loss.full_speed, loss.slower, loss.off) == (len(placed) - machines, machines, 0)
+            assert {load.feed for load in loss.left} == {"AB"[loss.feed == "A"]}
+            # what is left carries all of the rack
+            watts = sum(p.device.peak_watts for p in placed)
+            assert sum(load.va for load in loss.left) == pytest.approx(watts / POWER_FACTOR)
+            assert 0 < loss.fullest_line <= 1 + 1e-6
+            assert 0 < loss.fullest_bank <= 1 + 1e-6
 
 
 def test_costs_by_hand() -> None:

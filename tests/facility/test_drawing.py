@@ -61,7 +61,7 @@ def test_a_rack_shows_its_devices_and_cords(design: FacilityDesign) -> None:
 
 def test_the_bill_has_all_cords_and_says_what_is_an_estimate(design: FacilityDesign) -> None:
     items = bill_of_materials(design)
-    assert sum(i.quantity for i in items if i.part.startswith("power cord")) == 20
+    assert sum(i.quantity for i in items if i.part.startswith("power cord")) == 24
     (pdu,) = (i for i in items if i.id == "apc-ap8966")
     assert pdu.quantity == 2
     assert "estimate" in pdu.note

@@ -116,6 +116,26 @@ def test_a_checkpoint_must_be_done_before_the_next() -> None:
         size_storage(asked(checkpoint_seconds=60, checkpoint_every_seconds=30))
 
 
+def test_a_checkpoint_takes_some_time() -> None:
+    with pytest.raises(UserMistake, match="more than 0 s"):
+        size_storage(asked(checkpoint_seconds=0))
+
+
+@pytest.mark.parametrize(
+    ("changed", "held"),
+    [
+        ({}, "the dataset of 10 TB and 3 checkpoints"),
+        ({"checkpoints_kept": 1}, "the dataset of 10 TB and 1 checkpoint"),
+        (
+            {"dataset_bytes": None},
+            "3 checkpoints; the workload names no dataset, so none is counted",
+        ),
+    ],
+)
+def test_what_the_capacity_is_for(changed: dict[str, float | None], held: str) -> None:
+    assert asked(**changed).held == held
+
+
 def test_the_table_has_both_open_source_and_proprietary() -> None:
     licences = {option.licence for option in storage_options()}
     assert {"open-source", "proprietary"} <= licences

@@ -178,7 +178,7 @@ def test_a_gpu_that_lacks_the_precision_is_named() -> None:
         ("site: {power: -1 kW}", "zero or more"),
         ("site: room", ":4: site: 'room' is not a site file"),
         ("site: [room]", "site: this is a mapping of keys, like {key: value}, not ['room']"),
-        ("search: {nodes: []}", ":4: search.nodes: it needs at least one entry"),
+        ("search: {nodes: []}", ":4: search.nodes: at least 1 item is needed"),
         ("search: {ways: [hybrid, buy]}", ":4: search: hybrid mixes other ways"),
         ("people: {researchers: many}", "researchers: this is a whole number, not 'many'"),
         ("offers: [{name: a, gpu: t4}]", "'rent', 'spot' or 'buy'"),

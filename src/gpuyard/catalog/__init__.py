@@ -10,6 +10,7 @@ from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.catalog.parts import Chassis, GpuPrice, Port, chassis, gpu_prices, ports
 from gpuyard.catalog.pdus import Pdu, pdus
 from gpuyard.catalog.plugs import Plug, fits, plugs
+from gpuyard.catalog.price_basis import PRICES_OF
 from gpuyard.catalog.prices import Price, past_prices, price_named, prices
 from gpuyard.catalog.servers import Server, servers
 from gpuyard.catalog.storage import StorageOption, storage_options
@@ -19,6 +20,7 @@ from gpuyard.catalog.tables import Table
 
 __all__ = [
     "ASSUMED_CLOUD",
+    "PRICES_OF",
     "Cable",
     "Chassis",
     "CloudData",

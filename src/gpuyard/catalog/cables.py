@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gpuyard.catalog.price_basis import PriceBasis, price_as_of
 from gpuyard.catalog.tables import Fact, Table, read_toml
 
 CableKind = Literal["twisted-pair", "dac", "acc", "aoc", "optics"]
@@ -19,9 +20,13 @@ class Cable(Fact):
     lengths_m: tuple[float, ...] = Field(min_length=1)
     price_usd: float = Field(gt=0)
     price_usd_per_m: float = Field(ge=0)
-    price_basis: Literal["listed", "estimate"]
+    price_basis: PriceBasis
     watts: float = Field(ge=0)
     note: str = ""
+
+    @property
+    def price_as_of(self) -> str:
+        return price_as_of(self.price_basis, self.date)
 
     @property
     def reach_m(self) -> float:

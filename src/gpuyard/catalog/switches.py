@@ -5,9 +5,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from gpuyard.catalog.price_basis import PriceBasis, price_as_of
 from gpuyard.catalog.tables import Fact, Table, read_toml
-
-Basis = Literal["listed", "estimate"]
 
 
 class Switch(Fact):
@@ -26,10 +25,10 @@ class Switch(Fact):
     cages: int | None = Field(default=None, gt=0)
     rack_units: float = Field(ge=0)
     max_watts: float | None = Field(default=None, gt=0)
-    watts_basis: Basis | None = None
+    watts_basis: PriceBasis | None = None
     weight_kg: float | None = Field(default=None, gt=0)
     price_usd: float | None = Field(default=None, gt=0)
-    price_basis: Basis | None = None
+    price_basis: PriceBasis | None = None
     card_price_usd: float = Field(ge=0)
     """A machine's side of one port; always an estimate."""
     discontinued: bool = False
@@ -53,6 +52,10 @@ class Switch(Fact):
         if bool(self.uplink_ports) != (self.uplink_gbit_per_second is not None):
             raise ValueError(f"{self.id} has uplinks without a rate, or a rate without uplinks")
         return self
+
+    @property
+    def price_as_of(self) -> str:
+        return price_as_of(self.price_basis, self.date) if self.price_basis else ""
 
     @property
     def director(self) -> bool:

@@ -59,6 +59,14 @@ def print_fabric(design: "FabricDesign", title: str = "Fabric") -> None:
             "use",
             highlight=False,
         )
+    shape = design.shape
+    if shape.tiers > 1:
+        above = f", and each spine to each of its cores by {shape.spine_core_bundle}"
+        out.print(
+            f"each leaf is joined to each of its spines by {shape.leaf_spine_bundle}"
+            f"{above if shape.tiers == 3 else ''}",
+            highlight=False,
+        )
     bill = bill_of(design)
     if bill.total_usd is not None and bill.usd_per_port is not None:
         out.print(

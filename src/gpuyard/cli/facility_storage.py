@@ -57,10 +57,11 @@ def storage(
         print_json(named | _document(sizing, published) | own)
         return
     _show(sizing, f"{spec.name} on {cluster.name}")
-    if cluster.storage is not None:
-        fed = _fed(sizing, cluster.storage.read)
+    read = cluster.storage.read if cluster.storage is not None else None
+    if read is not None:
+        fed = _fed(sizing, read)
         console().print(
-            f"The cluster's own storage reads {units.format_byte_rate(cluster.storage.read)}: enough for "
+            f"The cluster's own storage reads {units.format_byte_rate(read)}: enough for "
             f"{'any number of' if fed is None else f'{fed:,}'} GPUs.",
             highlight=False,
         )
@@ -94,8 +95,7 @@ def _show(sizing: "StorageSizing", title: str) -> None:
              f"a checkpoint of {format_bytes(need.checkpoint_bytes)} in "
              f"{format_seconds(need.checkpoint_seconds)}, "
              f"{format_share(need.checkpoint_share)} of the time"],
-            ["capacity", format_bytes(need.capacity_bytes),
-             f"the dataset and {need.checkpoints_kept} checkpoints"],
+            ["capacity", format_bytes(need.capacity_bytes), need.held],
         ],
     )  # fmt: skip
     print_table(
@@ -132,9 +132,9 @@ def _fed(sizing: "StorageSizing", read_bytes_per_second: float) -> int | None:
 
 
 def _own_document(sizing: "StorageSizing", cluster: "Cluster") -> dict[str, Any]:
-    if cluster.storage is None:
+    read = cluster.storage.read if cluster.storage is not None else None
+    if read is None:
         return {"cluster_storage": None}
-    read = cluster.storage.read
     return {
         "cluster_storage": {
             "read_bytes_per_second": read,

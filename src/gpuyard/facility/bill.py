@@ -5,10 +5,11 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog import plugs
+from gpuyard.catalog import PRICES_OF, plugs
 from gpuyard.facility.cord_list import cord_counts
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.network_cables import NetworkCable
+from gpuyard.units import format_usd
 
 COLUMNS = (
     "quantity", "part", "id", "unit_price_usd", "price_date", "total_usd", "peak_watts_each", "plugs",
@@ -36,8 +37,14 @@ class Item:
 
 
 def bill_of_materials(design: FacilityDesign) -> tuple[Item, ...]:
-    """Devices, PDUs, racks, cords and network cables."""
-    return (*_devices(design), *_housing(design), *_cords(design), *_cables(design.cables))
+    """Devices, PDUs, racks, cords, network cards and network cables."""
+    return (
+        *_devices(design),
+        *_housing(design),
+        *_cords(design),
+        *_cards(design),
+        *_cables(design.cables),
+    )
 
 
 def _devices(design: FacilityDesign) -> Iterator[Item]:
@@ -52,7 +59,7 @@ def _devices(design: FacilityDesign) -> Iterator[Item]:
             device.price_date,
             device.peak_watts,
             f"{device.supplies} × {device.inlet.upper()} inlet",
-            note=device.basis,
+            note=f"{device.kind}; {device.basis}" if device.is_switch else device.basis,
         )
 
 
@@ -93,6 +100,22 @@ def _end(face: str) -> str:
     return face.upper() if row.standard == "IEC 60320" else row.name
 
 
+def _cards(design: FacilityDesign) -> Iterator[Item]:
+    """Ports of hosts. Catalog machines bring theirs to each other, and every host those for management."""
+    named = isinstance(design.cluster.machine, str)
+    for name, fabric in design.network.fabrics.items():
+        if name == "management" or (name == "machines" and named):
+            continue
+        switch = fabric.switch
+        yield Item(
+            fabric.request.endpoints,
+            f"port of a network card, {switch.port_gbit_per_second:g} Gbit/s {switch.kind}, {name}",
+            unit_price_usd=switch.card_price_usd,
+            price_date=f"{PRICES_OF}, estimate",
+            note="left out where a host brings it",
+        )
+
+
 def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
     for cable in cables:
         yield Item(
@@ -103,6 +126,16 @@ def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
             length_m=cable.length_m,
             price_date=cable.price_date,
         )
+
+
+def known_total(items: tuple[Item, ...]) -> str:
+    """What the priced parts cost together, and how many lines have no price."""
+    prices = [item.total_usd for item in items if item.total_usd is not None]
+    left = len(items) - len(prices)
+    open_ = f"{left} line{'s have' if left != 1 else ' has'} no known price" if left else ""
+    if not prices:
+        return f"{open_[:1].upper()}{open_[1:]}."
+    return f"Known prices together: {format_usd(sum(prices))}" + (f"; {open_}." if open_ else ".")
 
 
 def bill_csv(items: tuple[Item, ...]) -> str:
@@ -117,4 +150,4 @@ def bill_csv(items: tuple[Item, ...]) -> str:
 
 
 def _cell(value: object) -> object:
-    return f"{value:.10g}" if isinstance(value, float) else value
+    return f"{round(value, 2):.10g}" if isinstance(value, float) else value

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import plugs
+from gpuyard.errors import GpuyardError
 from gpuyard.facility.strip import Strip
 
 # the connector that goes on an inlet
@@ -47,6 +48,12 @@ def cord_amps(inlet: str, outlet: str, strip: Strip) -> float:
 
 def cord_for(inlet: str, outlet: str, strip: Strip, distance_m: float) -> CordKind:
     """The shortest usual cord that reaches."""
-    length = next((one for one in _LENGTHS if one >= distance_m), _LENGTHS[-1])
+    length = next((one for one in _LENGTHS if one >= distance_m), None)
+    if length is None:
+        raise GpuyardError(
+            f"a power cord of {distance_m:.1f} m is needed from {strip.name}, and the longest that is"
+            f" usual has {_LENGTHS[-1]:g} m: {distance_m - _LENGTHS[-1]:.1f} m too little; put the"
+            " outlet closer or take a lower rack"
+        )
     amps = cord_amps(inlet, outlet, strip) / strip.share
     return CordKind(plug_into(outlet), CONNECTORS[inlet], length, amps)

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpuyard.facility.cord import CordKind, cord_for
-from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.rack_power import Cord, StripLoad
 from gpuyard.facility.rows import UNIT_M, Placed
+
+if TYPE_CHECKING:
+    from gpuyard.facility.design import FacilityDesign
 
 _ACROSS_M = 0.5  # from the strip to the supply and some slack
 _FROM_THE_WALL_M = 1.8
@@ -29,13 +32,13 @@ class PlacedCord:
     amps: float
 
 
-def all_cords(design: FacilityDesign) -> Iterator[PlacedCord]:
+def all_cords(design: "FacilityDesign") -> Iterator[PlacedCord]:
     """Rack by rack, feed by feed."""
     for rack in range(design.room.rows.racks):
         yield from rack_cords(design, rack)
 
 
-def rack_cords(design: FacilityDesign, rack: int) -> Iterator[PlacedCord]:
+def rack_cords(design: "FacilityDesign", rack: int) -> Iterator[PlacedCord]:
     numbers: Counter[str] = Counter()
     here = design.room.in_rack(rack)
     for load in design.power[rack].strips:
@@ -69,7 +72,7 @@ def _matched(
             yield cord, at, alike[cord.position]
 
 
-def _distance_m(design: FacilityDesign, load: StripLoad, bank: int, device: Placed) -> float:
+def _distance_m(design: "FacilityDesign", load: StripLoad, bank: int, device: Placed) -> float:
     """Banks follow each other up a strip that is as tall as the rack."""
     if load.strip.pdu is None:
         return _FROM_THE_WALL_M
@@ -80,6 +83,13 @@ def _distance_m(design: FacilityDesign, load: StripLoad, bank: int, device: Plac
     return abs(height - middle) * UNIT_M + _ACROSS_M
 
 
-def cord_counts(design: FacilityDesign) -> Counter[CordKind]:
+def check_cords(design: "FacilityDesign") -> None:
+    """Raise where no cord is long enough; racks with the same contents are corded the same."""
+    for rack in {design.contents(rack): rack for rack in range(design.room.rows.racks)}.values():
+        for _ in rack_cords(design, rack):
+            pass
+
+
+def cord_counts(design: "FacilityDesign") -> Counter[CordKind]:
     """How many to order of each."""
     return Counter(cord.kind for cord in all_cords(design))

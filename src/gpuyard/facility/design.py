@@ -1,11 +1,13 @@
 """From a cluster and a site to the whole room: racks, power, cords, cooling, network and what is missing."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.checks import check_device, check_room
+from gpuyard.facility.cord_list import check_cords
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw
 from gpuyard.facility.network import RoomNetwork, network_for
@@ -53,6 +55,11 @@ class FacilityDesign:
         return sum(placed.device.typical_watts for placed in self.room.placed)
 
     @property
+    def assumed(self) -> tuple[str, ...]:
+        """What neither file said."""
+        return (*self.rules.assumed, *self.network.assumed)
+
+    @property
     def on_desk(self) -> bool:
         """Towers stand beside a desk and take no rack."""
         return all(placed.device.tower for placed in self.room.placed)
@@ -77,15 +84,21 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         limits = Limits(
             limits.units - pdu.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
         )
-    network = network_for(cluster, feeding.servers_per_rack, rules.site.rack.per_row)
+    network = network_for(
+        cluster,
+        feeding.servers_per_rack,
+        rules.site.rack.per_row,
+        assume_storage=rules.site.kind != "office",
+    )
     kinds = [(server, cluster.nodes), *network.devices]
-    for device, _ in network.devices:
-        _refuse(check_device(device, rules), rules)
-    packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
-    cables = network_cables(network, room)
-    longest = max((cable.length_m for cable in cables), default=0.0)
-    _refuse(check_room(room, power, rules, longest), rules)
-    return FacilityDesign(
+    with _telling_what_was_assumed(network):
+        for device, _ in network.devices:
+            _refuse(check_device(device, rules), rules)
+        packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
+        cables = network_cables(network, room)
+        longest = max((cable.length_m for cable in cables), default=0.0)
+        _refuse(check_room(room, power, rules, longest), rules)
+    design = FacilityDesign(
         cluster=cluster,
         rules=rules,
         site_given=site is not None,
@@ -99,6 +112,24 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         network=network,
         cables=cables,
     )
+    check_cords(design)
+    return design
+
+
+@contextmanager
+def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
+    """What nobody asked for may be what does not fit."""
+    try:
+        yield
+    except GpuyardError as refused:
+        plan = network.plan
+        if plan is not None and plan.servers_assumed:
+            servers = f"{plan.servers} storage server{'s' if plan.servers > 1 else ''}"
+            refused.args = (
+                f"{refused}\n  that is with {servers}, which {'are' if plan.servers > 1 else 'is'}"
+                " assumed; 'storage: {servers: 0}' in the cluster file leaves that out",
+            )
+        raise
 
 
 def _limits(rules: Rules, server: Device) -> Limits:
@@ -128,7 +159,7 @@ def _powered(
         most = tuple((device, max(count - fewer, 1)) for device, count in alone)
         bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
         packing = pack(kinds, bounded)
-        room = place(packing, bounded, rules.site.rack.per_row, network.nodes_of_leaf)
+        room = place(packing, bounded, rules.site.rack.per_row, network)
         try:
             return packing, room, _power_all(room, feeding), bounded
         except CannotPower as cannot:

@@ -3,8 +3,21 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["server", "leaf", "spine", "core", "management", "storage"]
-SWITCHES: frozenset[str] = frozenset({"leaf", "spine", "core", "management"})
+Kind = Literal[
+    "server",
+    "storage",
+    "leaf",
+    "spine",
+    "core",
+    "storage leaf",
+    "storage spine",
+    "storage core",
+    "management",
+    "management spine",
+    "management core",
+]
+"""A switch is of one tier of the fabric between machines, of the storage or the management network."""
+HOSTS: frozenset[str] = frozenset({"server", "storage"})
 
 
 @dataclass(frozen=True)
@@ -32,7 +45,7 @@ class Device:
 
     @property
     def is_switch(self) -> bool:
-        return self.kind in SWITCHES
+        return self.kind not in HOSTS
 
     def cords_on(self, feed: int, feeds: int) -> int:
         """Supplies are shared out over the feeds, the odd one on the first."""

@@ -7,8 +7,9 @@ from gpuyard.facility.bill import COLUMNS, bill_of_materials
 from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.costs import RoomCost, compare_costs
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.feed_loss import feed_losses
+from gpuyard.facility.feed_loss import feed_losses, rack_losses
 from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.network_figures import NetworkFigures, network_figures
 from gpuyard.facility.rack_power import StripLoad
 
 
@@ -23,7 +24,7 @@ def design_document(design: FacilityDesign) -> dict[str, Any]:
             "given": design.site_given,
             "continuous_load_share": design.rules.share,
             "rack_watts": design.rules.rack_watts,
-            "assumed": list(design.rules.assumed),
+            "assumed": list(design.assumed),
         },
         "server": _server(design),
         "power": {
@@ -88,6 +89,7 @@ def _server(design: FacilityDesign) -> dict[str, Any]:
         "typical_watts": server.typical_watts,
         "peak_watts": server.peak_watts,
         "parts_watts": dict(design.draw.parts),
+        "supply_loss_watts": design.draw.lost_watts,
         "supplies": server.supplies,
         "supplies_needed": server.supplies_needed,
         "inlet": server.inlet,
@@ -110,6 +112,17 @@ def _rack(design: FacilityDesign, need: RackNeed) -> dict[str, Any]:
             for p in placed
         ],
         "pdus": [_strip(load) for load in design.power[need.number - 1].strips],
+        "feed_losses": [
+            {
+                "feed": loss.feed,
+                "full_speed": loss.full_speed,
+                "slower": loss.slower,
+                "off": loss.off,
+                "fullest_line_share": loss.fullest_line,
+                "fullest_bank_share": loss.fullest_bank,
+            }
+            for loss in rack_losses(design, need.number - 1)
+        ],
     }
 
 
@@ -150,19 +163,50 @@ def _cords(design: FacilityDesign) -> list[dict[str, Any]]:
 
 
 def _network(design: FacilityDesign) -> dict[str, Any] | None:
-    fabric = design.network.compute
-    if fabric is None:
+    """The fabric between machines; the others beside it under their names."""
+    found = {figures.name: figures for figures in network_figures(design)}
+    if not found:
         return None
-    return {
-        "kind": fabric.kind,
-        "switch": fabric.switch.id,
-        "switches": fabric.switches,
-        "oversubscription": fabric.oversubscription,
-        "bisection_bytes_per_second": fabric.bisection_bytes_per_second,
+    between = _fabric(found["machines"]) if "machines" in found else {}
+    return between | {
+        "storage": _fabric(found["storage"]) if "storage" in found else None,
+        "storage_servers": design.network.plan.servers if design.network.plan else 0,
+        "storage_shares_the_machines_network": bool(
+            design.network.plan and design.network.plan.shared
+        ),
+        "management": _fabric(found["management"]) if "management" in found else None,
         "cables": [
             {"use": c.use, "cable": c.cable, "length_m": c.length_m, "count": c.count}
             for c in design.cables
         ],
+    }
+
+
+def _fabric(figures: NetworkFigures) -> dict[str, Any]:
+    fabric = figures.fabric
+    boards = fabric.boards or fabric.spine_boards
+    return {
+        "kind": fabric.kind,
+        "switch": fabric.switch.id,
+        "spine_switch": fabric.spine_switch.id if fabric.shape.tiers > 1 else None,
+        "switches": fabric.switches,
+        "boards": {"leaf": boards.leaf_boards, "spine": boards.spine_boards} if boards else None,
+        "bundles": {
+            "leaf_spine": fabric.shape.leaf_spine_bundle,
+            "spine_core": fabric.shape.spine_core_bundle,
+        },
+        "port_gbit_per_second": fabric.switch.port_gbit_per_second,
+        "ports": {
+            "total": fabric.ports_total,
+            "used": fabric.ports_used,
+            "spare": fabric.ports_spare,
+            "hosts": fabric.request.endpoints,
+        },
+        "oversubscription": fabric.oversubscription,
+        "bisection_bytes_per_second": fabric.bisection_bytes_per_second,
+        "cable_count": figures.cables,
+        "price_usd": figures.usd,
+        "price_usd_per_port": figures.usd_per_port,
     }
 
 

@@ -28,19 +28,22 @@ class Draw:
     typical_watts: float
     peak_watts: float
     parts: tuple[tuple[str, float], ...]
+    lost_watts: float
+    """In the supplies, with all parts at their most."""
     basis: str
 
 
 def draw_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) -> Draw:
     """The nameplate where the maker gives one is the peak; the typical draw comes from the parts."""
     parts = _parts(server, gpu, gpus, machine)
-    peak = _wall(server, sum(watts for _, watts in parts))
+    output = sum(watts for _, watts in parts)
+    peak = _wall(server, output)
     busy = sum(w * (_TYPICAL_GPU if name == "GPUs" else _TYPICAL_REST) for name, w in parts)
     nameplate = server.max_watts
     if nameplate is None:
-        return Draw(_wall(server, busy), peak, parts, "added up from its parts")
+        return Draw(_wall(server, busy), peak, parts, peak - output, "added up from its parts")
     typical = min(_wall(server, busy), nameplate)
-    return Draw(typical, nameplate, parts, "nameplate; typical from its parts")
+    return Draw(typical, nameplate, parts, peak - output, "nameplate; typical from its parts")
 
 
 def _wall(server: Server, output_watts: float) -> float:

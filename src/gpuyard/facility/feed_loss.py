@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.rack_power import StripLoad
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,36 @@ def feed_losses(design: FacilityDesign) -> tuple[FeedLoss, ...]:
                 max(rest, default=0.0),
             )
         )
+    return tuple(losses)
+
+
+@dataclass(frozen=True)
+class RackLoss:
+    """One feed is gone from one rack, and these PDUs of the other carry what goes on."""
+
+    feed: str
+    full_speed: int
+    slower: int
+    off: int
+    left: tuple[StripLoad, ...]
+
+    @property
+    def fullest_line(self) -> float:
+        """As a share of what it may carry for hours; 0 where nothing is left."""
+        return max((max(s.line_amps) / s.strip.usable_line_amps for s in self.left), default=0.0)
+
+    @property
+    def fullest_bank(self) -> float:
+        return max((load.fullest_bank for load in self.left), default=0.0)
+
+
+def rack_losses(design: FacilityDesign, rack: int) -> tuple[RackLoss, ...]:
+    """One for each feed of this rack."""
+    feeds = design.site.feeds
+    losses = []
+    for feed in range(feeds):
+        outcome = Counter(p.device.after_losing(feed, feeds) for p in design.room.in_rack(rack))
+        counts = (outcome["full speed"], outcome["slower"], outcome["off"])
+        left = tuple(load for load in design.power[rack].strips if load.feed != "AB"[feed])
+        losses.append(RackLoss("AB"[feed], *counts, left))
     return tuple(losses)

@@ -58,6 +58,8 @@ class RoomNeeds:
     floor_m2: float
     noise_dba: float
     inrush_amps: float
+    most_supplies: int
+    """On one circuit."""
     supplies_at_once: int
 
 
@@ -79,6 +81,7 @@ def room_needs(design: FacilityDesign) -> RoomNeeds:
         floor_m2=(1.0 if design.on_desk else _FLOOR_PER_RACK_M2) * len(racks),
         noise_dba=_noise(design),
         inrush_amps=fullest * INRUSH_AMPS,
+        most_supplies=fullest,
         supplies_at_once=most_at_once(strip.breaker_amps),
     )
 
@@ -109,6 +112,6 @@ def _noise(design: FacilityDesign) -> float:
     power = sum(
         10 ** ((placed.device.noise_dba or _SERVER_DBA) / 10)
         for placed in design.room.placed
-        if placed.device.kind == "server"
+        if not placed.device.is_switch
     )
     return 10 * math.log10(power)

@@ -1,18 +1,19 @@
 """Where everything stands: servers spread evenly over the racks, each leaf where its cables are
-shortest, and the switches above amid the leaves."""
+shortest, the switches above amid the leaves, and storage servers amid the machines."""
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
+from gpuyard.facility.network import RoomNetwork
+from gpuyard.facility.network_devices import TIERS
 from gpuyard.facility.packing import Limits, Packing, room_left, used_by
 from gpuyard.facility.rows import Placed, Rows
 
-_TIERS = ("leaf", "spine", "core", "management")
-NodesOfLeaf = Callable[[int], Sequence[int]]
-"""Numbers (from 0) of the nodes that a leaf serves."""
+_AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
+"""In this order, so that each finds those that it serves in their places."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Room:
         return sorted(found, key=lambda one: one.number)
 
 
-def place(packing: Packing, limits: Limits, per_row: int, nodes_of_leaf: NodesOfLeaf) -> Room:
-    """Racks are numbered along the rows, those with switches alone in the middle. Where the even
-    spread does not fit, the packing's own does."""
-    racks_of = _spread(packing, limits, per_row, nodes_of_leaf) or _as_packed(packing)
+def place(packing: Packing, limits: Limits, per_row: int, network: RoomNetwork) -> Room:
+    """Racks are numbered along the rows, those without machines in the middle. Where the even spread
+    does not fit, the packing's own does."""
     rows = Rows(len(packing.racks), limits.units, per_row)
+    racks_of = _Spread(packing, limits, rows, network).racks_of() or _as_packed(packing)
     return Room(rows, tuple(_stacked(packing.devices, racks_of, rows)))
 
 
@@ -61,45 +62,89 @@ def _centred(packing: Packing) -> list[list[int]]:
 
 
 def _hosts(packing: Packing, rack: Sequence[int]) -> bool:
-    return any(n and not d.is_switch for d, n in zip(packing.devices, rack, strict=True))
+    return any(n and d.kind == "server" for d, n in zip(packing.devices, rack, strict=True))
 
 
-def _spread(
-    packing: Packing, limits: Limits, per_row: int, nodes_of_leaf: NodesOfLeaf
-) -> list[list[int]] | None:
-    racks = len(packing.racks)
-    rows = Rows(racks, limits.units, per_row)
-    hosting = [rack for rack, here in enumerate(_centred(packing)) if _hosts(packing, here)]
-    totals = [sum(rack[k] for rack in packing.racks) for k in range(len(packing.devices))]
-    racks_of: list[list[int]] = [[] for _ in packing.devices]
-    hosts: list[int] = []
-    for k, device in enumerate(packing.devices):
-        if not device.is_switch:
-            racks_of[k] = _evenly(totals[k], hosting)
-            hosts = racks_of[k] if device.kind == "server" else hosts
-    shares = [limits.shares(device) for device in packing.devices]
-    used = [used_by([here.count(rack) for here in racks_of], shares) for rack in range(racks)]
-    if any(max(rack) > 1 + 1e-9 for rack in used):
-        return None
-    leaves: list[int] = []
-    nearness = _Nearness(rows)
-    switches = [(k, d) for k, d in enumerate(packing.devices) if d.is_switch]
-    for k, device in sorted(switches, key=lambda one: _TIERS.index(one[1].kind)):
-        free = [rack for rack in range(racks) if room_left(used[rack], shares[k])]
-        for number in range(totals[k]):
+class _Spread:
+    """Machines evenly, then each other device where it has the shortest way to those that it serves."""
+
+    def __init__(self, packing: Packing, limits: Limits, rows: Rows, network: RoomNetwork) -> None:
+        self._packing, self._network = packing, network
+        self._shares = [limits.shares(device) for device in packing.devices]
+        self._nearness = _Nearness(rows)
+        self._racks: dict[str, list[int]] = {}
+        """Of each kind, the rack of its first, second, …"""
+        self._used: list[list[float]] = []
+
+    def racks_of(self) -> list[list[int]] | None:
+        """For each device of the packing; None where it does not fit like this."""
+        devices, racks = self._packing.devices, self._packing.racks
+        hosting = [
+            n for n, here in enumerate(_centred(self._packing)) if _hosts(self._packing, here)
+        ]
+        totals = [sum(rack[k] for rack in racks) for k in range(len(devices))]
+        found: list[list[int]] = [[] for _ in devices]
+        for k, device in enumerate(devices):
+            if device.kind == "server":
+                found[k] = self._racks["server"] = _evenly(totals[k], hosting)
+        self._used = [
+            used_by([here.count(rack) for here in found], self._shares)
+            for rack in range(len(racks))
+        ]
+        if any(max(rack) > 1 + 1e-9 for rack in self._used):
+            return None
+        others = [(k, d) for k, d in enumerate(devices) if d.kind != "server"]
+        for k, device in sorted(others, key=lambda one: _AFTER_MACHINES.index(one[1].kind)):
+            placed = self._placed(k, device, totals[k])
+            if placed is None:
+                return None
+            found[k] = self._racks[device.kind] = placed
+        return found
+
+    def _placed(self, k: int, device: Device, count: int) -> list[int] | None:
+        shares = self._shares[k]
+        free = [rack for rack, used in enumerate(self._used) if room_left(used, shares)]
+        near = self._near(device.kind, count)
+        chosen: list[int] = []
+        for number in range(count):
             if not free:
                 return None
-            served = nodes_of_leaf(number) if device.kind == "leaf" else ()
-            near = [hosts[node] for node in served] or leaves or hosts
-            away = nearness.metres_to_all(near)
+            away = self._nearness.metres_to_all(near[number])
             rack = min(free, key=lambda r: (away[r], r))
-            racks_of[k].append(rack)
-            used[rack] = [a + b for a, b in zip(used[rack], shares[k], strict=True)]
-            if not room_left(used[rack], shares[k]):
+            chosen.append(rack)
+            self._used[rack] = [a + b for a, b in zip(self._used[rack], shares, strict=True)]
+            if not room_left(self._used[rack], shares):
                 free.remove(rack)
-            if device.kind == "leaf":
-                leaves.append(rack)
-    return racks_of
+        return chosen
+
+    def _near(self, kind: str, count: int) -> list[list[int]]:
+        """For each device of this kind, the racks that its cables go to."""
+        machines = self._racks["server"]
+        if kind == "storage":
+            return [machines] * count
+        if kind == "management":
+            return self._below_management(count)
+        hosts = [*machines, *self._racks.get("storage", [])]
+        if kind in {"leaf", "storage leaf"}:
+            below = [self._network.hosts_of_leaf(kind, leaf) for leaf in range(count)]
+            # storage servers that share the machines' network are placed after its leaves
+            return [[hosts[h] for h in leaf if h < len(hosts)] or machines for leaf in below]
+        lowest = next(tiers[0] for tiers in TIERS.values() if kind in tiers)
+        return [self._racks[lowest]] * count
+
+    def _below_management(self, count: int) -> list[list[int]]:
+        """Ports are dealt to the management switches from rack to rack."""
+        fabric = self._network.management
+        ports = Counter[int]()
+        for device in self._packing.devices:
+            for rack in self._racks.get(device.kind, []):
+                ports[rack] += self._network.ports_for_management(device)
+        racks = [rack for rack in sorted(ports) for _ in range(ports[rack])]
+        near: list[list[int]] = [[] for _ in range(count)]
+        if fabric is not None:
+            for port, _, leaf in fabric.wiring.endpoints:
+                near[leaf].append(racks[port])
+        return near
 
 
 def _evenly(count: int, racks: Sequence[int]) -> list[int]:
@@ -149,5 +194,5 @@ def _stacked(
 
 def _lowest_first(one: tuple[Device, int]) -> tuple[bool, int, float, int]:
     device, number = one
-    tier = _TIERS.index(device.kind) if device.is_switch else 0
+    tier = _AFTER_MACHINES.index(device.kind) if device.is_switch else 0
     return device.is_switch, tier, -device.weight_kg, number

@@ -58,6 +58,12 @@ class StripLoad:
             amps[bank] += self.cord_amps(cord)
         return tuple(amps)
 
+    @property
+    def fullest_bank(self) -> float:
+        """As a share of what its breaker may carry for hours."""
+        pairs = zip(self.bank_amps(), self.strip.banks, strict=True)
+        return max(amps / bank.usable_amps for amps, bank in pairs)
+
 
 @dataclass(frozen=True)
 class RackPower:

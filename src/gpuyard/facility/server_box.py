@@ -28,6 +28,8 @@ def server_device(cluster: Cluster) -> tuple[Device, Draw]:
         gpu, count = gpus().get(cluster.machine.gpu), cluster.machine.gpus
         name = f"server with {count} × {gpu.name}" if count > 1 else f"server with {gpu.name}"
     box = _box(cluster, gpu, count, machine)
+    # several towers, or one with servers beside it, are put on the shelves of racks
+    tower = box.tower and cluster.nodes == 1 and not (cluster.storage and cluster.storage.servers)
     draw = draw_of(box, gpu, count, machine)
     device = Device(
         kind="server",
@@ -42,7 +44,7 @@ def server_device(cluster: Cluster) -> tuple[Device, Draw]:
         supplies_minimum=box.supplies_minimum,
         inlet=box.inlet,
         volts_minimum=box.volts_minimum,
-        tower=box.tower,
+        tower=tower,
         noise_dba=box.noise_dba,
         price_usd=machine.price_usd if machine else None,
         price_date=str(machine.date) if machine and machine.price_usd else "",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from gpuyard.catalog import StorageOption, storage_options
 from gpuyard.errors import UserMistake
+from gpuyard.units import format_bytes
 
 Limit = Literal["read", "write", "capacity"]
 # weights and the two moments of Adam, 4 bytes each
@@ -30,7 +31,12 @@ class StorageRequest:
         """Raise the sentence that says what is wrong."""
         if self.gpus < 1 or self.gpus_per_node < 1:
             raise UserMistake("storage feeds at least one GPU")
-        if self.checkpoint_seconds <= 0 or self.checkpoint_every_seconds < self.checkpoint_seconds:
+        if self.checkpoint_seconds <= 0:
+            raise UserMistake(
+                f"writing a checkpoint takes some time, not {self.checkpoint_seconds:g} s: give "
+                "--checkpoint-time more than 0 s"
+            )
+        if self.checkpoint_every_seconds < self.checkpoint_seconds:
             raise UserMistake(
                 f"a checkpoint that takes {self.checkpoint_seconds:g} s can't be written every "
                 f"{self.checkpoint_every_seconds:g} s"
@@ -58,6 +64,15 @@ class StorageRequest:
     @property
     def capacity_bytes(self) -> float:
         return (self.dataset_bytes or 0.0) + self.checkpoints_kept * self.checkpoint_bytes
+
+    @property
+    def held(self) -> str:
+        """What the capacity is for."""
+        many = "" if self.checkpoints_kept == 1 else "s"
+        saved = f"{self.checkpoints_kept} checkpoint{many}"
+        if self.dataset_bytes is None:
+            return f"{saved}; the workload names no dataset, so none is counted"
+        return f"the dataset of {format_bytes(self.dataset_bytes)} and {saved}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,11 @@ from itertools import groupby
 from gpuyard.catalog import plugs
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.needs import RackNeed, room_needs
+from gpuyard.facility.device import Device
+from gpuyard.facility.electricity import apparent_va
+from gpuyard.facility.feed_loss import rack_losses
+from gpuyard.facility.needs import RackNeed, RoomNeeds, room_needs
+from gpuyard.facility.network_figures import NetworkFigures, network_figures
 from gpuyard.facility.rack_power import StripLoad
 from gpuyard.units import format_usd
 
@@ -23,9 +27,10 @@ def headline(design: FacilityDesign) -> list[str]:
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
         f"{design.cluster.name} at {where}",
-        f"{housing}, {peak:.1f} kW at peak, {typical:.1f} kW typical",
+        f"{housing}, {peak:,.1f} kW at peak, {typical:,.1f} kW typical",
         f"one {design.server.name}: {design.server.peak_watts:,.0f} W at peak,"
         f" {design.server.typical_watts:,.0f} W typical ({design.server.basis})",
+        _supplies(design.server),
     ]
     fabric = design.network.compute
     if fabric is not None:
@@ -34,14 +39,20 @@ def headline(design: FacilityDesign) -> list[str]:
     return lines
 
 
+def _supplies(server: Device) -> str:
+    spare = server.supplies - server.supplies_needed
+    has = f"it has {server.supplies} {'supply' if server.supplies == 1 else 'supplies'}"
+    if not spare:
+        return f"{has} and needs {'it' if server.supplies == 1 else 'all'}: no redundancy"
+    return f"{has} and needs {server.supplies_needed} at full speed: N+{spare}"
+
+
 def rack_rows(design: FacilityDesign) -> Rows:
     """Racks that are alike in one row."""
     columns = ["rack", "inside", "U", "kg", "kW typical", "kW peak", "BTU/h", "CFM"]
     rows = []
     for numbers, need in _alike(design):
-        names: Counter[str] = Counter()
-        for device, count in design.contents(need.number - 1):
-            names[device.name] += count
+        names = _names(design, need)
         inside = ", ".join(f"{count} × {name}" for name, count in names.items())
         rows.append(
             [
@@ -58,11 +69,19 @@ def rack_rows(design: FacilityDesign) -> Rows:
     return columns, rows
 
 
+def _names(design: FacilityDesign, need: RackNeed) -> Counter[str]:
+    names: Counter[str] = Counter()
+    for device, count in design.contents(need.number - 1):
+        names[device.name] += count
+    return names
+
+
 def _alike(design: FacilityDesign) -> list[tuple[str, RackNeed]]:
     needs = room_needs(design).racks
     by_contents: dict[object, list[RackNeed]] = {}
     for need in needs:
-        by_contents.setdefault(frozenset(design.contents(need.number - 1)), []).append(need)
+        # the same box takes the same power, whichever tier it serves in
+        by_contents.setdefault(frozenset(_names(design, need).items()), []).append(need)
     return [(number_list(n.number for n in alike), alike[0]) for alike in by_contents.values()]
 
 
@@ -73,6 +92,12 @@ def number_list(numbers: Iterable[int]) -> str:
         members = [number for _, number in run]
         runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
     return ", ".join(runs)
+
+
+def draw_rows(design: FacilityDesign) -> Rows:
+    """Where one server's power goes, by its parts at full load; losses are those of its supplies."""
+    parts = [[name, f"{watts:,.0f}"] for name, watts in design.draw.parts]
+    return ["part", "W"], [*parts, ["lost in supplies", f"{design.draw.lost_watts:,.0f}"]]
 
 
 def pdu_rows(design: FacilityDesign) -> Rows:
@@ -86,6 +111,7 @@ def pdu_rows(design: FacilityDesign) -> Rows:
         "of kVA",
         "A by line",
         "of A",
+        "fullest bank",
         "uneven",
         "best",
     ]
@@ -108,9 +134,71 @@ def _pdu_cells(load: StripLoad) -> list[str]:
         f"{load.strip.usable_va / 1000:.1f}",
         " / ".join(f"{amps:.1f}" for amps in load.line_amps),
         f"{load.strip.usable_line_amps:.1f}",
+        f"{100 * load.fullest_bank:.0f} %",
         uneven if load.strip.legs == 3 else "",
         ("yes" if load.balance.proven else "not proven") if load.strip.legs == 3 else "",
     ]
+
+
+def loss_rows(design: FacilityDesign) -> Rows:
+    """What each kind of rack does when it loses a feed."""
+    columns = [
+        "rack",
+        "lost",
+        "full speed",
+        "slower",
+        "off",
+        "the other carries kVA",
+        "fullest line",
+        "fullest bank",
+    ]
+    rows = []
+    for numbers, need in _alike(design):
+        for loss in rack_losses(design, need.number - 1):
+            carried = " + ".join(
+                f"{load.va / 1000:.1f} of {load.strip.usable_va / 1000:.1f}" for load in loss.left
+            )
+            rows.append(
+                [
+                    numbers,
+                    loss.feed,
+                    str(loss.full_speed),
+                    str(loss.slower),
+                    str(loss.off),
+                    carried or "none is left",
+                    f"{100 * loss.fullest_line:.0f} %" if loss.left else "",
+                    f"{100 * loss.fullest_bank:.0f} %" if loss.left else "",
+                ]
+            )
+    return columns, rows
+
+
+def network_rows(design: FacilityDesign) -> Rows:
+    """One row a network."""
+    columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "a port"]
+    return columns, [_network_cells(figures) for figures in network_figures(design)]
+
+
+def _network_cells(figures: NetworkFigures) -> list[str]:
+    fabric, shape = figures.fabric, figures.fabric.shape
+    bundles = [n for n in (shape.leaf_spine_bundle, shape.spine_core_bundle) if n]
+    per_port = figures.usd_per_port
+    return [
+        figures.name,
+        fabric.kind,
+        ", ".join(_boxes(device, count, shape.tiers) for device, count in figures.boxes),
+        f"{fabric.switch.port_gbit_per_second:g}",
+        f"{fabric.ports_used:,} of {fabric.ports_total:,}",
+        " and ".join(str(n) for n in bundles),
+        f"{figures.cables:,}",
+        f"{format_usd(per_port)}" if per_port is not None else "",
+    ]
+
+
+def _boxes(device: Device, count: int, tiers: int) -> str:
+    tier = device.kind.removeprefix("storage ").removeprefix("management ")
+    named = f"{count} × {device.name}"
+    return f"{named} ({'leaf' if tier == 'management' else tier})" if tiers > 1 else named
 
 
 def circuit_rows(design: FacilityDesign) -> Rows:
@@ -137,9 +225,9 @@ def need_rows(design: FacilityDesign) -> Rows:
     needs = room_needs(design)
     rise = design.site.temperature_rise
     return ["what", "how much"], [
-        ["power", f"{needs.peak_watts / 1000:.1f} kW at peak"],
+        ["power", _power(design, needs)],
         ["heat", f"{needs.btu_per_hour:,.0f} BTU/h"],
-        ["cooling", f"{needs.cooling_tons:.1f} tons of refrigeration"],
+        ["cooling", f"{needs.cooling_tons:,.1f} tons of refrigeration"],
         ["air", f"{needs.airflow_cfm:,.0f} CFM at a rise of {rise:g} K"],
         [
             "floor",
@@ -147,12 +235,21 @@ def need_rows(design: FacilityDesign) -> Rows:
         ],
         ["space", f"about {needs.floor_m2:,.1f} m²"],
         ["noise", f"about {needs.noise_dba:.0f} dB(A) at 1 m"],
-        [
-            "inrush",
-            f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit if all supplies start"
-            f" together; start {needs.supplies_at_once} at a time",
-        ],
+        ["inrush", _inrush(needs)],
     ]
+
+
+def _power(design: FacilityDesign, needs: RoomNeeds) -> str:
+    feeds = "; each feed alone carries that" if design.site.feeds == 2 else ""
+    kilo_va = apparent_va(needs.peak_watts) / 1000
+    return f"{needs.peak_watts / 1000:,.1f} kW or {kilo_va:,.1f} kVA at peak{feeds}"
+
+
+def _inrush(needs: RoomNeeds) -> str:
+    amps = f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit"
+    if needs.most_supplies <= needs.supplies_at_once:
+        return f"{amps}; its breaker takes that, all may start together"
+    return f"{amps} if all supplies start together; start {needs.supplies_at_once} at a time"
 
 
 def cost_rows(design: FacilityDesign) -> Rows:

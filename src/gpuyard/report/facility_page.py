@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpuyard import __version__
 from gpuyard.catalog import Plug, plugs
-from gpuyard.facility.bill import bill_of_materials
-from gpuyard.facility.cord_list import PlacedCord, rack_cords
+from gpuyard.facility.bill import Item, bill_of_materials, known_total
+from gpuyard.facility.cord_list import PlacedCord, cord_counts, rack_cords
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.drawing import draw_face, draw_racks
 from gpuyard.facility.fabric.drawing import draw_fabric
@@ -18,8 +18,11 @@ from gpuyard.facility.needs import room_needs
 from gpuyard.facility.words import (
     circuit_rows,
     cost_rows,
+    draw_rows,
     headline,
+    loss_rows,
     need_rows,
+    network_rows,
     pdu_rows,
     rack_rows,
 )
@@ -34,8 +37,8 @@ _CORD_RACKS = 4  # racks that are alike are listed once, and no more kinds than 
 def render_facility(design: FacilityDesign) -> str:
     """The page as text."""
     needs = room_needs(design)
+    items = bill_of_materials(design)
     title, *facts = headline(design)
-    fabric = design.network.compute
     return _template("facility.html.jinja").render(
         title=title,
         facts=facts,
@@ -43,14 +46,18 @@ def render_facility(design: FacilityDesign) -> str:
         needs=needs,
         racks=rack_rows(design),
         pdus=pdu_rows(design),
+        draw=draw_rows(design),
         circuits=circuit_rows(design),
         room=need_rows(design),
         costs=cost_rows(design),
         losses=[loss.sentence for loss in feed_losses(design)],
+        rack_losses=loss_rows(design),
+        networks=network_rows(design),
         rack_drawing=draw_racks(design),
-        fabric_drawing=draw_fabric(fabric) if fabric is not None else "",
+        fabrics=_fabric_drawings(design),
         cords=_cords(design),
-        bill=_bill(design),
+        bill=_bill(items),
+        bill_total=known_total(items),
         faces=[(plug.name, draw_face(plug)) for plug in _plugs_used(design)],
         style=_static("facility.css"),
         version=__version__,
@@ -64,6 +71,18 @@ def render_plugs(rows: Sequence[Plug]) -> str:
         style=_static("facility.css"),
         version=__version__,
     )
+
+
+def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
+    """Title and picture; the management network and a single storage switch are in the table alone."""
+    network = design.network
+    drawn = []
+    if network.compute is not None:
+        hosts = "hosts" if network.plan is not None and network.plan.shared else "machines"
+        drawn.append(("Between machines", draw_fabric(network.compute, hosts)))
+    if network.storage is not None and network.storage.shape.tiers > 1:
+        drawn.append(("Storage", draw_fabric(network.storage, "ports")))
+    return drawn
 
 
 def _cords(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
@@ -94,7 +113,7 @@ def _cord_cells(cord: PlacedCord) -> list[str]:
     ]
 
 
-def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
+def _bill(items: Sequence[Item]) -> tuple[list[str], list[list[str]]]:
     columns = [
         "quantity",
         "part",
@@ -118,7 +137,7 @@ def _bill(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
             format_usd(item.total_usd) if item.total_usd is not None else "",
             item.note,
         ]
-        for item in bill_of_materials(design)
+        for item in items
     ]
     return columns, rows
 
@@ -127,9 +146,8 @@ def _plugs_used(design: FacilityDesign) -> list[Plug]:
     names = [strip.circuit.receptacle for strip in design.feeding.strips]
     if design.feeding.pdu is not None and design.feeding.pdu.inlet is not None:
         names.append(design.feeding.pdu.inlet)
-    for rack in range(min(design.room.rows.racks, _CORD_RACKS)):
-        for cord in rack_cords(design, rack):
-            names += [cord.kind.plug, cord.kind.connector]
+    for kind in cord_counts(design):
+        names += [kind.plug, kind.connector]
     return [plugs().get(name) for name in dict.fromkeys(names)]
 
 

@@ -54,9 +54,19 @@ class Network(Spec):
 
 
 class Storage(Spec):
-    """Where the samples are read from; shared by all nodes."""
+    """Where the samples are read from; shared by all nodes. A room is designed with its servers and
+    the network to them."""
 
-    read: BytesPerSecond
+    read: Annotated[
+        BytesPerSecond | None, Field(description="of all nodes together; no limit if left out")
+    ] = None
+    servers: Annotated[
+        int | None, Field(ge=0, le=10_000, description="one for ten nodes if left out; 0: none")
+    ] = None
+    link: Annotated[
+        LinkName | None, Field(description="of the storage network; by 'read' if left out")
+    ] = None
+    ports: Annotated[int, Field(gt=0, le=16, description="of each machine on that network")] = 1
 
 
 def named_or_described(value: Any) -> str:
@@ -76,6 +86,12 @@ class Cluster(Spec):
     ]
     network: Network | None = None
     storage: Storage | None = None
+    management_ports: Annotated[
+        int,
+        Field(
+            ge=0, le=8, description="of each machine on the management network; 0: there is none"
+        ),
+    ] = 2
 
     @model_validator(mode="after")
     def _network_between_nodes(self) -> "Cluster":

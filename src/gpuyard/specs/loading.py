@@ -153,7 +153,7 @@ _WANTED = {
     "greater_than_equal": "it must be {ge:g} or more",
     "less_than": "it must be below {lt:g}",
     "less_than_equal": "it can be up to {le:g}",
-    "too_short": "it needs at least {min_length}",
+    "too_short": "at least {min_length} needed",
     "too_long": "it has at most {max_length}",
     "string_too_short": "this can't be empty",
 }
@@ -162,8 +162,9 @@ _WANTED = {
 def _wanted(mistake: ErrorDetails) -> str | None:
     """What belongs there, for what pydantic says in the words of programmers."""
     figures = dict(mistake.get("ctx", {}))
-    if figures.get("min_length") == 1:
-        figures["min_length"] = "one entry"
+    if mistake["type"] == "too_short":
+        least = figures["min_length"]
+        figures["min_length"] = f"{least} item{'s are' if least > 1 else ' is'}"
     return _WANTED[mistake["type"]].format(**figures) if mistake["type"] in _WANTED else None
 
 

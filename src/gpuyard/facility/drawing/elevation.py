@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuyard.facility.cord_list import PlacedCord, rack_cords
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.rows import Placed
+from gpuyard.facility.words import number_list
 from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text, text_width, words
 from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND, INK
 
@@ -19,8 +20,13 @@ _FILLS = {
     "leaf": ("#e4effb", "#2c6cb0"),
     "spine": ("#f2ecfb", "#7c4dbd"),
     "core": ("#fdf1e3", "#b4661a"),
+    "storage": ("#e6f6f4", "#0f766e"),
+    "storage leaf": ("#e6f6f4", "#0f766e"),
+    "storage spine": ("#e6f6f4", "#0f766e"),
+    "storage core": ("#e6f6f4", "#0f766e"),
     "management": ("#eef1f5", "#475569"),
-    "storage": ("#fdf1e3", "#b4661a"),
+    "management spine": ("#eef1f5", "#475569"),
+    "management core": ("#eef1f5", "#475569"),
 }
 _FEEDS = {"A": "#2c6cb0", "B": "#c2410c"}
 _LEGS = (
@@ -38,14 +44,10 @@ class _Group:
 
     @property
     def title(self) -> str:
-        first, last = self.racks[0] + 1, self.racks[-1] + 1
+        numbers = number_list(rack + 1 for rack in self.racks)
         if len(self.racks) == 1:
-            return f"Rack {first}"
-        if last - first + 1 == len(self.racks):
-            return f"Racks {first} to {last}"
-        return f"Racks {', '.join(str(rack + 1) for rack in self.racks[:6])}" + (
-            f" … ({len(self.racks)})" if len(self.racks) > 6 else ""
-        )
+            return f"Rack {numbers}"
+        return shorten(f"{len(self.racks)} racks: {numbers}", 2 * _WIDTH, 15)
 
 
 def draw_racks(design: FacilityDesign) -> str:
@@ -129,6 +131,7 @@ def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
 
 def _box(placed: Placed, units: int, indent: float = 10) -> str:
     label = placed.label
+    name = placed.device.name.removeprefix("workstation with ").removeprefix("server with ")
     fill, stroke = _FILLS[placed.device.kind]
     height = placed.device.rack_units * _UNIT
     top = (units - placed.unit + 1) * _UNIT - height
@@ -137,14 +140,12 @@ def _box(placed: Placed, units: int, indent: float = 10) -> str:
     size = 11 if height >= 24 else 9.5
     room = _WIDTH - 2 * indent
     if height < 30:
-        line = shorten(f"{label}: {placed.device.name}", room, size)
+        line = shorten(f"{label}: {name}", room, size)
         return parts + text(line, _POST + indent, top + height / 2 + 3.5, size=size)
     watts = f"{placed.device.rack_units} U, {placed.device.peak_watts / 1000:.1f} kW"
     return (
         parts
-        + text(
-            shorten(placed.device.name, room, size), _POST + indent, top + height / 2 - 2, size=size
-        )
+        + text(shorten(name, room, size), _POST + indent, top + height / 2 - 2, size=size)
         + text(f"{label}, {watts}", _POST + indent, top + height / 2 + 13, size=10, fill=FADED)
     )
 

@@ -99,13 +99,12 @@ def _contact(contact: Contact, side: int, pins: bool) -> str:
         shape = element("circle", cx=x, cy=y, r=w / 2, fill=fill)
     elif contact.shape == "arc":
         shape = _arc(contact, side, fill)
-    elif contact.shape == "tee" and pins:
-        long, thin = 8.2 * _SCALE, 2.2 * _SCALE
-        w, h = (long, thin) if contact.pin == "across" else (thin, long)
-        shape = element("rect", x=x - w / 2, y=y - h / 2, width=w, height=h, rx=1, fill=fill)
     elif contact.shape == "tee":
-        shape = element("rect", x=x - 2.7, y=y - h / 2, width=5.4, height=h, fill=fill)
-        shape += element("rect", x=x - w / 2, y=y - 3, width=w, height=6, fill=fill)
+        # lying down: a stem outwards from the middle of an upright slot
+        inner = x - 2.7 if x > 0 else x + 2.7 - w
+        upright = element("rect", x=x - 2.7, y=y - h / 2, width=5.4, height=h, rx=1, fill=fill)
+        across = element("rect", x=inner, y=y - 2.7, width=w, height=5.4, rx=1, fill=fill)
+        shape = (across if contact.pin == "across" else upright) if pins else upright + across
     else:
         shape = element("rect", x=x - w / 2, y=y - h / 2, width=w, height=h, rx=1, fill=fill)
     return shape + _label(contact, x, y, ink)

@@ -7,7 +7,7 @@ _COLUMNS, _LINES = 13, 5
 
 
 def face_text(plug: Plug) -> list[str]:
-    """Five lines: | and — are slots, o is round, ( is a curved blade."""
+    """Five lines: | and — are slots, T is both in one, o is round, ( is a curved blade."""
     face = face_of(plug)
     side = -1 if plug.gender == "plug" else 1
     grid = [[" "] * _COLUMNS for _ in range(_LINES)]
@@ -16,16 +16,17 @@ def face_text(plug: Plug) -> list[str]:
     for contact in face.contacts:
         column = _COLUMNS // 2 + round(contact.x * side / across * 3)
         line = _LINES // 2 + round(contact.y / down * (1 if down < 9 else 2))
-        grid[line][column] = _sign(contact)
+        grid[line][column] = _sign(contact, pins=side < 0)
     left, right = ("(", ")") if face.outline in {"round", "notched"} else ("[", "]")
     return [left + "".join(line) + right for line in grid]
 
 
-def _sign(contact: Contact) -> str:
+def _sign(contact: Contact, *, pins: bool) -> str:
     if contact.shape == "round":
         return "o"
     if contact.shape == "tee":
-        return "T"
+        pin = "—" if contact.pin == "across" else "|"
+        return pin if pins else "T"
     if contact.shape == "arc":
         return "("
     if contact.shape == "clip":

@@ -2,7 +2,11 @@
 
 from gpuyard.facility.fabric.bill import FabricBill, bill_of
 from gpuyard.facility.fabric.cabling import CableRun, place_switches
-from gpuyard.facility.fabric.companions import management_network, storage_network
+from gpuyard.facility.fabric.companions import (
+    management_network,
+    storage_network,
+    usual_storage_servers,
+)
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.request import FabricRequest, spines_for
@@ -23,4 +27,5 @@ __all__ = [
     "place_switches",
     "spines_for",
     "storage_network",
+    "usual_storage_servers",
 ]

@@ -11,16 +11,18 @@ MANAGEMENT_SWITCH = "nvidia-sn2201"
 _MANAGEMENT_SPINES = ("mellanox-sn2700", "mellanox-sn4600c")
 # a management network carries little: 20 ports of 1 Gbit/s share what one of them could fill
 _MANAGEMENT_OVERSUBSCRIPTION = 20.0
-# an assumption: one storage server for ten machines
-_STORAGE_SERVER_SHARE = 0.1
+_MACHINES_PER_STORAGE_SERVER = 10
+"""Assumed."""
 
 
-def management_network(nodes: int, switch_count: int, floor: Floor) -> FabricDesign:
+def management_network(
+    nodes: int, switch_count: int, floor: Floor, ports_per_node: int = 2
+) -> FabricDesign:
     """A port for each machine's controller, one for its operating system, and one for each switch.
 
     The boxes are counted as if spread evenly over the racks.
     """
-    ports = 2 * nodes + switch_count
+    ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
     spread = Floor(
         nodes_per_rack=-(-ports // racks),
@@ -47,5 +49,10 @@ def management_network(nodes: int, switch_count: int, floor: Floor) -> FabricDes
 
 def storage_network(nodes: int, ports_per_node: int, switch: str, floor: Floor) -> FabricDesign:
     """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
-    servers = max(1, math.ceil(nodes * _STORAGE_SERVER_SHARE))
+    servers = usual_storage_servers(nodes)
     return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))
+
+
+def usual_storage_servers(nodes: int) -> int:
+    """How many there are where nobody says."""
+    return math.ceil(nodes / _MACHINES_PER_STORAGE_SERVER)

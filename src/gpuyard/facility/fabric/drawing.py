@@ -44,8 +44,9 @@ class _Row:
         return next((self.centre(i) for i, n in enumerate(self.slots) if n == wanted), None)
 
 
-def draw_fabric(design: FabricDesign) -> str:
-    """The whole drawing as text; of many switches the first and the last are shown."""
+def draw_fabric(design: FabricDesign, hosts: str = "machines") -> str:
+    """The whole drawing as text; of many switches the first and the last are shown. `hosts` says what
+    is plugged in below."""
     shape = design.shape
     counts = [("core", shape.cores), ("spine", shape.spines), ("leaf", shape.leaves)]
     tiers = [(tier, count) for tier, count in counts if count]
@@ -59,7 +60,7 @@ def draw_fabric(design: FabricDesign) -> str:
     parts = [*_title(design), *_wires(design, by_tier)]
     for row in rows:
         parts += _boxes(design, row)
-    parts += _labels(design, rows)
+    parts += _labels(design, rows, hosts)
     parts.append(_foot(design, any(None in row.slots for row in rows), height))
     return _page(design, parts, height)
 
@@ -131,16 +132,18 @@ def _rails(design: FabricDesign, leaf: int) -> str:
     return f"rail {first}" if per_group == 1 else f"rail {first}–{first + per_group - 1}"
 
 
-def _labels(design: FabricDesign, rows: list[_Row]) -> list[str]:
+def _labels(design: FabricDesign, rows: list[_Row], hosts: str) -> list[str]:
     parts = []
     for row in rows:
         what = _NAMES[row.tier] if row.count > 1 else ("switch" if row.tier == "leaf" else row.tier)
-        if row.tier == "node" and row.count == 1:
-            what = "machine"
+        if row.tier == "node":
+            what = hosts if row.count > 1 else hosts.removesuffix("s")
         parts.append(
             text(f"{row.count:,} {what}", _MARGIN, row.top + 17, size=14, bold=True, fill=_INK)
         )
-        parts.append(text(_model(design, row.tier), _MARGIN, row.top + 33, size=11, fill=_FADED))
+        parts.append(
+            text(_model(design, row.tier, hosts), _MARGIN, row.top + 33, size=11, fill=_FADED)
+        )
     counts = design.cable_counts
     for upper, lower in pairwise(rows):
         links = counts[f"{lower.tier}_{upper.tier}"]
@@ -152,7 +155,9 @@ def _labels(design: FabricDesign, rows: list[_Row]) -> list[str]:
     return parts
 
 
-def _model(design: FabricDesign, tier: str) -> str:
+def _model(design: FabricDesign, tier: str, hosts: str) -> str:
+    if tier == "node" and hosts == "ports":
+        return "of hosts"
     if tier == "node":
         ports = design.request.ports_per_node
         return f"{ports} port{'s' if ports > 1 else ''} each"
