@@ -213,6 +213,17 @@ def format_seconds(seconds: float) -> str:
     )
 
 
+def format_years(years: float) -> str:
+    """1 → "1 year", 1.5 → "1.5 years"."""
+    text = f"{years:.3g}"
+    return f"{text} year" if text == "1" else f"{text} years"
+
+
+def format_months(months: int) -> str:
+    """1 → "1 month"."""
+    return f"{months:,} month{'' if months == 1 else 's'}"
+
+
 def format_usd(usd: float) -> str:
     """8000 → "$8,000"; cents only where they matter."""
     size = abs(usd)

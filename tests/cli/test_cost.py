@@ -48,6 +48,26 @@ def test_the_whole_answer_and_its_page(cli: Cli, tmp_path: Path) -> None:
     assert "chart-tornado" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("rest", "total"), [(["pay"], 480_924), (["resell", "--resale", "50 %"], 320_616)]
+)
+def test_the_rest_of_a_term_counts_in_the_total(cli: Cli, rest: list[str], total: float) -> None:
+    asked = [
+        "--rent",
+        "$160308/year",
+        "--buy",
+        "$109008",
+        "--term",
+        "3 years",
+        "--horizon",
+        "1 year",
+    ]
+    found = json.loads(cli("cost", *asked, "--rest", *rest, "--json").stdout)
+    assert found["rented_usd"] == pytest.approx(total)
+    assert found["rest_of_term_usd"] == pytest.approx(total - 160_308)
+    assert found["break_even_months"] == pytest.approx(8.16, abs=0.01)
+
+
 def test_a_range_of_its_own(cli: Cli) -> None:
     done = cli(
         "cost", "--rent", "$1.50/h", "--buy", "$8000", "--vary", "hardware_usd=1..8000", "--json"
@@ -61,7 +81,9 @@ def test_the_example_of_offers(cli: Cli, tmp_path: Path) -> None:
     file = str(ROOT / "examples" / "v100.offers.yaml")
     page = tmp_path / "offers.html"
     found = json.loads(cli("cost", "compare", file, "--json", "--html", str(page)).stdout)
-    assert len(found["offers"]) == 5
+    assert len(found["offers"]) == 6  # five of the file, and the best mix
+    kinds = [offer["kind"] for offer in found["offers"]]
+    assert kinds.count("hybrid") == 1
     assert all(offer["price_date"] for offer in found["offers"])
     assert "chart-cash" in page.read_text(encoding="utf-8")
 

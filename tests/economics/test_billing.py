@@ -101,7 +101,7 @@ def test_reserved_terms_that_fit_cost_their_years() -> None:
 
 
 def test_a_term_past_the_horizon_needs_a_word() -> None:
-    with pytest.raises(UserMistake, match=r"3 years run 2 years past a horizon of 1 years.*'pay'"):
+    with pytest.raises(UserMistake, match=r"3 years run 2 years past a horizon of 1 year:.*'pay'"):
         reserved_usd(1, 1000, term_years=3)
     assert reserved_usd(1, 1000, term_years=3, rest="pay") == pytest.approx(3000)
     assert reserved_usd(1, 1000, term_years=3, rest="resell", resale_share=0.4) == pytest.approx(

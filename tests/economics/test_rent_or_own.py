@@ -161,3 +161,20 @@ def test_nonsense_is_a_sentence(make: object, sentence: str) -> None:
 def test_an_unknown_input_names_the_closest() -> None:
     with pytest.raises(UnknownName, match="did you mean 'hours_per_year'"):
         CASE.with_inputs({"hours_per_yaer": 1.0})
+
+
+def test_the_rest_of_a_term_is_owed_after_the_horizon() -> None:
+    # $160,308 a year signed for three years and needed for one: twelve payments of $13,359, and two years
+    # more, $320,616. The monthly price stays what it is, so owning is even after 8.2 months, not 2.7
+    kept = RentOrOwn(Owned(109_008), reserved_usd_per_year=160_308, rest_years=2.0, months=12)
+    cash = rented_cash_by_month(kept)
+    assert cash[1] == pytest.approx(13_359)
+    assert cash[12] == pytest.approx(13_359 + 320_616)
+    assert cash.sum() == pytest.approx(480_924)
+    assert float(break_even_months(kept)) == pytest.approx(8.16, abs=0.01)
+    # sold on for half of its price
+    resold = kept.with_inputs({"rest_resold": 0.5})
+    assert rented_cash_by_month(resold).sum() == pytest.approx(160_308 + 160_308)
+    # a price that is 10 % off is off for the rest too
+    low = kept.with_inputs({"reserved_usd_per_year": 0.9 * 160_308})
+    assert rented_cash_by_month(low).sum() == pytest.approx(0.9 * 480_924)

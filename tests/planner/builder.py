@@ -45,7 +45,7 @@ def plan(*offers: dict[str, Any], **changes: Any) -> Plan:
             "runs_per_month": 10,
             "horizon": "3 years",
             "offers": list(offers),
-            "renting": {"start": "0 s"},
+            "renting": {"start": "0 s", "data": "0 B", "results": "0 B"},
             **changes,
             "search": {
                 "offers": [o["name"] for o in offers] or None,

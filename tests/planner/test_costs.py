@@ -26,7 +26,9 @@ def test_on_demand_pays_for_the_hours_of_the_run() -> None:
 
 def test_rented_machines_are_paid_while_they_start() -> None:
     asked = plan(
-        offer("a", rent="$3/h"), renting={"start": "30 min"}, search={"ways": ["on-demand"]}
+        offer("a", rent="$3/h"),
+        renting={"start": "30 min", "data": "0 B", "results": "0 B"},
+        search={"ways": ["on-demand"]},
     )
     assert winner(asked).usd_per_run == pytest.approx(31.5)
     assert winner(asked).run_seconds == pytest.approx(36_000 + 1800)
@@ -42,6 +44,7 @@ def test_reserved_pays_for_every_hour() -> None:
     assert chosen.total_usd == pytest.approx(3 * HOURS_PER_YEAR * 3 * 0.6)
     assert chosen.usd_per_run == pytest.approx(chosen.total_usd / 360)
     assert chosen.utilisation == pytest.approx(100 / 730.5)
+    assert not chosen.price_is_assumed  # the plan says it
 
 
 def test_spot_takes_longer_and_is_paid_for_longer() -> None:
@@ -93,7 +96,9 @@ def test_colocation_comes_on_top() -> None:
     site = {"colocation": "$200/kW/month"}
     home = winner(plan(offers, site=site, search={"ways": ["buy"]}))
     away = winner(plan(offers, site=site, search={"ways": ["colocate"]}))
-    assert away.total_usd - home.total_usd == pytest.approx(200 * 36)
+    # a kW for 36 months, and a better PUE than at home, 1.3 against 1.58, while it works
+    energy = 360 * 10 * (1.3 - 1.58) * 0.12
+    assert away.total_usd - home.total_usd == pytest.approx(200 * 36 + energy)
     assert away.watts == 0  # not the site's
 
 

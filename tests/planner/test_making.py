@@ -7,8 +7,10 @@ import pytest
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
-from gpuyard.planner.alternatives import well_known
-from gpuyard.planner.making import _reserved_words, answer
+from gpuyard.planner.alternatives import HYBRID, well_known
+from gpuyard.planner.assumptions import reserved_words
+from gpuyard.planner.making import answer
+from gpuyard.planner.words import what
 from gpuyard.specs import Plan, Way
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -53,7 +55,9 @@ def test_the_front_gets_cheaper_as_it_gets_slower(found: PlanResult) -> None:
 
 
 def test_every_well_known_alternative_is_answered(found: PlanResult) -> None:
-    assert [other.name for other in found.alternatives] == [asked.name for asked in well_known()]
+    assert [other.name for other in found.alternatives] == [
+        *(asked.name for asked in well_known()), HYBRID
+    ]  # fmt: skip
     told = {other.name: other.sentence for other in found.alternatives}
     assert "data may not leave the building" in told["AWS p4d.24xlarge (8 × A100) on demand"]
     assert "data may not leave" in told["a server with eight H100, bought and colocated"]
@@ -66,6 +70,16 @@ def test_prices_say_their_date_and_estimates_say_so(found: PlanResult) -> None:
     for choice in (*found.front, *(other.choice for other in found.alternatives if other.choice)):
         assert choice.price_date is not None
         assert choice.price_is_estimate == ("estimate" in choice.price_source)
+
+
+def test_a_reserved_price_that_no_list_has_is_called_assumed(found: PlanResult) -> None:
+    told = {other.name: other.choice for other in found.alternatives}
+    reserved = told["AWS p4d.24xlarge (8 × A100) reserved for three years"]
+    assert reserved is not None and reserved.price_is_assumed
+    assert "(price assumed)" in what(reserved)
+    assert sum("is assumed to be" in words for words in found.assumptions) == 2
+    others = [choice for choice in told.values() if choice is not None and choice is not reserved]
+    assert not any(choice.price_is_assumed for choice in others)
 
 
 def test_a_budget_that_is_too_small_says_by_how_much() -> None:
@@ -158,10 +172,15 @@ def test_a_gpu_that_lacks_the_precision_is_named() -> None:
         ("policy: {clouds: [awss]}", ":4: policy.clouds[0]: no cloud is called 'awss'"),
         (
             "search: {ways: [reserved-3-years]}\nhorizon: 1 year",
-            "longer than the horizon of 1 years",
+            "longer than the horizon of 1 year;",
         ),
         ("owning: {busy_at_most: 130 %}", ":4: owning.busy_at_most: '130 %' is not a share"),
         ("site: {power: -1 kW}", "zero or more"),
+        ("site: room", ":4: site: 'room' is not a site file"),
+        ("site: [room]", "site: this is a mapping of keys, like {key: value}, not ['room']"),
+        ("search: {nodes: []}", ":4: search.nodes: at least 1 item is needed"),
+        ("search: {ways: [hybrid, buy]}", ":4: search: hybrid mixes other ways"),
+        ("people: {researchers: many}", "researchers: this is a whole number, not 'many'"),
         ("offers: [{name: a, gpu: t4}]", "'rent', 'spot' or 'buy'"),
         ("budgt: $5", ":4: budgt: no key is called 'budgt'; did you mean 'budget'?"),
         ("offers: [{name: a, gpu: t4, buy: $1}, {name: a, gpu: t4, buy: $1}]", "two offers"),
@@ -186,8 +205,8 @@ def test_nonsense_gets_a_sentence(tmp_path: Path, line: str, sentence: str) -> N
 )
 def test_a_term_that_does_not_fit_the_horizon_is_said(years: float, way: Way, words: str) -> None:
     asked = plan(horizon=f"{years * 12:g} months")
-    assert words in _reserved_words(asked, way)
+    assert words in reserved_words(asked, way)
 
 
 def test_a_term_that_fits_has_nothing_to_say_of_its_end() -> None:
-    assert "past the horizon" not in _reserved_words(plan(horizon="2 years"), "reserved-1-year")
+    assert "past the horizon" not in reserved_words(plan(horizon="2 years"), "reserved-1-year")

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.catalog import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner.playbook import Team, advise, team_of
 from gpuyard.planner.rulebook import rulebook
 from tests.docs.test_docs import COMMANDS
+from tests.planner.builder import offer, plan
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
 TEAMS = st.builds(
@@ -95,11 +97,12 @@ def test_growth_says_when_the_next_step_comes() -> None:
 
 def test_a_plan_file_answers_all_questions() -> None:
     asked = read_plan(EXAMPLE)
-    team, source = team_of(asked, EXAMPLE.parent)
+    team, source, figures = team_of(asked, EXAMPLE.parent)
+    assert figures is not None and figures.source.startswith("the plan: ")
     assert (team.researchers, team.hires_per_year, team.data_stays) == (12, 4, True)
     assert team.gpus >= 1 and source.startswith("the plan's choice")
     own = asked.playbook.model_copy(update={"gpus_now": 30})
-    team, source = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
+    team, source, _ = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
     assert (team.gpus, source) == (30, "the plan's file")
 
 
@@ -137,3 +140,25 @@ def test_on_a_terminal_it_asks() -> None:
     assert asking.returncode == 0, err
     assert "Stage: a shared server" in out
     assert "8 researchers, 8 GPUs (your answer)" in out
+
+
+def test_commands_carry_the_plans_own_prices() -> None:
+    asked = plan(
+        offer("own", buy="$7777"), offer("cloud", rent="$2.50/h"), runs_per_month=60,
+        people={"researchers": 3}, playbook={"gpus_now": 6}, search={"ways": ["buy", "on-demand"]},
+    )  # fmt: skip
+    team, _, figures = team_of(asked, EXAMPLE.parent)
+    assert figures is not None
+    advice = advise(team, plan_file="x.plan.yaml", figures=figures)
+    (growth,) = [line for line in advice.commands if "cost growth" in line]
+    # 60 runs of ten hours on one GPU, by three people
+    assert "--gpu-hours 200 --rent '$2.50/h' --buy '$7777' --gpus-per-machine 1" in growth
+    assert advice.prices_from == "the plan: own as given, cloud as given"
+
+
+def test_without_a_plan_they_carry_the_catalogs() -> None:
+    advice = advise(Team(researchers=3, gpus=8))
+    assert advice.prices_from is not None and "lambda/gpu_4x_a6000 of 20" in advice.prices_from
+    (growth,) = [line for line in advice.commands if "cost growth" in line]
+    price = 4 * gpu_prices().get("rtx-4090").usd + chassis().get("workstation-4").usd
+    assert f"--buy '${price:.0f}' --gpus-per-machine 4" in growth

@@ -1,6 +1,7 @@
 """Facts about hardware and what it costs, each with its source and date."""
 
 from gpuyard.catalog.cables import Cable, cables
+from gpuyard.catalog.cloud_data import ASSUMED_CLOUD, CloudData, cloud_data
 from gpuyard.catalog.facility_costs import FacilityCost, facility_costs
 from gpuyard.catalog.gpus import Gpu, gpus
 from gpuyard.catalog.links import Link, links
@@ -18,9 +19,11 @@ from gpuyard.catalog.switches import Switch, switches
 from gpuyard.catalog.tables import Table
 
 __all__ = [
+    "ASSUMED_CLOUD",
     "PRICES_OF",
     "Cable",
     "Chassis",
+    "CloudData",
     "FacilityCost",
     "Gpu",
     "GpuPrice",
@@ -39,6 +42,7 @@ __all__ = [
     "Table",
     "cables",
     "chassis",
+    "cloud_data",
     "facility_costs",
     "fits",
     "gpu_prices",

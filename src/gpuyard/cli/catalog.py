@@ -4,7 +4,7 @@ import typer
 
 from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
-from gpuyard.cli.catalog_parts import chassis, gpu_prices, ports
+from gpuyard.cli.catalog_parts import chassis, cloud_data, gpu_prices, ports
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
@@ -139,6 +139,7 @@ for _table in (
     gpu_prices,
     chassis,
     ports,
+    cloud_data,
     servers,
     pdus,
     plugs,

@@ -50,3 +50,21 @@ def ports(name: NameArgument = None, *, json_output: JsonOption = False) -> None
         "date": lambda p: p.date,
     }
     show(table(), name, columns, json_output, "Network ports with card, cable and switch, assumed")
+
+
+def cloud_data(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """What clouds ask for keeping data and for taking it out.
+
+    Example: gpuyard catalog cloud-data aws
+    """
+    from gpuyard.catalog import cloud_data as table
+
+    columns: Columns = {
+        "id": lambda c: c.id,
+        "$/GB/month": lambda c: f"{c.storage_usd_per_gb_month:g}",
+        "$/GB out": lambda c: f"{c.egress_usd_per_gb:g}",
+        "free GB out a month": lambda c: f"{c.free_egress_gb_per_month:g}",
+        "note": lambda c: c.note,
+        "date": lambda c: c.date,
+    }
+    show(table(), name, columns, json_output, "Data in clouds, list prices")

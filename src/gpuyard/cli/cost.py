@@ -1,6 +1,5 @@
 """`gpuyard cost`: renting against buying, and the questions that follow from it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,32 +8,15 @@ from gpuyard.cli.cost_compare import compare
 from gpuyard.cli.cost_growth import growth
 from gpuyard.cli.cost_hybrid import hybrid
 from gpuyard.cli.cost_invoice import invoice
-from gpuyard.cli.options import JsonOption
+from gpuyard.cli.options import JsonOption, PageOption
 from gpuyard.cli.owning import (
-    ColocationOption,
-    DepreciationOption,
-    FailureOption,
-    FinancedOption,
-    GpusOption,
-    IdlePowerOption,
-    InstallationOption,
-    InterestOption,
-    LoanOption,
-    NetworkOption,
     OwningTexts,
-    PowerOption,
     PriceDateOption,
-    PueOption,
-    SparesOption,
-    StaffHoursOption,
-    StaffOption,
-    SupportOption,
-    TariffOption,
-    ValueKeptOption,
     given_on,
     owned_from,
     read_months,
     read_rent,
+    takes_owning,
 )
 from gpuyard.errors import UserMistake
 
@@ -49,6 +31,7 @@ app.command()(invoice)
 
 
 @app.callback()
+@takes_owning()
 def cost(
     context: typer.Context,
     *,
@@ -77,24 +60,7 @@ def cost(
     discount_rate: Annotated[
         str, typer.Option(help="What money is worth a year, for the present value.")
     ] = "0 %",
-    spares: SparesOption = "0 %",
-    installation: InstallationOption = "$0",
-    network: NetworkOption = "$0",
-    power: PowerOption = "0 W",
-    idle_power: IdlePowerOption = "0 W",
-    tariff: TariffOption = "$0/kWh",
-    pue: PueOption = 1.0,
-    colocation: ColocationOption = "$0/year",
-    support: SupportOption = "0 %",
-    staff_hours: StaffHoursOption = 0.0,
-    staff: StaffOption = "$0/h",
-    gpus: GpusOption = 0,
-    failure: FailureOption = "$0",
-    financed: FinancedOption = "0 %",
-    interest: InterestOption = "0 %",
-    loan: LoanOption = "3 years",
-    value_kept: ValueKeptOption = "0 %",
-    depreciation: DepreciationOption = "0 s",
+    owning: OwningTexts,
     tornado: Annotated[
         bool, typer.Option("--tornado", help="Say which input decides, one at a time.")
     ] = False,
@@ -110,7 +76,7 @@ def cost(
         typer.Option(help="A range of its own, e.g. rent_usd_per_hour=1.0..1.8; may be repeated."),
     ] = None,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say after how many hours of use buying is cheaper than renting.
@@ -130,13 +96,6 @@ def cost(
     from gpuyard.cli.cost_answer import answer
     from gpuyard.cli.cost_asked import Asked
 
-    owning = OwningTexts(
-        spares=spares, installation=installation, network=network, power=power,
-        idle_power=idle_power, tariff=tariff, pue=pue, colocation=colocation, support=support,
-        staff_hours=staff_hours, staff=staff, gpus=gpus, failure=failure, financed=financed,
-        interest=interest, loan=loan, value_kept=value_kept,
-        depreciation=depreciation,
-    )  # fmt: skip
     hours = hours_per_year if hours_per_year is not None else 2000.0
     if utilisation is not None:
         hours = units.parse_share(utilisation) * 8766

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuyard import units
 from gpuyard.cli.cost_asked import Asked
-from gpuyard.cli.options import console, print_json, print_table
+from gpuyard.cli.options import console, print_json, print_page, print_table
 from gpuyard.economics import (
     Bar,
     BreakEven,
@@ -22,6 +22,7 @@ from gpuyard.economics import (
     present_value_usd,
     rent_monthly_usd,
     rented_cash_by_month,
+    rest_of_term_usd,
     saving_usd,
     tornado,
     upfront_usd,
@@ -56,8 +57,7 @@ def answer(asked: Asked, html: Path | None, *, json_output: bool) -> None:
     if spread is not None:
         console().print(_spread_sentence(spread), highlight=False, soft_wrap=True)
     console().print(f"{asked.prices}.", highlight=False, markup=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)
 
 
 def _show_break_even(asked: Asked, simple: BreakEven) -> None:
@@ -110,6 +110,10 @@ def _horizon_table(asked: Asked) -> "NumberTable":
         if float(usd) > 0:
             rows.append([f"{name} a month", "", units.format_usd(float(usd) * lead)])
     rows.append(["rent a month", units.format_usd(float(rent_monthly_usd(case))), ""])
+    if rest := float(rest_of_term_usd(case)):
+        resold = " less resale" if asked.rest == "resell" else ""
+        owed = f"{units.format_years(case.rest_years)} of the term after that{resold}"
+        rows.append([owed, units.format_usd(rest), ""])
     rows.append(
         [
             "all, less resale",
@@ -124,7 +128,7 @@ def _horizon_table(asked: Asked) -> "NumberTable":
         ]
         rows.append([f"today's worth at {units.format_share(asked.discount_per_year)}", *worth])
     work = "" if lead == 1 else ", for equal work"
-    return NumberTable(f"Over {case.months} months{work}", ["", "rent", "own"], rows)
+    return NumberTable(f"Over {units.format_months(case.months)}{work}", ["", "rent", "own"], rows)
 
 
 def _horizon_sentence(asked: Asked, even: float) -> str:
@@ -197,6 +201,7 @@ def _document(
         "horizon_months": case.months,
         "upfront_usd": float(upfront_usd(case.running)),
         "monthly_usd": {n: float(usd) for n, usd in monthly_parts_usd(case.running).items()},
+        "rest_of_term_usd": float(rest_of_term_usd(case)),
         "rented_usd": float(rented.sum()),
         "owned_usd": float(owned.sum()),
         "saving_present_value_usd": float(saving_usd(case)),

@@ -11,9 +11,10 @@ from gpuyard.economics import (
     BreakEven,
     Owned,
     RentOrOwn,
+    Rest,
     break_even,
     ranges_around,
-    reserved_usd,
+    unused_years,
 )
 from gpuyard.errors import UserMistake, describe_unknown
 
@@ -56,7 +57,9 @@ class Asked:
             self.owned,
             rent_usd_per_hour=self.rent.usd_per_hour,
             hours_per_year=self.hours_per_year,
-            reserved_usd_per_year=self._reserved(),
+            reserved_usd_per_year=self.rent.usd_per_year,
+            rest_years=self._rest_years,
+            rest_resold=self.resale if self.rest == "resell" else 0.0,
             speed_lead=self.speed_lead,
             discount_per_year=self.discount_per_year,
             months=self.months,
@@ -85,19 +88,12 @@ class Asked:
                 raise UserMistake(f"{text!r} is not a range; write it like {name}=1.0..1.8")
         return found
 
-    def _reserved(self) -> float:
-        if not self.rent.usd_per_year:
+    @property
+    def _rest_years(self) -> float:
+        """Of the last term, after the horizon."""
+        if not self.rent.usd_per_year or not self.detailed:
             return 0.0
         if self.rest not in (None, "pay", "resell"):
             raise UserMistake(describe_unknown("value of --rest", self.rest, ["pay", "resell"]))
-        if not self.detailed:
-            return self.rent.usd_per_year
-        years = self.months / 12
-        total = reserved_usd(
-            years,
-            self.rent.usd_per_year,
-            term_years=self.term_months / 12,
-            rest=self.rest,  # type: ignore[arg-type]
-            resale_share=self.resale,
-        )
-        return float(total) / years
+        rest: Rest | None = self.rest  # type: ignore[assignment]
+        return float(unused_years(self.months / 12, self.term_months / 12, rest))

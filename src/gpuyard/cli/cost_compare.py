@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.cli.owning import PriceDateOption
 
 
@@ -13,10 +13,10 @@ def compare(
     file: Annotated[Path, typer.Argument(help="An *.offers.yaml file.", metavar="FILE")],
     *,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Price every offer of a file for the same work, the cheapest first.
+    """Price every offer of a file for the same work, and the best mix of owning and renting.
 
     Example: gpuyard cost compare examples/v100.offers.yaml
     """
@@ -25,10 +25,10 @@ def compare(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_offers
     from gpuyard.cli.owning import given_on
-    from gpuyard.economics import price_offers
+    from gpuyard.economics import compare_offers
 
     offers = read_offers(file)
-    priced = price_offers(offers)
+    priced = compare_offers(offers)
     day = given_on(price_date)
     columns = ["offer", "kind", "all", "today's worth", "an hour of work", "a run", "price of"]
     rows = [
@@ -63,7 +63,8 @@ def compare(
         print_json({"name": offers.name, "offers": documents})
         return
     title = f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year"
-    print_table(f"{title}, over {len(priced[0].cash_by_month) - 1} months", columns, rows)
+    print_table(
+        f"{title}, over {units.format_months(len(priced[0].cash_by_month) - 1)}", columns, rows
+    )
     console().print(f"Prices of the days shown, others as given on {day}.", highlight=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)

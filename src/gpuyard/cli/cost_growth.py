@@ -1,11 +1,10 @@
 """`gpuyard cost growth`: when a growing team buys its next machine."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.cli.owning import PriceDateOption, given_on, read_months, read_rent
 
 
@@ -38,7 +37,7 @@ def growth(
     ] = "0 %",
     horizon: Annotated[str, typer.Option(help="How far to look ahead.")] = "3 years",
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with a chart.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say when to buy each next machine, and rent what the owned ones can't do.
@@ -88,7 +87,7 @@ def growth(
         for one in plan.purchases
     ]
     sentence = (
-        f"All together {units.format_usd(plan.total_usd)} in {len(plan.people)} months; "
+        f"All together {units.format_usd(plan.total_usd)} in {units.format_months(len(plan.people))}; "
         f"renting all {units.format_usd(plan.rent_all_usd)}. Prices of {day}."
     )
     if plan.held_back_by_budget:
@@ -109,5 +108,4 @@ def growth(
         return
     print_table("What to buy at the start of which month", columns, rows)
     console().print(sentence, highlight=False, soft_wrap=True)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)

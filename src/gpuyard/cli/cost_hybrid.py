@@ -6,23 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.cli.owning import (
-    ColocationOption,
-    IdlePowerOption,
     OwningTexts,
-    PowerOption,
     PriceDateOption,
-    PueOption,
-    StaffHoursOption,
-    StaffOption,
-    SupportOption,
-    TariffOption,
-    ValueKeptOption,
     given_on,
     owned_from,
     read_months,
     read_rent,
+    takes_owning,
 )
 from gpuyard.errors import UserMistake
 
@@ -38,6 +30,9 @@ class PatternName(StrEnum):
     SPIKY = "spiky"
 
 
+@takes_owning(
+    "power", "idle_power", "tariff", "pue", "colocation", "support", "staff_hours", "staff", "value_kept"
+)  # fmt: skip
 def hybrid(
     *,
     demand: Annotated[
@@ -67,17 +62,9 @@ def hybrid(
     error: Annotated[
         str, typer.Option(help="How far the demand may be off, to both sides.")
     ] = "30 %",
-    power: PowerOption = "0 W",
-    idle_power: IdlePowerOption = "0 W",
-    tariff: TariffOption = "$0/kWh",
-    pue: PueOption = 1.0,
-    colocation: ColocationOption = "$0/year",
-    support: SupportOption = "0 %",
-    staff_hours: StaffHoursOption = 0.0,
-    staff: StaffOption = "$0/h",
-    value_kept: ValueKeptOption = "0 %",
+    owning: OwningTexts,
     price_date: PriceDateOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Find how many GPUs to own for a demand, with the rest rented, and what an error costs.
@@ -87,10 +74,6 @@ def hybrid(
     from gpuyard import units
     from gpuyard.economics import best_hybrid
 
-    owning = OwningTexts(
-        power=power, idle_power=idle_power, tariff=tariff, pue=pue, colocation=colocation,
-        support=support, staff_hours=staff_hours, staff=staff, value_kept=value_kept,
-    )  # fmt: skip
     if sum(source is not None for source in (demand, sacct, pattern)) != 1:
         raise UserMistake("give one of --demand, --sacct and --pattern")
     if pattern is not None:
@@ -113,8 +96,7 @@ def hybrid(
         return
     _show(wanted, prices, found, mix)
     console().print(f"Prices of {day}.", highlight=False)
-    if html is not None:
-        console().print(f"page: {html}", highlight=False, markup=False, soft_wrap=True)
+    print_page(html)
 
 
 def _described(pattern: PatternName, gpus: float, base_share: str, busy_share: str) -> "Demand":

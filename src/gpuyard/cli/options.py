@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,15 @@ _NUMBER = re.compile(r"^[±+−-]?\$?[\d,.]+( \S+)?$")
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")
 ]
+
+
+PageOption = Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")]
+
+
+def print_page(path: Path | None) -> None:
+    """Where the page is, if one was written."""
+    if path is not None:
+        console().print(f"page: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def parse_counts(text: str, what: str = "count") -> list[int]:

@@ -1,8 +1,11 @@
 """The options that say what owning costs, and reading prices from the command line."""
 
 import datetime
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,24 +56,52 @@ PriceDateOption = Annotated[
 class OwningTexts:
     """The options as they were written."""
 
-    spares: str = "0 %"
-    installation: str = "$0"
-    network: str = "$0"
-    power: str = "0 W"
-    idle_power: str = "0 W"
-    tariff: str = "$0/kWh"
-    pue: float = 1.0
-    colocation: str = "$0/year"
-    support: str = "0 %"
-    staff_hours: float = 0.0
-    staff: str = "$0/h"
-    gpus: int = 0
-    failure: str = "$0"
-    financed: str = "0 %"
-    interest: str = "0 %"
-    loan: str = "3 years"
-    value_kept: str = "0 %"
-    depreciation: str = "0 s"
+    spares: SparesOption = "0 %"
+    installation: InstallationOption = "$0"
+    network: NetworkOption = "$0"
+    power: PowerOption = "0 W"
+    idle_power: IdlePowerOption = "0 W"
+    tariff: TariffOption = "$0/kWh"
+    pue: PueOption = 1.0
+    colocation: ColocationOption = "$0/year"
+    support: SupportOption = "0 %"
+    staff_hours: StaffHoursOption = 0.0
+    staff: StaffOption = "$0/h"
+    gpus: GpusOption = 0
+    failure: FailureOption = "$0"
+    financed: FinancedOption = "0 %"
+    interest: InterestOption = "0 %"
+    loan: LoanOption = "3 years"
+    value_kept: ValueKeptOption = "0 %"
+    depreciation: DepreciationOption = "0 s"
+
+
+def takes_owning(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with these options of owning (all, if none is named) in place of its `owning`."""
+    options = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in fields(OwningTexts)
+        if not names or field.name in names
+    ]
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            texts = OwningTexts(**{option.name: given.pop(option.name) for option in options})
+            command(owning=texts, **given)
+
+        plain = inspect.signature(command)
+        parameters = [
+            parameter
+            for name, one in plain.parameters.items()
+            for parameter in (options if name == "owning" else [one])
+        ]
+        run.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return run
+
+    return with_options
 
 
 def owned_from(buy: str, texts: OwningTexts) -> "Owned":

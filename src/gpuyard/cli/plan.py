@@ -18,6 +18,13 @@ def plan(
     html: Annotated[
         Path | None, typer.Option(help="Also write a page with the chart of cost against time.")
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            help="A *.site.yaml: where bought machines would stand, in place of the plan's.",
+            metavar="FILE",
+        ),
+    ] = None,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -25,12 +32,13 @@ def plan(
 
     Example: gpuyard plan examples/resnet50.plan.yaml
     """
-    from gpuyard.catalog.specfiles import read_plan
+    from gpuyard.catalog.specfiles import read_plan, read_site
     from gpuyard.planner import make_plan
 
     asked, constants = read_plan(file), chosen_calibration(calibration)
+    stands = None if site is None else read_site(site)
     with console(stderr=True).status("searching"):
-        result = make_plan(asked, file.parent, constants)
+        result = make_plan(asked, file.parent, constants, stands)
     if html is not None:
         from gpuyard.report.plan_page import write_plan
 
@@ -43,7 +51,7 @@ def plan(
 
 
 def _print(result: "PlanResult") -> None:
-    from gpuyard.planner.words import price_dates
+    from gpuyard.planner.words import place_rows, price_dates
 
     out = console()
     out.print(result.name, style="bold", highlight=False, markup=False)
@@ -57,6 +65,8 @@ def _print(result: "PlanResult") -> None:
              "a finished run", "in all", "goal"],
             [_row(choice) for choice in result.front],
         )  # fmt: skip
+    if result.places:
+        print_table(*place_rows(result))
     if result.alternatives:
         print_table(
             "Why the others lost",
@@ -75,12 +85,11 @@ def _print(result: "PlanResult") -> None:
 
 def _row(choice: "Choice") -> list[str]:
     from gpuyard import units
-    from gpuyard.planner.words import hours, usd
+    from gpuyard.planner.words import hours, machines, usd, way_cell
 
-    machines = choice.nodes * choice.clusters
     return [
-        f"{machines} × {choice.name}" if machines > 1 else choice.name,
-        choice.way,
+        machines(choice),
+        way_cell(choice),
         str(choice.gpus),
         choice.network,
         str(choice.batch_per_gpu),

@@ -11,6 +11,7 @@ from gpuyard.cli.options import JsonOption, console, print_json
 from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:
+    from gpuyard.planner.figures import Figures
     from gpuyard.planner.playbook import Advice, Team
     from gpuyard.specs import Load
 
@@ -50,8 +51,9 @@ def playbook(
     from gpuyard import units
     from gpuyard.planner.playbook import Team, advise
 
+    figures = None
     if file is not None:
-        team, gpus_from = _from_plan(file, gpus)
+        team, gpus_from, figures = _from_plan(file, gpus)
     else:
         team, gpus_from = Team(), "your answer" if gpus is not None else "taken as one"
     given: dict[str, Any] = {
@@ -67,23 +69,25 @@ def playbook(
     if file is None and sys.stdin.isatty() and not json_output:
         answered |= _ask({name for name, value in given.items() if value is None})
         gpus_from = "your answer"
-    advice = advise(replace(team, **answered), gpus_from, str(file) if file else None)
+    plan_file = str(file) if file else None
+    advice = advise(replace(team, **answered), gpus_from, plan_file, figures)
     if json_output:
         print_json(advice.as_json())
         return
     _print(advice)
 
 
-def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str]:
+def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | None"]:
     from gpuyard.catalog.specfiles import read_plan
     from gpuyard.planner.playbook import team_of
 
     asked = read_plan(file)
-    if gpus is not None:  # then nothing has to be searched
+    if gpus is not None:
         own = asked.playbook.model_copy(update={"gpus_now": gpus})
-        return team_of(asked.model_copy(update={"playbook": own}), file.parent)[0], "your answer"
+        asked = asked.model_copy(update={"playbook": own})
     with console(stderr=True).status("searching"):
-        return team_of(asked, file.parent)
+        team, source, figures = team_of(asked, file.parent)
+    return team, source if gpus is None else "your answer", figures
 
 
 def _load(text: str) -> "Load":
@@ -131,6 +135,8 @@ def _number(question: str, default: int, least: int = 0) -> int:
 
 
 def _print(advice: "Advice") -> None:
+    from gpuyard import units
+
     out = console()
 
     def say(text: str) -> None:
@@ -151,8 +157,10 @@ def _print(advice: "Advice") -> None:
         say(f"  - {software}")
     if advice.next:
         months = advice.next.months
-        when = f"; at this growth in {months} months" if months else ""
+        when = f"; at this growth in {units.format_months(months)}" if months else ""
         say(f"Next: {advice.next.stage}, when {advice.next.trigger}{when}")
     say("Commands:")
     for command in advice.commands:
         say(f"  {command}")
+    if advice.prices_from:
+        say(f"Prices in them: {advice.prices_from}")

@@ -16,7 +16,9 @@ from gpuyard.economics.demand import Demand, Pattern, demand_from_csv, demand_of
 from gpuyard.economics.growth import Growth, GrowthPlan, NextMachine, Purchase, plan_growth
 from gpuyard.economics.hybrid import Hybrid, HybridPrices, Mix, best_hybrid, mix_of
 from gpuyard.economics.invoice import fitting_increments
+from gpuyard.economics.mixed_offer import compare_offers
 from gpuyard.economics.offers import PricedOffer, price_offers
+from gpuyard.economics.owned_size import OwnedSize, best_owned_size, cost_of_size
 from gpuyard.economics.ownership import (
     LLAMA3_GPU_HOURS_PER_FAILURE,
     Owned,
@@ -36,9 +38,15 @@ from gpuyard.economics.rent_or_own import (
     comparable_cash_by_month,
     rent_monthly_usd,
     rented_cash_by_month,
+    rest_of_term_usd,
     saving_usd,
 )
-from gpuyard.economics.reserved import Rest, reserved_cash_by_month, reserved_usd
+from gpuyard.economics.reserved import (
+    Rest,
+    reserved_cash_by_month,
+    reserved_usd,
+    unused_years,
+)
 from gpuyard.economics.sensitivity import Bar, Spread, monte_carlo, ranges_around, tornado
 from gpuyard.economics.slurm_demand import demand_from_sacct
 from gpuyard.economics.spot import (
@@ -65,6 +73,7 @@ __all__ = [
     "Mix",
     "NextMachine",
     "Owned",
+    "OwnedSize",
     "Pattern",
     "PricedOffer",
     "Purchase",
@@ -75,11 +84,14 @@ __all__ = [
     "TierShare",
     "best_hybrid",
     "best_mix",
+    "best_owned_size",
     "billed_hours",
     "break_even",
     "break_even_months",
     "committed_usd",
     "comparable_cash_by_month",
+    "compare_offers",
+    "cost_of_size",
     "daly_interval_hours",
     "demand_from_csv",
     "demand_from_sacct",
@@ -105,12 +117,14 @@ __all__ = [
     "resale_usd",
     "reserved_cash_by_month",
     "reserved_usd",
+    "rest_of_term_usd",
     "saving_usd",
     "spot_hours_per_useful_hour",
     "spot_usd",
     "storage_usd",
     "to_cents",
     "tornado",
+    "unused_years",
     "upfront_usd",
     "young_interval_hours",
 ]

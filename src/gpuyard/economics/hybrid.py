@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_YEAR, Array
+from gpuyard.economics.amounts import HOURS_PER_YEAR
 from gpuyard.economics.demand import Demand
+from gpuyard.economics.owned_size import best_owned_size, critical_share
 from gpuyard.errors import UserMistake
 
 
@@ -83,15 +84,9 @@ def best_hybrid(
         best=best,
         rent_all=mix_of(demand, prices, 0.0),
         own_all=mix_of(demand, prices, peak),
-        quantile=critical_quantile(prices),
+        quantile=float(critical_share(prices.owned_usd, prices.rented_usd, prices.running_usd)),
         if_wrong=tuple(wrong),
     )
-
-
-def critical_quantile(prices: HybridPrices) -> float:
-    """The share of hours in which demand is at most what should be owned; 0 where owning never pays."""
-    margin = prices.rented_usd - prices.running_usd
-    return max(0.0, 1 - prices.owned_usd / margin) if margin > 0 else 0.0
 
 
 def mix_of(demand: Demand, prices: HybridPrices, own_gpus: float) -> Mix:
@@ -112,18 +107,14 @@ def mix_of(demand: Demand, prices: HybridPrices, own_gpus: float) -> Mix:
 
 
 def _best(demand: Demand, prices: HybridPrices, gpus_per_machine: int) -> Mix:
-    """Cost is convex in the size, so the best whole number of machines is beside the best real one."""
-    share = critical_quantile(prices)
-    real = _quantile(demand.gpus, share) if share > 0 else 0.0
-    below = np.floor(real / gpus_per_machine) * gpus_per_machine
-    sizes = [0.0, float(below), float(below + gpus_per_machine)]
-    return min((mix_of(demand, prices, size) for size in sizes), key=lambda mix: mix.usd_per_year)
-
-
-def _quantile(gpus: Array, share: float) -> float:
-    """The smallest demand that at least this share of all periods does not exceed."""
-    rank = min(max(int(np.ceil(share * gpus.size - 1e-9)) - 1, 0), gpus.size - 1)
-    return float(np.partition(gpus, rank)[rank])
+    size = best_owned_size(
+        demand.gpus,
+        owned_usd=prices.owned_usd,
+        rented_usd=prices.rented_usd,
+        running_usd=prices.running_usd,
+        each=float(gpus_per_machine),
+    )
+    return mix_of(demand, prices, float(size.own))
 
 
 def _whole(gpus: float, gpus_per_machine: int) -> float:

@@ -15,6 +15,7 @@ from gpuyard.economics.billing import (
     egress_usd,
     storage_usd,
 )
+from gpuyard.economics.demand import described_demand
 from gpuyard.economics.ownership import Owned, owned_cash_by_month, present_value_usd
 from gpuyard.economics.reserved import reserved_cash_by_month
 from gpuyard.economics.spot import spot_hours_per_useful_hour
@@ -32,7 +33,9 @@ class PricedOffer:
 
     name: str
     kind: str
-    machine_hours_per_year: float  # in use, or billed
+    machine_hours_per_year: float  # of all machines, in use or billed
+    machines: int  # owned or reserved side by side; 0 where all is rented by use
+    owned_share: float  # of the work
     total_usd: float
     present_value_usd: float
     usd_per_hour_of_work: float
@@ -42,12 +45,24 @@ class PricedOffer:
 
 
 def price_offers(offers: Offers) -> list[PricedOffer]:
-    """All of them, the cheapest in today's money first."""
+    """All that the file has, the cheapest in today's money first."""
+    months = months_of(offers)
+    priced = [_price(offer, offers, months) for offer in offers.offers]
+    return sorted(priced, key=lambda one: one.present_value_usd)
+
+
+def months_of(offers: Offers) -> int:
     months = round(offers.horizon / (HOURS_PER_YEAR * 3600 / 12))
     if not 1 <= months <= _MOST_MONTHS:
         raise UserMistake(f"a horizon is 1 month to {_MOST_MONTHS // 12} years")
-    priced = [_price(offer, offers, months) for offer in offers.offers]
-    return sorted(priced, key=lambda one: one.present_value_usd)
+    return months
+
+
+def wanted_machines(offers: Offers) -> Array:
+    """How many machines of speed 1 the work wants, hour by hour through a year."""
+    shape = described_demand(offers.load, 1.0).gpus
+    wanted: Array = shape / shape.mean() * (offers.hours_per_year / HOURS_PER_YEAR)
+    return wanted
 
 
 def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
@@ -79,30 +94,28 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
     )
 
 
-def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
-    hours = offers.hours_per_year / offer.speed
-    date = offer.date
-    if isinstance(offer, OwnedOffer):
-        _check_year(offer, hours)
-        cash = owned_cash_by_month(owned_of(offer, hours / HOURS_PER_YEAR), months)
-    else:
-        if offer.instance is not None:
-            date = price_named(offer.instance).date
-        if isinstance(offer, ReservedOffer):
-            _check_year(offer, hours)
-            cash = _reserved_cash(offer, months)
-        elif isinstance(offer, SpotOffer):
-            hours, cash = _spot(offer, hours, months)
-        else:
-            hours, cash = _on_demand(offer, offers, months)
-        cash[1:] += _extras_usd_per_month(offer)
+def priced_offer(
+    offers: Offers,
+    months: int,
+    cash: Array,
+    *,
+    name: str,
+    kind: str,
+    hours: float,
+    machines: int,
+    owned_share: float,
+    date: datetime.date | None,
+) -> PricedOffer:
+    """Payments by month as what compares."""
     total = float(cash.sum())
     work = offers.hours_per_year * months / 12
     run = offers.run
     return PricedOffer(
-        name=offer.name,
-        kind=offer.kind,
+        name=name,
+        kind=kind,
         machine_hours_per_year=hours,
+        machines=machines,
+        owned_share=owned_share,
         total_usd=total,
         present_value_usd=float(present_value_usd(cash, offers.discount_rate)),
         usd_per_hour_of_work=total / work,
@@ -112,13 +125,57 @@ def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
     )
 
 
+def price_day(offer: AnyOffer) -> datetime.date | None:
+    """Of the price; a catalog instance brings its own."""
+    if isinstance(offer, OwnedOffer) or offer.instance is None:
+        return offer.date
+    return price_named(offer.instance).date
+
+
+def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
+    hours, machines = offers.hours_per_year / offer.speed, 0
+    if isinstance(offer, OwnedOffer | ReservedOffer):
+        machines = _machines(offer, offers, hours)
+        if isinstance(offer, OwnedOffer):
+            owned = owned_of(offer, hours / HOURS_PER_YEAR / machines)
+            cash = machines * owned_cash_by_month(owned, months)
+        else:
+            cash = machines * _reserved_cash(offer, months)
+    else:
+        hours, cash = used_cash(offer, offers, months)
+    if not isinstance(offer, OwnedOffer):
+        cash[1:] += extras_usd_per_month(offer)
+    return priced_offer(
+        offers, months, cash, name=offer.name, kind=offer.kind, hours=hours, machines=machines,
+        owned_share=float(isinstance(offer, OwnedOffer)), date=price_day(offer),
+    )  # fmt: skip
+
+
+def _machines(offer: OwnedOffer | ReservedOffer, offers: Offers, hours: float) -> int:
+    """Enough for the busiest hour; work that comes evenly must fit into the hours of one."""
+    if offers.load == "steady":
+        _check_year(offer, hours)
+        return 1
+    peak = float(wanted_machines(offers).max()) / offer.speed
+    return max(1, int(np.ceil(peak - 1e-9)))
+
+
+def used_cash(offer: OnDemandOffer | SpotOffer, offers: Offers, months: int) -> tuple[float, Array]:
+    """Billed hours a year and payments of what is rented by use, without its data."""
+    if isinstance(offer, SpotOffer):
+        hours = offers.hours_per_year / offer.speed
+        return _spot(offer, hours, months, steady=offers.load == "steady")
+    return _on_demand(offer, offers, months)
+
+
 def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float, Array]:
     hours = offers.hours_per_year / offer.speed
     if offers.run is not None:
         run = offers.run / 3600 / offer.speed
         billed = billed_hours(run, INCREMENTS[offer.increment], offer.minimum / 3600)
         hours *= float(billed) / run
-    _check_year(offer, hours)
+    if offers.load == "steady":
+        _check_year(offer, hours)
     per_hour = offer.price if offer.price is not None else _listed(offer)
     per_hour *= offer.count
     if offer.committed_hours_per_year is None:
@@ -131,7 +188,7 @@ def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float
     return hours, _evenly(yearly, months)
 
 
-def _spot(offer: SpotOffer, hours: float, months: int) -> tuple[float, Array]:
+def _spot(offer: SpotOffer, hours: float, months: int, *, steady: bool) -> tuple[float, Array]:
     # any of the instances that is taken away stops the job
     every = None if offer.checkpoint_every is None else offer.checkpoint_every / 3600
     factor = float(
@@ -142,7 +199,7 @@ def _spot(offer: SpotOffer, hours: float, months: int) -> tuple[float, Array]:
             every,
         )
     )
-    if not np.isfinite(factor) or hours * factor > HOURS_PER_YEAR + 1e-6:
+    if not np.isfinite(factor) or (steady and hours * factor > HOURS_PER_YEAR + 1e-6):
         raise UserMistake(
             f"{offer.name}: at {offer.interruptions_per_hour * offer.count:g} interruptions an hour "
             f"the work of a year does not fit into a year; write checkpoints sooner or faster"
@@ -177,7 +234,8 @@ def _listed(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = Fa
     return price.spot_usd_per_hour
 
 
-def _extras_usd_per_month(offer: OnDemandOffer | ReservedOffer | SpotOffer) -> float:
+def extras_usd_per_month(offer: OnDemandOffer | ReservedOffer | SpotOffer) -> float:
+    """What its data costs in the cloud."""
     kept, moved = offer.storage, offer.egress
     usd = float(storage_usd(kept.size / _GB, 1, kept.price_per_gb_month)) if kept else 0.0
     if moved:

@@ -25,6 +25,7 @@ from gpuyard.economics.ownership import (
 from gpuyard.errors import UnknownName, UserMistake
 
 MOST_YEARS = 50
+_NO_INPUTS = {"owned", "months", "rest_years"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class RentOrOwn:
     rent_extras_usd_per_month: Amounts = 0.0  # storage, egress, support of the cloud
     speed_lead: Amounts = 0.0
     discount_per_year: Amounts = 0.0
+    rest_resold: Amounts = 0.0  # share of the rest's price that comes back
+    rest_years: float = field(default=0.0, kw_only=True)  # of a reserved term, after the horizon
     months: int = field(default=36, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,8 @@ class RentOrOwn:
         for name in ("rent_usd_per_hour", "reserved_usd_per_year", "rent_extras_usd_per_month"):
             check_not_negative(name.replace("_usd", "").replace("_", " "), getattr(self, name))
         check_share("the speed lead", self.speed_lead)
+        check_share("the resale share", self.rest_resold)
+        check_not_negative("the rest of a term", self.rest_years)
         check_not_negative("the discount rate", self.discount_per_year)
 
     @property
@@ -68,7 +73,7 @@ class RentOrOwn:
     def with_inputs(self, inputs: Mapping[str, Amounts]) -> "RentOrOwn":
         """The same with other figures; names are the fields of this and of `Owned`."""
         own_names = {f.name for f in fields(Owned)} - {"utilisation"}
-        names = {f.name for f in fields(self)} - {"owned", "months"}
+        names = {f.name for f in fields(self)} - _NO_INPUTS
         for name in inputs:
             if name not in own_names | names:
                 raise UnknownName("input", name, own_names | names)
@@ -81,9 +86,7 @@ class RentOrOwn:
         own = {
             f.name: getattr(self.owned, f.name) for f in fields(Owned) if f.name != "utilisation"
         }
-        mine = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"owned", "months"}
-        }
+        mine = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_INPUTS}
         return own | mine
 
 
@@ -93,11 +96,22 @@ def rent_monthly_usd(case: RentOrOwn) -> Array:
     return yearly / 12 + case.rent_extras_usd_per_month
 
 
+def rest_of_term_usd(case: RentOrOwn) -> Array:
+    """What is still owed after the horizon for a term that runs past it, less what it is sold on for."""
+    owed = array_of(case.reserved_usd_per_year) * case.rest_years
+    return owed * (1 - array_of(case.rest_resold))
+
+
 def rented_cash_by_month(case: RentOrOwn) -> Array:
-    """Nothing on the first day, then the same at the end of each month: shape `S + (months + 1,)`."""
-    monthly = rent_monthly_usd(case)
-    cash = np.zeros((*monthly.shape, case.months + 1))
+    """Nothing on the first day, then the same at the end of each month: shape `S + (months + 1,)`.
+
+    The rest of a term counts in the last month.
+    """
+    monthly, rest = rent_monthly_usd(case), rest_of_term_usd(case)
+    shape = np.broadcast_shapes(monthly.shape, rest.shape)
+    cash = np.zeros((*shape, case.months + 1))
     cash[..., 1:] = monthly[..., None]
+    cash[..., -1] += rest
     return cash
 
 

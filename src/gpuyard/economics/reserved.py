@@ -6,6 +6,7 @@ import numpy as np
 
 from gpuyard.economics.amounts import Amounts, Array, array_of, check_not_negative, check_share
 from gpuyard.errors import UserMistake
+from gpuyard.units import format_years
 
 Rest = Literal["pay", "resell"]
 """What happens to the part of a term that runs past the horizon: it is paid for nothing, or sold on."""
@@ -83,8 +84,8 @@ def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None)
         at = np.unravel_index(int(np.argmax(unused)), unused.shape)
         wide = np.broadcast_to(horizon, unused.shape)[at], np.broadcast_to(term, unused.shape)[at]
         raise UserMistake(
-            f"reserved terms of {wide[1]:g} years run {unused[at]:g} years past a horizon of "
-            f"{wide[0]:g} years: say what then, 'pay' (the rest is paid for nothing) or 'resell'"
+            f"reserved terms of {format_years(wide[1])} run {format_years(unused[at])} past a horizon of "
+            f"{format_years(wide[0])}: say what then, 'pay' (the rest is paid for nothing) or 'resell'"
         )
     return unused
 

@@ -13,7 +13,7 @@ MOST_DRAWS = 1_000_000
 _ABOUT_A_MONTH_OF_FLOATS = 4_000_000  # values held at once; more draws go in chunks
 _SHARE_INPUTS = frozenset(
     {"spares_share", "support_share_per_year", "financed_share", "interest_per_year",
-     "value_kept_per_year", "speed_lead"}
+     "value_kept_per_year", "speed_lead", "rest_resold"}
 )  # fmt: skip
 _CEILINGS = {"hours_per_year": 8784.0}
 

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import facility_costs
 from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.room_terms import BUILD_YEARS, RoomTerms, room_terms
 
 HOURS_PER_MONTH = 8766 / 12
-_BUILD_YEARS = 10
-"""A room is written off over so long; assumed."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +33,20 @@ class RoomCost:
 
 def compare_costs(design: FacilityDesign) -> tuple[RoomCost, RoomCost]:
     """(colocation, on premises): rent by the kW at peak, energy by what is typically drawn."""
-    rules, site = design.rules, design.site
-    owned_pue = (
-        rules.pue if site.kind != "colocation" else facility_costs().get("pue-average-2023").value
-    )
-    shared_pue = (
-        rules.pue if site.kind == "colocation" else facility_costs().get("pue-new-sites").value
-    )
-    peak_kw = design.peak_watts / 1000
-    colocation = RoomCost(
-        way="colocation",
-        energy_usd_per_month=_energy(design, shared_pue),
-        rent_usd_per_month=peak_kw * rules.colocation_usd_per_kw_month,
-        build_usd_per_month=None,
-        build_usd=None,
-        pue=shared_pue,
-        usd_per_kwh=rules.tariff_usd_per_kwh,
-    )
-    build = site.build * peak_kw if site.build is not None else None
-    own = RoomCost(
-        way="office" if site.kind == "office" else "on premises",
-        energy_usd_per_month=_energy(design, owned_pue),
-        rent_usd_per_month=None,
-        build_usd_per_month=build / (_BUILD_YEARS * 12) if build is not None else None,
-        build_usd=build,
-        pue=owned_pue,
-        usd_per_kwh=rules.tariff_usd_per_kwh,
-    )
+    colocation, own = (_cost(design, terms) for terms in room_terms(design.rules))
     return colocation, own
 
 
-def _energy(design: FacilityDesign, pue: float) -> float:
-    kilowatt_hours = design.typical_watts / 1000 * HOURS_PER_MONTH * pue
-    return kilowatt_hours * design.rules.tariff_usd_per_kwh
+def _cost(design: FacilityDesign, terms: RoomTerms) -> RoomCost:
+    peak_kw = design.peak_watts / 1000
+    rent, build = terms.rent_usd_per_kw_month, terms.build_usd_per_kw
+    kilowatt_hours = design.typical_watts / 1000 * HOURS_PER_MONTH * terms.pue
+    return RoomCost(
+        way=terms.way,
+        energy_usd_per_month=kilowatt_hours * terms.usd_per_kwh,
+        rent_usd_per_month=None if rent is None else peak_kw * rent,
+        build_usd_per_month=None if build is None else build * peak_kw / (BUILD_YEARS * 12),
+        build_usd=None if build is None else build * peak_kw,
+        pue=terms.pue,
+        usd_per_kwh=terms.usd_per_kwh,
+    )

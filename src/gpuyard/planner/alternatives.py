@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choice import choices
+from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
 from gpuyard.planner.offers import Offer
 from gpuyard.planner.ranking import Ranking, Truths
 from gpuyard.planner.result import Alternative, Choice
@@ -19,6 +20,7 @@ from gpuyard.predict.step import Floats
 from gpuyard.specs import Way
 
 _SAME = 1.005  # costs that close are called the same
+HYBRID = "the best mix: own some, rent the rest"
 
 
 class WellKnown(BaseModel):
@@ -55,6 +57,33 @@ def alternatives(
         Alternative(asked.name, choice, _why(candidates, choice, winner))
         for (asked, _), choice in zip(found, made, strict=True)
     )
+
+
+def hybrid_alternative(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
+) -> Alternative | None:
+    """The best mix of own and rented machines, or why there is none; None where it was not asked for."""
+    if "hybrid" not in candidates.plan.search.ways:
+        return None
+    if winner is not None and winner.rest is not None:
+        return Alternative(HYBRID, winner, _why(candidates, winner, winner))
+    best, pays = _nearest(mixes), True
+    if best is None:
+        mixes, pays = solve(candidates, mixes.base, mixes.rest, forced=True), False
+        best = _nearest(mixes)
+    if best is None:
+        return Alternative(HYBRID, None, no_mix(candidates, mixes))
+    plain = plainest_mix(candidates, ranking, mixes, best) if pays else mixes
+    (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
+    why = f"{words.what(choice)}. {_why(candidates, choice, winner)}"
+    return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
+
+
+def _nearest(mixes: Mixes) -> int | None:
+    """The cheapest of those that meet the goal, else of those in time, else of all."""
+    tiers = (mixes.in_time & mixes.in_budget, mixes.in_time, np.ones(len(mixes), dtype=bool))
+    found = (mixes.cheapest(mixes.mixed & tier) for tier in tiers)
+    return next((best for best in found if best is not None), None)
 
 
 def _matches(candidates: Candidates, asked: WellKnown) -> Integers:
@@ -110,7 +139,8 @@ def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
     misses = []
     if not choice.in_time and plan.time_per_run is not None:
         late = choice.run_seconds - plan.time_per_run
-        misses.append(f"even its fastest variant is {words.hours(late)} late")
+        fastest = "it" if choice.rest else "even its fastest variant"
+        misses.append(f"{fastest} is {words.hours(late)} late")
     if not choice.in_budget and plan.budget is not None:
         misses.append(f"{words.usd(choice.total_usd - plan.budget)} over the budget")
     if misses:

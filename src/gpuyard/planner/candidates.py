@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.planner.costs import Costs, cost_of
+from gpuyard.planner.cloud_data import CloudData
+from gpuyard.planner.costs import Costs, Rows, cost_of
 from gpuyard.planner.demand import Demand
 from gpuyard.planner.offers import Offer, OfferColumns
+from gpuyard.planner.premises import Premises
 from gpuyard.planner.shapes import Shape
 from gpuyard.planner.throughput import (
     Grid,
@@ -30,6 +32,8 @@ class Candidates:
 
     plan: Plan
     demand: Demand
+    premises: Premises
+    data: CloudData
     grid: Grid
     samples_per_run: float
     usual_batch: int  # of the workload
@@ -45,15 +49,24 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.offer)
 
+    def rows(self, chosen: Integers, run_hours: Floats) -> Rows:
+        """What the price of some of them is made of, if a run took so long."""
+        nodes = self.throughputs.nodes[self.row[chosen]].astype(float)
+        return Rows.of(self.columns, self.offer[chosen], nodes, run_hours)
+
+    def run_hours(self, samples_per_second: Floats) -> Floats:
+        return self.samples_per_run / samples_per_second / 3600
+
     def priced(self, chosen: Integers, samples_per_second: Floats) -> Costs:
         """What some of them cost if they were so fast."""
         return cost_of(
             self.plan,
             self.demand,
+            self.premises,
             columns=self.columns,
             offer=self.offer[chosen],
             nodes=self.throughputs.nodes[self.row[chosen]].astype(float),
-            run_hours=self.samples_per_run / samples_per_second / 3600,
+            run_hours=self.run_hours(samples_per_second),
         )
 
 
@@ -65,6 +78,8 @@ def candidates_of(
     samples_per_run: float,
     offers: Sequence[Offer],
     demand: Demand,
+    premises: Premises,
+    data: CloudData,
     calibration: Calibration | None = None,
 ) -> Candidates:
     """Predict each shape once, and price each offer on it."""
@@ -88,18 +103,19 @@ def candidates_of(
         shape_of[number] = positions[key]
     predicted = predict_shapes(workload, profile, shapes, lines, grid)
     offer, row = _join(shape_of, predicted, len(shapes))
-    columns = OfferColumns.of(usable, plan.search.ways)
+    columns = OfferColumns.of(usable, plan.search.ways, data, demand)
     costs = cost_of(
         plan,
         demand,
+        premises,
         columns=columns,
         offer=offer,
         nodes=predicted.nodes[row].astype(float),
         run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
     )
     return Candidates(
-        plan, demand, grid, samples_per_run, workload.batch_per_gpu, tuple(usable), columns, lines, predicted,
-        tuple(left_out), offer, row, costs,
+        plan, demand, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
+        columns, lines, predicted, tuple(left_out), offer, row, costs,
     )  # fmt: skip
 
 

@@ -1,12 +1,16 @@
 """From rows of the candidates' table to choices that can be read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.mixes import Mixes, repriced_usd
+from gpuyard.planner.offers import is_assumed
 from gpuyard.planner.ranking import Ranking
-from gpuyard.planner.result import Choice
+from gpuyard.planner.result import Choice, RentedRest
+from gpuyard.predict.step import Floats
 
 
 def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> list[Choice]:
@@ -52,6 +56,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 price_source=host.price_source,
                 price_date=host.price_date.isoformat() if host.price_date else None,
                 price_is_estimate=host.estimate,
+                price_is_assumed=is_assumed(candidates.plan, offer.way),
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
@@ -59,3 +64,63 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
             )
         )
     return found
+
+
+def mixed_choices(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes, numbers: Sequence[int]
+) -> list[Choice]:
+    """Each as the choice of its own machines, with what is rented beside them."""
+    bases = choices(candidates, ranking, [int(mixes.base[n]) for n in numbers])
+    rests = choices(candidates, ranking, [int(mixes.rest[n]) for n in numbers])
+    found = []
+    for number, base, rest in zip(numbers, bases, rests, strict=True):
+        low, high = (
+            _at_end(candidates, mixes, number, end) / candidates.demand.runs
+            for end in (candidates.throughputs.high, candidates.throughputs.low)
+        )
+        owned = int(mixes.owned[number])
+        of_size = {rule.reason for rule in ranking.rules if rule.of_size}
+        found.append(
+            replace(
+                base,
+                way="hybrid",
+                run_seconds=float(mixes.run_seconds[number]),
+                run_seconds_low=max(base.run_seconds_low, rest.run_seconds_low),
+                run_seconds_high=max(base.run_seconds_high, rest.run_seconds_high),
+                usd_per_run=float(mixes.usd_per_run[number]),
+                usd_per_run_low=low,
+                usd_per_run_high=high,
+                total_usd=float(mixes.total_usd[number]),
+                clusters=owned,
+                utilisation=float(mixes.utilisation[number]),
+                watts=base.watts / base.clusters * owned,
+                in_time=bool(mixes.in_time[number]),
+                in_budget=bool(mixes.in_budget[number]),
+                # no more is owned than the premises feed
+                broken_rules=tuple(rule for rule in base.broken_rules if rule not in of_size),
+                owned_way=base.way,
+                rest=RentedRest(
+                    offer=rest.offer,
+                    name=rest.name,
+                    way=rest.way,
+                    gpu=rest.gpu,
+                    nodes=rest.nodes,
+                    gpus=rest.gpus,
+                    batch_per_gpu=rest.batch_per_gpu,
+                    remedy=rest.remedy,
+                    run_seconds=rest.run_seconds,
+                    usd_per_run=rest.usd_per_run,
+                    share_of_runs=1 - float(mixes.owned_share[number]),
+                    price_source=rest.price_source,
+                    price_date=rest.price_date,
+                ),
+            )
+        )
+    return found
+
+
+def _at_end(candidates: Candidates, mixes: Mixes, number: int, end: Floats) -> float:
+    """What it comes to at one end of the interval, with the same machines owned."""
+    base, rest = int(mixes.base[number]), int(mixes.rest[number])
+    speeds = (float(end[candidates.row[base]]), float(end[candidates.row[rest]]))
+    return repriced_usd(candidates, base, rest, float(mixes.owned[number]), speeds)

@@ -12,9 +12,10 @@ from gpuyard.economics import (
     spot_hours_per_useful_hour,
     spot_usd,
 )
-from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR
+from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR, Amounts
 from gpuyard.planner.demand import Demand
 from gpuyard.planner.offers import OfferColumns
+from gpuyard.planner.premises import Premises
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs import Plan, Way
@@ -31,10 +32,11 @@ class Costs:
     clusters: Floats  # of these nodes, so many are needed side by side; 1 where rented by the run
     utilisation: Floats  # of all hours, at the mean demand; 1 where rented by the run
     watts: Floats  # of the room, for bought machines; 0 where rented
+    machine_watts: Floats  # of bought machines alone, wherever they stand
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """The candidates of one way."""
 
     nodes: Floats
@@ -44,11 +46,28 @@ class _Rows:
     port_usd: Floats
     watts: Floats
     gpus: Floats
+    keeping_usd: Floats
+    egress_usd: Floats
+
+    @staticmethod
+    def of(columns: OfferColumns, offer: Integers, nodes: Floats, run_hours: Floats) -> "Rows":
+        return Rows(
+            nodes,
+            run_hours,
+            columns.usd_per_hour[offer],
+            columns.buy_usd[offer],
+            columns.port_usd[offer],
+            columns.watts[offer],
+            columns.gpus[offer],
+            columns.keeping_usd[offer],
+            columns.egress_usd[offer],
+        )
 
 
 def cost_of(
     plan: Plan,
     demand: Demand,
+    premises: Premises,
     *,
     columns: OfferColumns,
     offer: Integers,
@@ -56,45 +75,39 @@ def cost_of(
     run_hours: Floats,
 ) -> Costs:
     """Price every candidate: `offer` says which columns are its."""
-    found = Costs(*(np.zeros(len(nodes)) for _ in range(6)))
+    found = Costs(*(np.zeros(len(nodes)) for _ in range(7)))
     for code, way in enumerate(plan.search.ways):
         chosen = np.flatnonzero(columns.way[offer] == code)
-        at = offer[chosen]
-        rows = _Rows(
-            nodes[chosen],
-            run_hours[chosen],
-            columns.usd_per_hour[at],
-            columns.buy_usd[at],
-            columns.port_usd[at],
-            columns.watts[at],
-            columns.gpus[at],
-        )
-        priced = _price(plan, demand, way, rows)
+        rows = Rows.of(columns, offer[chosen], nodes[chosen], run_hours[chosen])
+        priced = _price(plan, demand, premises, way, rows)
         for name, column in vars(priced).items():
             vars(found)[name][chosen] = column
     return found
 
 
-def _price(plan: Plan, demand: Demand, way: Way, rows: _Rows) -> Costs:
+def _price(plan: Plan, demand: Demand, premises: Premises, way: Way, rows: Rows) -> Costs:
     match way:
         case "on-demand":
             hours = rows.run_hours + plan.renting.start / 3600
             usd = on_demand_usd(hours, rows.nodes * rows.usd_per_hour)
-            return _by_the_run(demand, hours, usd)
+            return _by_the_run(demand, rows, hours, usd)
         case "spot":
             return _spot(plan, demand, rows)
         case "buy" | "colocate":
-            return _owned(plan, demand, rows, colocated=way == "colocate")
-        case _:
+            return _owned(plan, demand, premises, rows, way)
+        case "reserved-1-year" | "reserved-3-years":
             return _reserved(plan, demand, rows, RESERVED_YEARS[way])
+        case "hybrid":  # has no candidates of its own
+            return Costs(*(rows.nodes for _ in range(7)))
 
 
-def _by_the_run(demand: Demand, hours: Floats, usd: Floats) -> Costs:
-    one = np.ones_like(hours)
-    return Costs(hours * 3600, usd, usd * demand.runs, one, one, np.zeros_like(hours))
+def _by_the_run(demand: Demand, rows: Rows, hours: Floats, usd: Floats) -> Costs:
+    one, nothing = np.ones_like(hours), np.zeros_like(hours)
+    total = (usd + rows.egress_usd) * demand.runs + rows.keeping_usd
+    return Costs(hours * 3600, total / demand.runs, total, one, one, nothing, nothing)
 
 
-def _spot(plan: Plan, demand: Demand, rows: _Rows) -> Costs:
+def _spot(plan: Plan, demand: Demand, rows: Rows) -> Costs:
     spot = plan.spot
     rate = rows.nodes * spot.interruptions_per_hour
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
@@ -107,7 +120,7 @@ def _spot(plan: Plan, demand: Demand, rows: _Rows) -> Costs:
         restart_hours=restart,
     )
     stretch = spot_hours_per_useful_hour(rate, checkpoint, restart)
-    return _by_the_run(demand, hours * stretch, usd)
+    return _by_the_run(demand, rows, hours * stretch, usd)
 
 
 def _clusters(plan: Plan, demand: Demand, run_hours: Floats) -> tuple[Floats, Floats]:
@@ -118,39 +131,57 @@ def _clusters(plan: Plan, demand: Demand, run_hours: Floats) -> tuple[Floats, Fl
     return np.maximum(count, 1.0), np.minimum(busy, 1.0)
 
 
-def _reserved(plan: Plan, demand: Demand, rows: _Rows, term_years: int) -> Costs:
+def _reserved(plan: Plan, demand: Demand, rows: Rows, term_years: int) -> Costs:
     count, busy = _clusters(plan, demand, rows.run_hours)
     yearly = count * rows.nodes * rows.usd_per_hour * HOURS_PER_YEAR
     total = reserved_usd(demand.years, yearly, term_years=float(term_years), rest="pay")
+    total = total + rows.keeping_usd + rows.egress_usd * demand.runs
     seconds = rows.run_hours * 3600
-    return Costs(seconds, total / demand.runs, total, count, busy, np.zeros_like(seconds))
+    nothing = np.zeros_like(seconds)
+    return Costs(seconds, total / demand.runs, total, count, busy, nothing, nothing)
 
 
-def _owned(plan: Plan, demand: Demand, rows: _Rows, *, colocated: bool) -> Costs:
-    count, busy = _clusters(plan, demand, rows.run_hours)
-    machines = count * rows.nodes
-    site, owning = plan.site, plan.owning
+def owned_machines(
+    plan: Plan,
+    premises: Premises,
+    rows: Rows,
+    way: Way,
+    *,
+    clusters: Amounts,
+    utilisation: Amounts,
+    years: float,
+) -> Owned:
+    """So many clusters of bought machines, as the formulas of owning take them."""
+    owning, terms = plan.owning, premises.terms(way)
+    machines = clusters * rows.nodes
     watts = machines * rows.watts
-    total = owned_usd(
-        Owned(
-            hardware_usd=machines * rows.buy_usd,
-            spares_share=owning.spares,
-            network_usd=machines * rows.port_usd,
-            watts=watts,
-            idle_watts=watts * owning.idle_power,
-            utilisation=busy,
-            pue=site.pue,
-            usd_per_kwh=site.electricity,
-            colocation_usd_per_kw_month=site.colocation if colocated else 0.0,
-            support_share_per_year=owning.support_per_year,
-            staff_hours_per_month=machines * owning.staff_hours_per_month,
-            staff_usd_per_hour=owning.staff,
-            gpus=machines * rows.gpus,
-            usd_per_failure=owning.failure,
-            value_kept_per_year=owning.value_kept_per_year,
-        ),
-        demand.years,
+    built = premises.build_usd_per_kw(years) if way == "buy" else 0.0
+    return Owned(
+        hardware_usd=machines * rows.buy_usd,
+        spares_share=owning.spares,
+        installation_usd=watts / 1000 * built,
+        network_usd=machines * rows.port_usd,
+        watts=watts,
+        idle_watts=watts * owning.idle_power,
+        utilisation=utilisation,
+        pue=terms.pue,
+        usd_per_kwh=terms.usd_per_kwh,
+        colocation_usd_per_kw_month=terms.rent_usd_per_kw_month or 0.0,
+        support_share_per_year=owning.support_per_year,
+        staff_hours_per_month=machines * owning.staff_hours_per_month,
+        staff_usd_per_hour=owning.staff,
+        gpus=machines * rows.gpus,
+        usd_per_failure=owning.failure,
+        value_kept_per_year=owning.value_kept_per_year,
     )
-    seconds = rows.run_hours * 3600
-    drawn = np.zeros_like(watts) if colocated else watts * site.pue
-    return Costs(seconds, total / demand.runs, total, count, busy, drawn)
+
+
+def _owned(plan: Plan, demand: Demand, premises: Premises, rows: Rows, way: Way) -> Costs:
+    count, busy = _clusters(plan, demand, rows.run_hours)
+    owned = owned_machines(
+        plan, premises, rows, way, clusters=count, utilisation=busy, years=demand.years
+    )
+    total = owned_usd(owned, demand.years)
+    watts = np.asarray(owned.watts)
+    drawn = watts * premises.own.pue if way == "buy" else np.zeros_like(watts)
+    return Costs(rows.run_hours * 3600, total / demand.runs, total, count, busy, drawn, watts)

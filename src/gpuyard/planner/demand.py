@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpuyard.economics.amounts import HOURS_PER_MONTH
+from gpuyard.predict.step import Floats
 from gpuyard.specs import Plan
 
 _SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
@@ -26,6 +29,12 @@ class Demand:
     def runs(self) -> float:
         """In all: people come evenly over the year, so the mean of start and end counts."""
         return self.months * (self.runs_per_month_now + self.runs_per_month_at_end) / 2
+
+    @property
+    def runs_per_month(self) -> Floats:
+        """Through the horizon, in steps of about a month, from the first to the last."""
+        steps = max(2, round(self.months) + 1)
+        return np.linspace(self.runs_per_month_now, self.runs_per_month_at_end, steps)
 
 
 def demand_of(plan: Plan) -> Demand:

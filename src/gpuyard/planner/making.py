@@ -5,26 +5,24 @@ from pathlib import Path
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.specfiles import read_workload
+from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.planner.alternatives import alternatives
+from gpuyard.planner.alternatives import alternatives, hybrid_alternative
+from gpuyard.planner.assumptions import assumptions
 from gpuyard.planner.candidates import Candidates, candidates_of
-from gpuyard.planner.choice import choices
+from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.cloud_data import cloud_data_of
 from gpuyard.planner.demand import demand_of
-from gpuyard.planner.hosts import hosts_of, unusable_prices
-from gpuyard.planner.offers import (
-    RESERVING_CLOUDS,
-    discount,
-    given_discount,
-    offers_of,
-    years_of,
-)
-from gpuyard.planner.ranking import Ranking, plainest, rank
+from gpuyard.planner.hosts import hosts_of
+from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
+from gpuyard.planner.offers import offers_of
+from gpuyard.planner.places import places
+from gpuyard.planner.premises import Premises, premises_of
+from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
-from gpuyard.planner.result import Goal, LeftOut, PlanResult
+from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
 from gpuyard.predict import Calibration
-from gpuyard.specs import Plan, Way, Workload
-from gpuyard.specs.plan import RESERVED_YEARS
+from gpuyard.specs import Plan, Site, Workload
 from gpuyard.workloads import profile_of
 
 _MOST_ON_FRONT = 60
@@ -38,16 +36,29 @@ def plan_workload(plan: Plan, beside: Path) -> Workload:
 
 
 def make_plan(
-    plan: Plan, beside: Path = Path(), calibration: Calibration | None = None
+    plan: Plan,
+    beside: Path = Path(),
+    calibration: Calibration | None = None,
+    site: Site | None = None,
 ) -> PlanResult:
-    """Search everything that the plan allows."""
+    """Search everything that the plan allows. A site, given or named by the plan, is where bought
+    machines would stand."""
     workload = plan_workload(plan, beside)
     if workload.dataset is None:
         raise UserMistake(
             f"workload: {workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
             "describe the workload with dataset.samples and epochs"
         )
-    return answer(search(plan, workload, profile_of(workload), calibration), workload)
+    premises = plan_premises(plan, beside, site)
+    profile = profile_of(workload)
+    return answer(search(plan, workload, profile, calibration, premises), workload)
+
+
+def plan_premises(plan: Plan, beside: Path, site: Site | None = None) -> Premises:
+    """Where the plan's bought machines would stand."""
+    if site is None and isinstance(plan.site, str):
+        site = read_site(beside / plan.site)
+    return premises_of(plan, site)
 
 
 def search(
@@ -55,6 +66,7 @@ def search(
     workload: Workload,
     profile: ModelProfile,
     calibration: Calibration | None = None,
+    premises: Premises | None = None,
 ) -> Candidates:
     """The table of all candidates, priced."""
     samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
@@ -66,6 +78,8 @@ def search(
         samples_per_run=samples,
         offers=offers,
         demand=demand_of(plan),
+        premises=premises or premises_of(plan),
+        data=cloud_data_of(plan, workload, profile),
         calibration=calibration,
     )
     if not len(found):
@@ -86,11 +100,10 @@ def answer(candidates: Candidates, workload: Workload) -> PlanResult:
     """Rank the table and put it into words."""
     plan = candidates.plan
     ranking = rank(candidates)
-    winner = None
-    if ranking.winner is not None:
-        chosen = plainest(candidates, ranking, ranking.winner)
-        (winner,) = choices(candidates, ranking, [chosen])
-    binding = () if winner else bindings(candidates, ranking)
+    mixes = find_mixes(candidates, ranking)
+    winner, row = _winner(candidates, ranking, mixes)
+    binding = () if winner else bindings(candidates, ranking, mixes)
+    hybrid = hybrid_alternative(candidates, ranking, mixes, winner)
     return PlanResult(
         name=plan.name,
         goal=_goal(candidates, workload),
@@ -102,12 +115,31 @@ def answer(candidates: Candidates, workload: Workload) -> PlanResult:
         left_out=_left_out(candidates, ranking),
         winner=winner,
         verdict=verdict(plan, winner, binding),
-        reasons=reasons(candidates, ranking, winner) if winner else (),
+        reasons=reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
-        front=tuple(choices(candidates, ranking, _thinned(ranking))),
-        alternatives=alternatives(candidates, ranking, winner),
-        assumptions=_assumptions(candidates),
+        front=_front(candidates, ranking, mixes),
+        alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
+        assumptions=assumptions(candidates),
+        places=places(candidates, ranking, winner, row),
     )
+
+
+def _winner(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes
+) -> tuple[Choice | None, int | None]:
+    """The cheapest run that meets the goal, in the plainest setting that is hardly worse, and its row."""
+    mixed = mixes.cheapest(mixes.mixed & mixes.in_time & mixes.in_budget)
+    pure = ranking.winner
+    usd = candidates.costs.usd_per_run
+    if mixed is not None and (pure is None or mixes.usd_per_run[mixed] < usd[pure]):
+        plain = plainest_mix(candidates, ranking, mixes, mixed)
+        (winner,) = mixed_choices(candidates, ranking, plain, [0])
+        return winner, int(plain.base[0])
+    if pure is None:
+        return None, None
+    row = plainest(candidates, ranking, pure)
+    (winner,) = choices(candidates, ranking, [row])
+    return winner, row
 
 
 def _goal(candidates: Candidates, workload: Workload) -> Goal:
@@ -124,13 +156,20 @@ def _goal(candidates: Candidates, workload: Workload) -> Goal:
     )
 
 
-def _thinned(ranking: Ranking) -> list[int]:
-    """The whole front, or as much of it as one can look at, with both ends."""
-    front = ranking.front
-    if len(front) <= _MOST_ON_FRONT:
-        return [int(row) for row in front]
-    kept = np.unique(np.linspace(0, len(front) - 1, _MOST_ON_FRONT).round().astype(int))
-    return [int(row) for row in front[kept]]
+def _front(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Choice, ...]:
+    """What nothing beats in both, mixes among it: all of it, or as much as one can look at, with both ends."""
+    costs, count = candidates.costs, len(candidates)
+    chosen = np.concatenate([ranking.front, count + np.flatnonzero(mixes.mixed)])
+    seconds = np.concatenate([costs.run_seconds, mixes.run_seconds])
+    front = pareto_front(seconds, np.concatenate([costs.usd_per_run, mixes.usd_per_run]), chosen)
+    if len(front) > _MOST_ON_FRONT:
+        kept = np.unique(np.linspace(0, len(front) - 1, _MOST_ON_FRONT).round().astype(int))
+        front = front[kept]
+    found = choices(candidates, ranking, [int(row) for row in front if row < count])
+    found += mixed_choices(
+        candidates, ranking, mixes, [int(row - count) for row in front if row >= count]
+    )
+    return tuple(sorted(found, key=lambda choice: choice.run_seconds))
 
 
 def _left_out(candidates: Candidates, ranking: Ranking) -> tuple[LeftOut, ...]:
@@ -141,55 +180,3 @@ def _left_out(candidates: Candidates, ranking: Ranking) -> tuple[LeftOut, ...]:
     if plan.budget is not None:
         found.append(LeftOut("costs more than the budget", int((~ranking.in_budget).sum())))
     return tuple(found)
-
-
-def _assumptions(candidates: Candidates) -> tuple[str, ...]:
-    """What the answer stands on that nobody measured, quoted or looked up."""
-    plan = candidates.plan
-    found = []
-    bases = sorted({line.basis for line in candidates.lines.values()})
-    found.append(f"The speed of one GPU is {' or '.join(bases)}; more GPUs are predicted.")
-    found += [_reserved_words(plan, way) for way in plan.search.ways if way in RESERVED_YEARS]
-    if "buy" in plan.search.ways or "colocate" in plan.search.ways:
-        site, owning = plan.site, plan.owning
-        found.append(
-            f"Bought machines: ${site.electricity:g}/kWh at a PUE of {site.pue:g}, colocation at "
-            f"${site.colocation:g}/kW/month, {owning.staff_hours_per_month:g} hours a month and "
-            f"machine at ${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of the value "
-            "kept each year; servers without a list price are estimated from parts."
-        )
-    if "spot" in plan.search.ways or "on-demand" in plan.search.ways:
-        start = plan.renting.start / 60
-        found.append(f"Every rented run starts {start:g} minutes before its first step.")
-    if "spot" in plan.search.ways:
-        found.append(
-            f"Spot instances are taken away {plan.spot.interruptions_per_hour:g} times an hour, each."
-        )
-    if candidates.no_precision:
-        found.append(f"Left out, no rate for this precision: {', '.join(candidates.no_precision)}.")
-    unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
-    found.append(f"Rows of the price list that can't be used: {unusable}.")
-    if plan.search.largest_batch is None:
-        found.append(
-            "No limit on the samples that one update sees: accuracy may suffer (search.largest_batch)."
-        )
-    return tuple(found)
-
-
-def _reserved_words(plan: Plan, way: Way) -> str:
-    term, years = RESERVED_YEARS[way], years_of(plan)
-    if term > years:
-        return f"{way} is left out: it binds you for longer than the horizon."
-    priced = _reserved_price(plan, way)
-    if years % term > 1e-6:
-        priced += " Its last term runs past the horizon and is paid to its end."
-    return priced
-
-
-def _reserved_price(plan: Plan, way: Way) -> str:
-    off = f"{100 * discount(plan, way):.0f} % off the price on demand"
-    if given_discount(plan, way) is not None:
-        return f"{way} is {off}, as the plan says."
-    clouds = ", ".join(sorted(RESERVING_CLOUDS))
-    key = way.replace("-", "_")
-    return f"{way} is taken as {off}, at {clouds} only (prices.{key})."

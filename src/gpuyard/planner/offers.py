@@ -1,10 +1,12 @@
 """An offer: one host, one way to get it, one network between several of them; its prices as columns."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gpuyard.planner.cloud_data import CloudData
+from gpuyard.planner.demand import Demand
 from gpuyard.planner.hosts import Host
 from gpuyard.planner.shapes import Shape, network_name
 from gpuyard.predict.step import Floats
@@ -15,6 +17,7 @@ from gpuyard.specs.plan import RESERVED_YEARS
 # $31.212/h is 41 %, p3.8xlarge and p3.16xlarge are 35 %; three years: assumed.
 # Others get a reserved price only where the plan brings the discount.
 RESERVING_CLOUDS = frozenset({"aws", "azure", "gcp", "ibm", "oci"})
+OWNED_WAYS: tuple[Way, ...] = ("buy", "colocate")
 DEFAULT_DISCOUNTS: dict[Way, float] = {"reserved-1-year": 0.35, "reserved-3-years": 0.55}
 
 
@@ -55,15 +58,21 @@ class OfferColumns:
     watts: Floats
     gpus: Floats
     memory_bytes: Floats  # of one GPU
+    keeping_usd: Floats  # data in the cloud, over the horizon
+    egress_usd: Floats  # of one run
 
     @staticmethod
-    def of(offers: Sequence[Offer], ways: Sequence[Way]) -> "OfferColumns":
+    def of(
+        offers: Sequence[Offer], ways: Sequence[Way], data: CloudData, demand: Demand
+    ) -> "OfferColumns":
+        clouds = {cloud: data.usd(cloud, demand) for cloud in {o.host.cloud for o in offers}}
         rows = [
             (ways.index(o.way), o.usd_per_hour, o.buy_usd, o.port_usd, o.host.watts, o.host.gpus,
-             o.host.gpu.memory_bytes)
+             o.host.gpu.memory_bytes, *(clouds[o.host.cloud] if o.way not in OWNED_WAYS else (0, 0)))
             for o in offers
         ]  # fmt: skip
-        return OfferColumns(*np.array(rows, dtype=float).reshape(len(rows), 7).T)
+        found = OfferColumns(*np.array(rows, dtype=float).reshape(len(rows), 9).T)
+        return replace(found, egress_usd=found.egress_usd / demand.runs)
 
 
 def offers_of(hosts: Sequence[Host], plan: Plan) -> list[Offer]:
@@ -88,8 +97,8 @@ def _joined(host: Host, way: Way, plan: Plan) -> Iterator[Offer]:
         yield Offer(host, way, None, usd_per_hour, buy_usd, 0.0)
     if any(count > 1 for count in plan.search.nodes):
         for network, port_usd in host.networks(plan):
-            owned = way in ("buy", "colocate")
-            yield Offer(host, way, network, usd_per_hour, buy_usd, port_usd if owned else 0.0)
+            ports = port_usd if way in OWNED_WAYS else 0.0
+            yield Offer(host, way, network, usd_per_hour, buy_usd, ports)
 
 
 def _price(host: Host, way: Way, plan: Plan) -> tuple[float, float] | None:
@@ -101,8 +110,10 @@ def _price(host: Host, way: Way, plan: Plan) -> tuple[float, float] | None:
             return None if host.spot_usd_per_hour is None else (host.spot_usd_per_hour, 0.0)
         case "on-demand":
             return None if host.rent_usd_per_hour is None else (host.rent_usd_per_hour, 0.0)
-        case _:
+        case "reserved-1-year" | "reserved-3-years":
             return _reserved(host, way, plan)
+        case "hybrid":
+            return None  # made of the others
 
 
 def _reserved(host: Host, way: Way, plan: Plan) -> tuple[float, float] | None:
@@ -119,6 +130,11 @@ def years_of(plan: Plan) -> float:
 def given_discount(plan: Plan, way: Way) -> float | None:
     one, three = plan.prices.reserved_1_year, plan.prices.reserved_3_years
     return one if way == "reserved-1-year" else three
+
+
+def is_assumed(plan: Plan, way: Way) -> bool:
+    """A term's price that neither a list nor the plan has."""
+    return way in RESERVED_YEARS and given_discount(plan, way) is None
 
 
 def discount(plan: Plan, way: Way) -> float:

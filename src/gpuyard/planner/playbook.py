@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gpuyard.planner.making import make_plan
+from gpuyard.planner.figures import Figures, plan_figures, stage_figures
+from gpuyard.planner.making import make_plan, plan_premises, plan_workload
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, rulebook
 from gpuyard.specs import Load, Plan
@@ -70,18 +71,22 @@ class Advice:
     software: tuple[str, ...]
     next: NextStep | None
     commands: tuple[str, ...]
+    prices_from: str | None  # None: no command carries a price
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def team_of(plan: Plan, beside: Path) -> tuple[Team, str]:
-    """The team that a plan is for; how many GPUs it needs is the plan's own answer unless it says."""
+def team_of(plan: Plan, beside: Path) -> tuple[Team, str, Figures | None]:
+    """The team that a plan is for, how many GPUs it needs by whom, and the plan's own figures."""
     asked = plan.playbook
-    gpus, watts, source = asked.gpus_now, None, "the plan's file"
-    if gpus is None:
+    gpus, watts, source, figures = asked.gpus_now, None, "the plan's file", None
+    # a workload that nobody described can't be searched, and need not be where the GPUs are given
+    if gpus is None or plan_workload(plan, beside).dataset is not None:
         result = make_plan(plan, beside)
-        gpus, watts, source = _needed(result)
+        figures = plan_figures(plan, result)
+        if gpus is None:
+            gpus, watts, source = _needed(result)
     team = Team(
         researchers=plan.people.researchers,
         hires_per_year=plan.people.hires_per_year,
@@ -90,10 +95,10 @@ def team_of(plan: Plan, beside: Path) -> tuple[Team, str]:
         load=asked.load,
         inference=asked.inference,
         data_bytes=asked.data or 0.0,
-        site_watts=plan.site.power,
+        site_watts=plan_premises(plan, beside).room_watts,
         watts=watts,
     )
-    return team, source
+    return team, source, figures
 
 
 def _needed(result: PlanResult) -> tuple[int, float | None, str]:
@@ -105,7 +110,12 @@ def _needed(result: PlanResult) -> tuple[int, float | None, str]:
     return chosen.gpus * chosen.clusters, chosen.watts or None, source
 
 
-def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = None) -> Advice:
+def advise(
+    team: Team,
+    gpus_from: str = "your answer",
+    plan_file: str | None = None,
+    figures: Figures | None = None,
+) -> Advice:
     """Look the team up in the rulebook."""
     facts = team.facts()
     stage = _stage(facts)
@@ -119,6 +129,8 @@ def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = N
         "load": team.load,
         "plan": plan_file or "team.plan.yaml",
     }
+    priced = figures or stage_figures(stage.figures)
+    filled |= priced.filled()
     commands = tuple(command.format(**filled) for command in stage.commands)
     return Advice(
         team=team,
@@ -131,6 +143,7 @@ def advise(team: Team, gpus_from: str = "your answer", plan_file: str | None = N
         software=stage.software,
         next=_next(team, stage),
         commands=commands,
+        prices_from=priced.source if any("{rent}" in line for line in stage.commands) else None,
     )
 
 

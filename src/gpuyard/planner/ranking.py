@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard import units
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 
 HARDLY_WORSE = 0.03
+DATA_STAYS = "data may not leave the building"
 Truths = npt.NDArray[np.bool_]
 
 
@@ -21,6 +21,7 @@ class Rule:
     reason: str
     breaks: Truths
     of_setting: bool = False  # another batch or remedy of the same offer may keep it
+    of_size: bool = False  # fewer of the same machines may keep it
 
 
 @dataclass(frozen=True)
@@ -76,24 +77,36 @@ def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
 def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
     """The same machines with the plainest setting that is hardly worse: no remedy before one, then the
     batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
-    costs, row = candidates.costs, candidates.row
-    nodes = candidates.throughputs.nodes[row]
-    alike = np.flatnonzero(
-        (candidates.offer == candidates.offer[chosen])
-        & (nodes == nodes[chosen])
-        & ranking.allowed
-        & ranking.in_time
-        & ranking.in_budget
-        & (costs.usd_per_run <= costs.usd_per_run[chosen] * (1 + HARDLY_WORSE))
-        & (costs.run_seconds <= costs.run_seconds[chosen] * (1 + HARDLY_WORSE))
-    )
+    costs = candidates.costs
+    rows = same_machines(candidates, chosen)
+    rows = rows[(ranking.allowed & ranking.in_time & ranking.in_budget)[rows]]
+    return plainest_of(
+        candidates, rows, costs.usd_per_run[rows], costs.run_seconds[rows], int(np.searchsorted(rows, chosen))
+    )  # fmt: skip
+
+
+def same_machines(candidates: Candidates, chosen: int) -> Integers:
+    """All settings of the same offer and number of nodes."""
+    offer = candidates.offer[chosen]
+    alike = np.arange(*np.searchsorted(candidates.offer, [offer, offer + 1]))
+    nodes = candidates.throughputs.nodes[candidates.row]
+    same: Integers = alike[nodes[alike] == nodes[chosen]]
+    return same
+
+
+def plainest_of(
+    candidates: Candidates, rows: Integers, usd: Floats, seconds: Floats, best: int
+) -> int:
+    """Of settings with these costs and times, the plainest that is hardly worse than the best."""
+    near = (usd <= usd[best] * (1 + HARDLY_WORSE)) & (seconds <= seconds[best] * (1 + HARDLY_WORSE))
+    near[best] = True
+    alike, usd = rows[near], usd[near]
     remedies = candidates.grid.remedies
-    treated = np.array([remedy != "none" for remedy in remedies])[
-        candidates.throughputs.remedy[row[alike]]
-    ]
-    batch = candidates.throughputs.batch_per_gpu[row[alike]]
+    at = candidates.row[alike]
+    treated = np.array([remedy != "none" for remedy in remedies])[candidates.throughputs.remedy[at]]
+    batch = candidates.throughputs.batch_per_gpu[at]
     changed = np.abs(np.log(batch / candidates.usual_batch))
-    return int(alike[np.lexsort((costs.usd_per_run[alike], changed, treated))[0]])
+    return int(alike[np.lexsort((usd, changed, treated))[0]])
 
 
 def _best(first: Floats, second: Floats, among: Truths) -> int | None:
@@ -116,18 +129,32 @@ def _rules(candidates: Candidates) -> list[Rule]:
         most = plan.search.largest_batch
         too_large = predicted.update_samples[row] > most
         rules.append(Rule(f"an update would see more than {most:,} samples", too_large, True))
-    if plan.site.power is not None:
-        power = units.format_watts(plan.site.power)
-        rules.append(
-            Rule(f"draws more than the {power} of the site", candidates.costs.watts > plan.site.power)
-        )  # fmt: skip
+    rules += _premises_rules(candidates)
     if plan.policy.data_stays:
         away = np.array([offer.way != "buy" for offer in offers], dtype=bool)[candidates.offer]
-        rules.append(Rule("data may not leave the building", away))
+        rules.append(Rule(DATA_STAYS, away))
     if plan.policy.clouds is not None:
         clouds = plan.policy.clouds
         foreign = np.array(
             [o.host.cloud is not None and o.host.cloud not in clouds for o in offers], dtype=bool
         )[candidates.offer]
         rules.append(Rule(f"not rented from {', '.join(clouds)}", foreign))
+    return rules
+
+
+def _premises_rules(candidates: Candidates) -> list[Rule]:
+    """What the place where bought machines would stand can't feed."""
+    premises, ways = candidates.premises, candidates.plan.search.ways
+    way = candidates.columns.way[candidates.offer]
+    rules = []
+    limit = premises.power
+    if limit is not None and limit.way in ways:
+        here = way == ways.index(limit.way)
+        drawn = candidates.costs.machine_watts
+        rules.append(Rule(limit.reason, here & (drawn > limit.watts), of_size=True))
+    limit = premises.rack
+    if limit is not None and limit.way in ways:
+        here = way == ways.index(limit.way)
+        each = candidates.columns.watts[candidates.offer]
+        rules.append(Rule(limit.reason, here & (each > limit.watts)))
     return rules

@@ -5,10 +5,11 @@ import numpy as np
 from gpuyard import units
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choice import choices
-from gpuyard.planner.offers import years_of
+from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.mixes import Mixes
+from gpuyard.planner.offers import OWNED_WAYS, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
-from gpuyard.planner.result import Binding, Choice
+from gpuyard.planner.result import Alternative, Binding, Choice, RentedRest
 from gpuyard.specs import Plan, Way
 
 
@@ -17,7 +18,7 @@ def goal_words(plan: Plan) -> str:
     if plan.time_per_run is not None:
         parts.append(f"finishes a run in {words.hours(plan.time_per_run)}")
     if plan.budget is not None:
-        over = f"over {years_of(plan):.3g} years"
+        over = f"over {units.format_years(years_of(plan))}"
         parts.append(f"costs at most {words.usd(plan.budget)} {over}")
     return " and ".join(parts)
 
@@ -33,7 +34,9 @@ def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> 
     return f"Nothing that was tried {goal_words(plan) or 'is allowed'}. {sentences}"
 
 
-def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[str, ...]:
+def reasons(
+    candidates: Candidates, ranking: Ranking, winner: Choice, hybrid: Alternative | None
+) -> tuple[str, ...]:
     """The sentences that decided it, the strongest first."""
     plan = candidates.plan
     feasible = int(np.sum(ranking.allowed & ranking.in_time & ranking.in_budget))
@@ -43,10 +46,14 @@ def reasons(candidates: Candidates, ranking: Ranking, winner: Choice) -> tuple[s
         f"no more than {units.format_share(HARDLY_WORSE)}.",
         _efficiency(winner),
     ]
-    if winner.way in ("buy", "colocate") or winner.way.startswith("reserved"):
+    if winner.rest is not None:
+        found.append(_mixed(candidates, winner, winner.rest))
+    elif winner.way in OWNED_WAYS or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
     found += _without_deadline(candidates, ranking, winner)
     found += _other_ways(candidates, ranking, winner)
+    if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
+        found.append(f"Own some and rent the rest: {hybrid.sentence}")
     if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
         found.append(
             f"Mind the interval: at its slow end a run takes {words.hours(winner.run_seconds_high)}, "
@@ -64,10 +71,32 @@ def _efficiency(winner: Choice) -> str:
     )
 
 
+def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
+    demand = candidates.demand
+    machines = winner.nodes * winner.clusters
+    return (
+        f"Of {demand.runs:,.0f} runs over {units.format_years(demand.years)} the {machines} owned "
+        f"machine{'s do' if machines > 1 else ' does'} {words.share_of_runs(1 - rest.share_of_runs)} and "
+        f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
+        f"{_no_more(candidates, winner)}. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
+        f"{words.usd(winner.total_usd)} in all."
+    )
+
+
+def _no_more(candidates: Candidates, winner: Choice) -> str:
+    """Why not another cluster is owned."""
+    limit = candidates.premises.power
+    if limit is not None and limit.way == winner.owned_way:
+        watts = next(o.host.watts for o in candidates.offers if o.host.id == winner.offer)
+        if watts * winner.nodes * (winner.clusters + 1) > limit.watts:
+            return "there is no power for more"
+    return "more of them would stand idle too often"
+
+
 def _filled(candidates: Candidates, winner: Choice) -> str:
     demand = candidates.demand
     return (
-        f"It is paid whether it works or not: {demand.runs:,.0f} runs over {demand.years:.3g} years "
+        f"It is paid whether it works or not: {demand.runs:,.0f} runs over {units.format_years(demand.years)} "
         f"keep it busy {units.format_share(winner.utilisation)} of the time, "
         f"{words.usd(winner.total_usd)} in all."
     )
@@ -105,7 +134,7 @@ def _other_ways(candidates: Candidates, ranking: Ranking, winner: Choice) -> lis
             none.append(way)
     rows.sort(key=lambda row: float(usd[row]))
     found = [
-        f"The best that is {words.WAYS[other.way]} is {words.what(other).rsplit(', ', 1)[0]}: "
+        f"The best that is {words.way(other)} is {words.machines(other)}: "
         f"{words.usd(other.usd_per_run)} a run, {words.hours(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]
@@ -115,7 +144,7 @@ def _other_ways(candidates: Candidates, ranking: Ranking, winner: Choice) -> lis
     return found
 
 
-def bindings(candidates: Candidates, ranking: Ranking) -> tuple[Binding, ...]:
+def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Binding, ...]:
     """What stands in the way, each by itself."""
     plan = candidates.plan
     if not ranking.allowed.any():
@@ -131,6 +160,9 @@ def bindings(candidates: Candidates, ranking: Ranking) -> tuple[Binding, ...]:
     found = []
     if plan.budget is not None and ranking.cheapest_in_time is not None:
         (near,) = choices(candidates, ranking, [ranking.cheapest_in_time])
+        mixed = mixes.cheapest(mixes.mixed & mixes.in_time)
+        if mixed is not None and mixes.total_usd[mixed] < near.total_usd:
+            (near,) = mixed_choices(candidates, ranking, mixes, [mixed])
         over = near.total_usd - plan.budget
         in_time = " in time" if plan.time_per_run is not None else ""
         sentence = (

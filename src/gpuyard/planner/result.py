@@ -9,8 +9,28 @@ Constraint = Literal["time", "budget", "rules"]
 
 
 @dataclass(frozen=True)
+class RentedRest:
+    """What a hybrid rents beside its own machines: the runs that those can't do."""
+
+    offer: str
+    name: str
+    way: Way
+    gpu: str
+    nodes: int
+    gpus: int
+    batch_per_gpu: int
+    remedy: PlanRemedy
+    run_seconds: float
+    usd_per_run: float  # with its share of what data costs in the cloud, if all runs were there
+    share_of_runs: float
+    price_source: str
+    price_date: str | None
+
+
+@dataclass(frozen=True)
 class Choice:
-    """One candidate in full. Low and high are the ends of the prediction's 90 % interval."""
+    """One candidate in full, or a hybrid: then the machines are those that are owned. Low and high are
+    the ends of the prediction's 90 % interval."""
 
     offer: str
     name: str
@@ -39,10 +59,13 @@ class Choice:
     price_source: str
     price_date: str | None  # None: the plan gives the price
     price_is_estimate: bool
+    price_is_assumed: bool  # reserved, at a discount that no list has
     compute_basis: str
     in_time: bool
     in_budget: bool
     broken_rules: tuple[str, ...]
+    owned_way: Way | None = None  # of a hybrid's own machines
+    rest: RentedRest | None = None
 
     @property
     def allowed(self) -> bool:
@@ -91,6 +114,22 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the bought machines could stand, and what the same machines then come to."""
+
+    way: Way
+    where: str
+    pue: float
+    usd_per_kwh: float
+    energy_usd_per_month: float
+    rent_usd_per_month: float
+    build_usd_per_month: float | None  # None: nobody said what the room costs
+    total_usd: float  # over the horizon, with the machines
+    usd_per_run: float
+    broken_rules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PlanResult:
     """The whole answer."""
 
@@ -109,6 +148,7 @@ class PlanResult:
     front: tuple[Choice, ...]  # the fastest first
     alternatives: tuple[Alternative, ...]
     assumptions: tuple[str, ...]
+    places: tuple[Place, ...] = ()  # of the machines of the choice, or of the best that are bought
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -21,6 +21,16 @@ class _Row(BaseModel):
         return all(_compare(condition, value, facts) for condition, value in self.when.items())
 
 
+class StageFigures(BaseModel):
+    """Whose prices the stage's commands carry where no plan has better ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    machine: str  # from parts, as `search.offers` of a plan names it
+    instance: str
+    gpu_hours: float = Field(gt=0)  # of one person in a month
+
+
 class Stage(_Row):
     """How a team of a size works, and when it has outgrown that."""
 
@@ -29,6 +39,7 @@ class Stage(_Row):
     why: str
     software: tuple[str, ...] = Field(min_length=1)
     trigger: str
+    figures: StageFigures
     commands: tuple[str, ...] = Field(min_length=1)
 
 

@@ -11,6 +11,7 @@ WAYS: dict[Way, str] = {
     "spot": "rented on spot",
     "buy": "bought",
     "colocate": "bought and colocated",
+    "hybrid": "partly bought, the rest rented",
 }
 REMEDIES: dict[PlanRemedy, str] = {
     "none": "",
@@ -31,9 +32,41 @@ def hours(seconds: float) -> str:
 
 def what(choice: Choice) -> str:
     """ "2 × AWS p4d.24xlarge, rented on demand"."""
-    machines = choice.nodes * choice.clusters
-    many = f"{machines} × " if machines > 1 else ""
-    return f"{many}{choice.name}, {WAYS[choice.way]}"
+    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}, {way(choice)}"
+    rest = choice.rest
+    if rest is None:
+        return own
+    share = share_of_runs(rest.share_of_runs)
+    return f"{own}, with {share} of the runs on {_many(rest.nodes)}{rest.name}, {WAYS[rest.way]}"
+
+
+def way(choice: Choice) -> str:
+    """How it is had, and whether its price is a guess."""
+    assumed = " (price assumed)" if choice.price_is_assumed else ""
+    return f"{WAYS[choice.owned_way or choice.way]}{assumed}"
+
+
+def way_cell(choice: Choice) -> str:
+    """In a table."""
+    return f"{choice.way}, assumed" if choice.price_is_assumed else choice.way
+
+
+def machines(choice: Choice) -> str:
+    """The same in a table that has the way in a column of its own."""
+    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}"
+    rest = choice.rest
+    return own if rest is None else f"{own} and {_many(rest.nodes)}{rest.name} ({rest.way})"
+
+
+def share_of_runs(share: float) -> str:
+    """Never nothing and never all, where it is neither."""
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
+
+
+def _many(count: int) -> str:
+    return f"{count} × " if count > 1 else ""
 
 
 def setting(choice: Choice) -> str:
@@ -60,11 +93,39 @@ def duration(choice: Choice) -> str:
     return f"{hours(choice.run_seconds)} a run ({low} – {high})"
 
 
+def place_rows(result: PlanResult) -> tuple[str, list[str], list[list[str]]]:
+    """On premises and in a colocation, side by side."""
+    columns = [
+        "where",
+        "energy a month",
+        "rent a month",
+        "room a month",
+        "in all",
+        "a run on them",
+        "",
+    ]
+    rows = [
+        [
+            f"{place.where}, PUE {place.pue:g}, ${place.usd_per_kwh:g}/kWh",
+            usd(place.energy_usd_per_month),
+            usd(place.rent_usd_per_month) if place.way == "colocate" else "",
+            "" if place.build_usd_per_month is None else usd(place.build_usd_per_month),
+            usd(place.total_usd),
+            usd(place.usd_per_run),
+            "; ".join(place.broken_rules),
+        ]
+        for place in result.places
+    ]
+    return "Where the bought machines could stand", columns, rows
+
+
 def price_dates(result: PlanResult) -> str:
     """When the prices of all that is shown were read."""
     shown = [*result.front, *(other.choice for other in result.alternatives if other.choice)]
     shown += [result.winner] if result.winner else []
-    dates = sorted({choice.price_date for choice in shown if choice.price_date})
+    days = [choice.price_date for choice in shown]
+    days += [choice.rest.price_date for choice in shown if choice.rest]
+    dates = sorted({day for day in days if day})
     if not dates:
         return "All prices are the plan's own."
     estimated = (

@@ -31,6 +31,7 @@ from gpuyard.report.figures import (
     tornado_option,
 )
 from gpuyard.report.page import standalone
+from gpuyard.units import format_months
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def rent_or_own_charts(
         _chart(
             "cash",
             "All payments so far. Where the lines cross, both have cost the same.",
-            cash_curve_option(cash, f"month by month over {case.months} months"),
+            cash_curve_option(cash, f"month by month over {format_months(case.months)}"),
         ),
         _chart(
             "tornado",

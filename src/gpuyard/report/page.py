@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
-from gpuyard.planner.words import price_dates
+from gpuyard.planner.words import machines, place_rows, price_dates, way_cell
 from gpuyard.predict import Constant
 from gpuyard.report import words
 from gpuyard.report.chart_set import (
@@ -109,7 +109,10 @@ def _environment() -> Environment:
         "choke_names": words.CHOKE_NAMES,
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
+        "machines": machines,
+        "place_rows": place_rows,
         "price_dates": price_dates,
+        "way_cell": way_cell,
         "epoch_table": epoch_table,
         "input_value": input_value,
     }

@@ -5,6 +5,7 @@ from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Stora
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.loading import read_spec
 from gpuyard.specs.offers import (
+    Load,
     Offers,
     OfferSpec,
     OnDemandOffer,
@@ -12,7 +13,7 @@ from gpuyard.specs.offers import (
     ReservedOffer,
     SpotOffer,
 )
-from gpuyard.specs.plan import Load, OwnOffer, Plan, PlanRemedy, Way
+from gpuyard.specs.plan import OwnOffer, Plan, PlanRemedy, Way
 from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.schema import SPECS, json_schema

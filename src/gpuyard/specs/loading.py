@@ -131,14 +131,45 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
             ]
             return describe_unknown("value here", str(mistake["input"]), allowed)
         case _:
-            return _explain_limit(mistake, message)
+            wanted = _wanted(mistake) or f"{message[0].lower()}{message[1:]}"
+            return wanted if _is_empty(mistake["input"]) else f"{wanted}, not {mistake['input']!r}"
 
 
-def _explain_limit(mistake: ErrorDetails, message: str) -> str:
+_WANTED = {
+    "int_type": "this is a whole number",
+    "int_parsing": "this is a whole number",
+    "int_from_float": "this is a whole number",
+    "float_type": "this is a number",
+    "float_parsing": "this is a number",
+    "finite_number": "this is a finite number",
+    "bool_type": "this is true or false",
+    "bool_parsing": "this is true or false",
+    "string_type": "this is text",
+    "tuple_type": "this is a list, like [a, b]",
+    "list_type": "this is a list, like [a, b]",
+    "model_type": "this is a mapping of keys, like {{key: value}}",
+    "dict_type": "this is a mapping of keys, like {{key: value}}",
+    "greater_than": "it must be above {gt:g}",
+    "greater_than_equal": "it must be {ge:g} or more",
+    "less_than": "it must be below {lt:g}",
+    "less_than_equal": "it can be up to {le:g}",
+    "too_short": "at least {min_length} needed",
+    "too_long": "it has at most {max_length}",
+    "string_too_short": "this can't be empty",
+}
+
+
+def _wanted(mistake: ErrorDetails) -> str | None:
+    """What belongs there, for what pydantic says in the words of programmers."""
+    figures = dict(mistake.get("ctx", {}))
     if mistake["type"] == "too_short":
-        least = mistake["ctx"]["min_length"]
-        return f"at least {least} item{'s are' if least > 1 else ' is'} needed"
-    return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+        least = figures["min_length"]
+        figures["min_length"] = f"{least} item{'s are' if least > 1 else ' is'}"
+    return _WANTED[mistake["type"]].format(**figures) if mistake["type"] in _WANTED else None
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ([], (), "", {})
 
 
 def _explain_tag(mistake: ErrorDetails) -> str:

@@ -19,6 +19,7 @@ from gpuyard.specs.quantities import (
 )
 
 Increment = Literal["hour", "minute", "second", "1/100 h"]
+Load = Literal["steady", "working-hours", "spiky"]
 
 
 class KeptData(Spec):
@@ -155,6 +156,10 @@ class Offers(Spec):
     hours_per_year: Annotated[
         float, Field(gt=0, le=8766, description="hours of work a year, at speed 1")
     ] = 2000.0
+    load: Annotated[
+        Load,
+        Field(description="when the work comes; what is owned or reserved is enough for the busiest hour"),
+    ] = "steady"  # fmt: skip
     horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
     run: Annotated[
         Seconds | None, Field(gt=0, description="how long one training run takes, at speed 1")

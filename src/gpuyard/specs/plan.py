@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 
+from gpuyard import units
 from gpuyard.errors import describe_unknown
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Network, Topology, named_or_described
+from gpuyard.specs.offers import Load
 from gpuyard.specs.quantities import (
     Bytes,
     CloudName,
@@ -15,6 +17,7 @@ from gpuyard.specs.quantities import (
     MachineName,
     Seconds,
     Share,
+    SiteReference,
     Usd,
     UsdPerHour,
     UsdPerKwh,
@@ -24,12 +27,13 @@ from gpuyard.specs.quantities import (
 )
 from gpuyard.specs.workload import Workload
 
-Way = Literal["on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate"]
+Way = Literal[
+    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid"
+]
 PlanRemedy = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
-Load = Literal["steady", "working-hours", "spiky"]
 Count = Annotated[int, Field(gt=0)]
 _WAYS: tuple[Way, ...] = (
-    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate",
+    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid",
 )  # fmt: skip
 RESERVED_YEARS: dict[Way, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
 _REMEDIES: tuple[PlanRemedy, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
@@ -62,7 +66,12 @@ class Site(Spec):
     ] = None
     electricity: UsdPerKwh = 0.12
     pue: Annotated[float, Field(ge=1, le=3, description="power of the room over that of its machines")] = 1.58  # fmt: skip
-    colocation: Annotated[UsdPerKwMonth, Field(description="with space and power")] = 184.06
+    colocation: Annotated[
+        UsdPerKwMonth, Field(description="by kW under load; electricity on top")
+    ] = 184.06
+    colocation_pue: Annotated[
+        float, Field(ge=1, le=3, description="the same of a colocation; new and large sites")
+    ] = 1.3
 
 
 class Owning(Spec):
@@ -88,11 +97,26 @@ class Owning(Spec):
 
 
 class Renting(Spec):
-    """What every rented run needs besides its steps."""
+    """What rented runs need besides their steps: time to start, and their data in the cloud."""
 
     start: Annotated[
         Seconds, Field(description="from asking for machines to the first step; it is billed")
     ] = 300.0
+    data: Annotated[
+        Bytes | None,
+        Field(description="kept in the cloud over the horizon; the workload's dataset if left out"),
+    ] = None
+    results: Annotated[
+        Bytes | None,
+        Field(description="taken out after each run; one checkpoint of the model if left out"),
+    ] = None
+    storage: Annotated[
+        Usd | None,
+        Field(ge=0, description="a GB and month; of `gpuyard catalog cloud-data` if left out"),
+    ] = None
+    egress: Annotated[
+        Usd | None, Field(ge=0, description="a GB; of `gpuyard catalog cloud-data` if left out")
+    ] = None
 
 
 class Spot(Spec):
@@ -169,6 +193,15 @@ class Search(Spec):
         int | None, Field(gt=0, description="samples that one update may see in all")
     ] = None
 
+    @model_validator(mode="after")
+    def _mixes_something(self) -> "Search":
+        owned, rented = {"buy", "colocate"}, {"on-demand", "spot"}
+        if "hybrid" in self.ways and not (owned & set(self.ways) and rented & set(self.ways)):
+            raise ValueError(
+                "hybrid mixes other ways: name 'buy' or 'colocate', and 'on-demand' or 'spot', with it"
+            )
+        return self
+
 
 class Playbook(Spec):
     """What `gpuyard playbook` asks besides."""
@@ -198,7 +231,11 @@ class Plan(Spec):
     horizon: Annotated[Seconds, Field(gt=0, le=20 * 365.25 * 86400)] = 3 * 365.25 * 86400
     policy: Policy = Policy()
     people: People = People()
-    site: Site = Site()
+    site: Annotated[
+        Annotated[Site, Tag("described")] | Annotated[SiteReference, Tag("named")],
+        Discriminator(named_or_described),
+        Field(description="what the room offers and costs, or a *.site.yaml beside the plan"),
+    ] = Site()
     owning: Owning = Owning()
     renting: Renting = Renting()
     spot: Spot = Spot()
@@ -214,7 +251,7 @@ class Plan(Spec):
         for way, term in RESERVED_YEARS.items():
             if way in asked and term > years:
                 raise ValueError(
-                    f"search.ways: {way} binds you for longer than the horizon of {years:.3g} years; "
+                    f"search.ways: {way} binds you for longer than the horizon of {units.format_years(years)}; "
                     "lengthen 'horizon', or leave it out"
                 )
         names = [offer.name for offer in self.offers]

@@ -105,6 +105,15 @@ def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
     return validate
 
 
+def _site_file(name: str) -> str:
+    if not name.endswith((".yaml", ".yml")):
+        raise ValueError(
+            f"{name!r} is not a site file; name a *.site.yaml, or describe the site here"
+        )
+    return name
+
+
+SiteReference = Annotated[str, AfterValidator(_site_file)]
 WorkloadReference = Annotated[str, AfterValidator(_known_or_file("model"))]
 ClusterReference = Annotated[str, AfterValidator(_known_or_file("machine"))]
 ModelName = Annotated[str, AfterValidator(_known_model)]

@@ -5,7 +5,7 @@ import math
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, finite, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS
 from gpuyard.study.result import CostResult
-from gpuyard.units import format_usd
+from gpuyard.units import format_usd, format_years
 
 _RENT, _BUY, _COMPARABLE = COLOURS[1], COLOURS[0], COLOURS[2]
 _POINTS = 24  # straight lines, but a tooltip needs something to stand on
@@ -38,7 +38,7 @@ def break_even_option(cost: CostResult) -> Option:
         "Renting against buying",
         f"{format_usd(cost.rent_usd_per_hour)}/h or {format_usd(cost.buy_usd)} once, "
         f"{cost.hours_per_year:,.0f} hours of use a year",
-        f"Cumulative cost over {horizon:g} years. Renting reaches the price of buying after "
+        f"Cumulative cost over {format_years(horizon)}. Renting reaches the price of buying after "
         f"{cost.undiscounted_break_even_years:.2f} years, and the price less the speed lead after "
         f"{cost.break_even_years:.2f} years.",
         lines,

@@ -6,7 +6,7 @@ from gpuyard.planner import Choice, PlanResult
 from gpuyard.planner.words import duration, price, usd, what
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, log_axis, value_axis
 from gpuyard.report.figures.looks import COLOURS, NEUTRAL
-from gpuyard.units import format_seconds
+from gpuyard.units import format_seconds, format_years
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _limit(seconds: float, unit: "_Unit") -> Option:
 def _subtitle(plan: PlanResult) -> str:
     budget = plan.goal.budget_usd
     within = f", {usd(budget)} in all" if budget is not None else ""
-    return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {plan.goal.months / 12:.3g} years{within}"
+    return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {format_years(plan.goal.months / 12)}{within}"
 
 
 def _description(plan: PlanResult) -> str:

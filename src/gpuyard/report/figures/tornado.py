@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpuyard.economics import Bar
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
 from gpuyard.report.figures.looks import COLOURS
-from gpuyard.units import format_share, format_usd
+from gpuyard.units import format_months, format_share, format_usd
 
 _LOW, _HIGH = COLOURS[0], COLOURS[1]
 _MOST_BARS = 12
@@ -22,6 +22,7 @@ _NAMES = {
     "colocation_usd_per_kw_month": "colocation a kW and month",
     "value_kept_per_year": "value kept a year",
     "discount_per_year": "discount rate",
+    "rest_resold": "what a resold rest brings",
     "interest_per_year": "interest",
     "usd_per_failure": "repair of a failure",
     "gpu_hours_per_failure": "GPU-hours a failure",
@@ -40,7 +41,7 @@ def input_value(name: str, value: float) -> str:
         return f"${value:,.3g}" if value < 1 else format_usd(value)
     if name.endswith("share") or name in {
         "value_kept_per_year", "discount_per_year", "interest_per_year", "speed_lead",
-        "support_share_per_year",
+        "support_share_per_year", "rest_resold",
     }:  # fmt: skip
         return format_share(value)
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -53,7 +54,7 @@ def tornado_option(bars: Sequence[Bar], saving_usd: float, months: int) -> Optio
     option = frame(
         "What decides it",
         f"as stated, owning {verb} {format_usd(abs(saving_usd))}"
-        f"{'' if saving_usd >= 0 else ' more'} over {months} months; one input at a time",
+        f"{'' if saving_usd >= 0 else ' more'} over {format_months(months)}; one input at a time",
         "Change of what owning saves when one input moves to either end of its range. "
         + " ".join(_described(bar, saving_usd) for bar in shown),
         [{"name": "input at its low end"}, {"name": "input at its high end"}],

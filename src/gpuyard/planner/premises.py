@@ -1,0 +1,97 @@
+"""Where bought machines would stand: what a room of one's own and a colocation charge, and how much they hold."""
+
+from dataclasses import dataclass
+
+from gpuyard import specs, units
+from gpuyard.errors import UserMistake
+from gpuyard.facility.room_terms import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
+from gpuyard.facility.site_rules import rules_for
+from gpuyard.specs import Plan
+from gpuyard.specs.plan import Site, Way
+
+
+@dataclass(frozen=True)
+class PowerLimit:
+    """What the machines of one way may draw, all together."""
+
+    way: Way
+    watts: float  # of the machines, without cooling
+    reason: str
+
+
+@dataclass(frozen=True)
+class Premises:
+    """The terms of both, and the limits of the one that the plan's site is."""
+
+    name: str | None  # of a site file
+    own: RoomTerms
+    shared: RoomTerms
+    power: PowerLimit | None
+    rack: PowerLimit | None  # of one machine
+    assumed: tuple[str, ...]
+
+    def terms(self, way: Way) -> RoomTerms:
+        return self.shared if way == "colocate" else self.own
+
+    def build_usd_per_kw(self, years: float) -> float:
+        """What a room of one's own costs over the horizon: its share of the years it is written off over."""
+        return (self.own.build_usd_per_kw or 0.0) * min(1.0, years / BUILD_YEARS)
+
+    @property
+    def room_watts(self) -> float | None:
+        """What the building gives, with cooling; None where nobody said, or where it is somebody else's."""
+        if self.power is None or self.power.way != "buy":
+            return None
+        return self.power.watts * self.own.pue
+
+
+def premises_of(plan: Plan, site: specs.Site | None = None) -> Premises:
+    """A site file's figures, or those of the plan."""
+    if site is not None:
+        return _from_file(site)
+    if isinstance(plan.site, str):
+        raise UserMistake(f"the site of {plan.name} is a file, {plan.site}, and was not read")
+    return _from_plan(plan.site)
+
+
+def _from_plan(site: Site) -> Premises:
+    limit = None
+    if site.power is not None:
+        reason = f"draws more than the {units.format_watts(site.power)} of the site"
+        limit = PowerLimit("buy", site.power / site.pue, reason)
+    return Premises(
+        name=None,
+        own=RoomTerms("on premises", site.pue, site.electricity),
+        shared=RoomTerms(
+            "colocation",
+            site.colocation_pue,
+            site.electricity,
+            rent_usd_per_kw_month=site.colocation,
+        ),
+        power=limit,
+        rack=None,
+        assumed=(),
+    )
+
+
+def _from_file(site: specs.Site) -> Premises:
+    rules = rules_for(site)
+    shared, own = room_terms(rules)
+    way: Way = "colocate" if site.kind == "colocation" else "buy"
+    limits = machine_watts_limits(rules)
+    power = None
+    if limits:
+        what, watts = min(limits.items(), key=lambda limit: limit[1])
+        reason = f"draws more than the {units.format_watts(watts)} that the {what} of {site.name}"
+        power = PowerLimit(way, watts, f"{reason} {'holds' if what == 'cooling' else 'hold'}")
+    rack = units.format_watts(rules.rack_watts)
+    return Premises(
+        name=site.name,
+        own=own,
+        shared=shared,
+        power=power,
+        rack=PowerLimit(
+            way, rules.rack_watts, f"a machine draws more than the {rack} of a rack there"
+        ),
+        assumed=rules.assumed,
+    )
