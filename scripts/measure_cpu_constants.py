@@ -77,7 +77,8 @@ def asked(home: str, *arguments: str) -> Any:
 
 def hidden(run: dict[str, Any]) -> float:
     exposed: float = run["step"]["exposed_communication_seconds"]
-    return max(0.0, 1 - exposed / run["all_reduce_seconds"])
+    bare: float = run["all_reduce_seconds"]
+    return max(0.0, 1 - exposed / bare)
 
 
 def variation() -> float:
@@ -112,7 +113,7 @@ def replica_seconds() -> float:
 
 def copy(model: nn.Module) -> None:
     modules = list(model.modules())
-    copies = {module: module._replicate_for_data_parallel() for module in modules}
+    copies = {m: m._replicate_for_data_parallel() for m in modules}  # type: ignore[no-untyped-call]
     for module in modules:
         for name, child in module._modules.items():
             setattr(copies[module], name, copies[child] if child is not None else None)
