@@ -33,16 +33,18 @@ def run_sweep(
     fresh: bool = False,
     silence_seconds: float = _SILENCE_SECONDS,
     judge: Judge | None = None,
+    keep_doubtful: bool = False,
 ) -> list[Measurement]:
     """Measure what the store does not have yet; each point is stored as soon as it is known.
 
     What a judge rejects is stored with the reason and is not among the measurements returned; a stored run
-    that it would have rejected, because nobody judged it then, is measured again.
+    that it would have rejected, because nobody judged it then, is measured again. With `keep_doubtful` it
+    is a measurement like others, with its doubt.
     """
     tell = on_event or (lambda _event: None)
     known: dict[Point, Measurement] = {}
     for point in sweep.points:
-        stored = None if fresh else stored_run(store, point, judge)
+        stored = None if fresh else stored_run(store, point, None if keep_doubtful else judge)
         if stored is not None:
             known[point] = stored
             tell(SweepEvent(point, "stored", 1.0, 0.0, stored))
@@ -66,7 +68,9 @@ def run_sweep(
                     reason = judge(measurement, foreign.share()) if judge else None
                     clock.finished(point)
                     left = clock.left(0.0)
-                    if reason is not None:
+                    if reason is not None and keep_doubtful:
+                        measurement = measurement.model_copy(update={"doubt": reason})
+                    elif reason is not None:
                         store.add(Rejection.of(measurement, reason))
                         tell(SweepEvent(point, "rejected", 1.0, left, measurement, reason))
                         continue
@@ -79,7 +83,7 @@ def run_sweep(
 def stored_run(store: ResultsStore, point: Point, judge: Judge | None = None) -> Measurement | None:
     """What the store has of a point, if it is credible; the load beside it then is not known."""
     found = store.find(point.key)
-    return None if found is None or (judge and judge(found, None)) else found
+    return None if found is None or (judge and (found.doubt or judge(found, None))) else found
 
 
 def _run_points(
@@ -115,6 +119,8 @@ def _run_points(
             environment,
             parse=read_event,
             command=lambda rank, argv: sweep.place.command(rank, argv, processes),
+            launcher=sweep.launcher,
+            meeting=sweep.place.meeting(),
         )
         with contextlib.closing(ranks) as events:
             for event in events:
@@ -128,8 +134,8 @@ def _environment(sweep: Sweep, processes: int) -> Iterator[Callable[[int], Mappi
         return
     from gpuyard.measure.horovod_rendezvous import horovod_rendezvous
 
-    with horovod_rendezvous(processes) as environment:
-        yield environment
+    with horovod_rendezvous(sweep.place, processes, sweep.remedy) as of_horovod:
+        yield lambda rank: {**sweep.place.environment(rank, processes), **of_horovod(rank)}
 
 
 def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement:
@@ -163,6 +169,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
             cores_by_worker=cores_by_worker,
             data_source=result.data_source,
             seed=sweep.seed,
+            launcher=sweep.launcher,
         ),
         **{
             name: getattr(result, name)

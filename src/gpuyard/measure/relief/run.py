@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Generator
 
+from gpuyard.measure.bench_host import new_record
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.places import Here
 from gpuyard.measure.ranks import private_directory, run_ranks
@@ -55,6 +56,8 @@ def run_relief(
             parse=read_event,
             worker=_WORKER,
             command=lambda rank, argv: sweep.place.command(rank, argv, processes),
+            launcher=sweep.launcher,
+            meeting=sweep.place.meeting(),
         )
         with contextlib.closing(ranks) as events:
             for event in events:
@@ -62,6 +65,8 @@ def run_relief(
                 if isinstance(event, Relieved):
                     runs.append(event)
     return ReliefResult(
+        **new_record(plan.describe(), sweep.host).model_dump(),
+        foreseen=plan.foreseen,
         workload=sweep.workload.name,
         workers=processes,
         batch_per_worker=plan.batch_per_worker,
