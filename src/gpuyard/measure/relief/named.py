@@ -87,13 +87,13 @@ def _exchange(remedy: Remedy) -> GradientExchange:
 
 
 def _platform(workers: int, place: RunPlace) -> Platform | None:
-    here = place.kind == "here"
-    if not here and place.link_bytes_per_second is None:
-        return None
+    here, rate = place.kind == "here", place.link_bytes_per_second
     between = None
     if not here:
-        fabric, _ = between_machines(Network(rate=place.link_bytes_per_second))
-        between = partial(fabric.pipe, tuning=fitted())
+        if rate is None:
+            return None
+        network = Network.model_validate({"rate": f"{8 * rate} bit/s"})
+        between = partial(between_machines(network)[0].pipe, tuning=fitted())
     return Platform(
         name=place.kind,
         nodes=1 if here else workers,
