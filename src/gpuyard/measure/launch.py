@@ -82,7 +82,7 @@ def crews(
     if meeting is None:
         count = jobs[0].processes
         store = ("--rdzv-backend=c10d", "--rdzv-conf=store_type=file")
-        one = (*store, f"--rdzv-endpoint={place}/torchrun", f"--rdzv-id={place}", "--nnodes=1")
+        one = (*store, f"--rdzv-endpoint={place}/torchrun", "--rdzv-id=gpuyard", "--nnodes=1")
         local = ("--local-addr=127.0.0.1", f"--nproc-per-node={count}")
         return (Crew(tuple(jobs), (*agent, *one, *local, *run_it)),)
     where = (f"--master-addr={meeting.address}", f"--master-port={meeting.port}")

@@ -13,25 +13,30 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
+
+import psutil
 
 from gpuyard.measure.job import LOST_PEER_STATUS
 from gpuyard.measure.launch import FAILED_RANK
 
 # on a socket, which sshd may give as stdin, the other side's end is not POLLHUP
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+_LEAVE_SECONDS = 10.0
 
 
 def main(arguments: list[str]) -> None:
     """Run torchrun and exit as the rank that failed first did."""
     directory, *options = arguments
-    within = directory if Path(directory).is_dir() else None
-    logs = tempfile.mkdtemp(prefix="gpuyard-torchrun-", dir=within)
-    threading.Thread(target=_leave_with_parent, args=(logs,), daemon=True).start()
+    here = Path(directory).is_dir()
+    logs = tempfile.mkdtemp(prefix="gpuyard-torchrun-", dir=directory if here else None)
+    left_behind = directory if here else logs
+    threading.Thread(target=_leave_with_parent, args=(left_behind,), daemon=True).start()
     try:
         status = _run([f"--log-dir={logs}", *options], Path(directory))
     finally:
-        shutil.rmtree(logs, ignore_errors=True)
+        shutil.rmtree(left_behind if _parent_is_gone(0) else logs, ignore_errors=True)
     sys.stderr.flush()
     if status < 0:  # as the rank was, so that it is told as that
         signal.signal(-status, signal.SIG_DFL)
@@ -57,12 +62,20 @@ def _run(arguments: list[str], directory: Path) -> int:
     return 0
 
 
-def _leave_with_parent(logs: str) -> None:
-    """The ranks read stdin and leave by themselves; looking at it takes nothing away from them."""
+def _parent_is_gone(most_seconds: float | None) -> bool:
+    """Looking at stdin takes nothing of it away from the ranks, which read it."""
     stdin = select.poll()
     stdin.register(0, _GONE)
-    stdin.poll()
-    shutil.rmtree(logs, ignore_errors=True)
+    return bool(stdin.poll(None if most_seconds is None else 1000 * most_seconds))
+
+
+def _leave_with_parent(left_behind: str) -> None:
+    """The ranks leave by themselves when stdin ends; what they shared goes after them."""
+    _parent_is_gone(None)
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    while psutil.Process().children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    shutil.rmtree(left_behind, ignore_errors=True)
     os._exit(1)
 
 
