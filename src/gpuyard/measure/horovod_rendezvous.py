@@ -19,7 +19,7 @@ _START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """Who sits where: a host for each rank, and where the server is."""
 
     hosts: tuple[str, ...]
@@ -51,7 +51,7 @@ def horovod_rendezvous(
     place: Place, processes: int, remedy: Remedy
 ) -> Iterator[Callable[[int], Mapping[str, str]]]:
     """Yields what each rank's environment has beside the place's own."""
-    table = _table(place, processes)
+    table = table_of(place, processes)
     with _server(table) as port:
         common = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
         if remedy.bucket_mb is not None:
@@ -59,18 +59,18 @@ def horovod_rendezvous(
         yield lambda rank: {**table.variables(rank), **common}
 
 
-def _table(place: Place, processes: int) -> _Table:
+def table_of(place: Place, processes: int) -> Table:
     if isinstance(place, LabNodes) and place.lab is not None:
         nodes = place.lab.nodes[:processes]
         # a lab's host names are addresses
         hosts = tuple(node.address for node in nodes)
-        return _Table(hosts, nodes[0].address, nodes[0].interface, nodes[0].enter)
+        return Table(hosts, nodes[0].address, nodes[0].interface, nodes[0].enter)
     here = socket.gethostname()
-    return _Table((here,) * processes, "127.0.0.1", "lo", lambda: None)
+    return Table((here,) * processes, "127.0.0.1", "lo", lambda: None)
 
 
 @contextlib.contextmanager
-def _server(table: _Table) -> Iterator[int]:
+def _server(table: Table) -> Iterator[int]:
     """In a thread of its own, which is on the node where it listens."""
     from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
         RendezvousHandler,
