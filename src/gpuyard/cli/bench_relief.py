@@ -113,6 +113,7 @@ def _foreseen(
 ) -> "dict[Remedy, float] | None":
     """What the predictor names, from one worker alone; nothing is measured in a dry run."""
     from gpuyard.measure import plan_sweep, run_sweep
+    from gpuyard.measure.matrix import judge_of
     from gpuyard.measure.relief import foreseen_gains
 
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
@@ -121,7 +122,7 @@ def _foreseen(
         return None
     if stored is None:
         with console(stderr=True).status("one worker alone"):
-            (stored,) = run_sweep(alone, store)
+            (stored,) = run_sweep(alone, store, judge=judge_of(alone), keep_doubtful=True)
     return foreseen_gains(workload, stored, workers, place.record(workers))
 
 
