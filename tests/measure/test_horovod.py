@@ -45,9 +45,7 @@ def test_it_trains_and_keeps_the_ranks_equal(
     store: ResultsStore, tiny: Build, remedy: Remedy
 ) -> None:
     pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
-    sweep = plan_sweep(
-        tiny(), [2], [32], seconds_per_point=0.5, strategy="horovod", remedy=remedy
-    )
+    sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=0.5, strategy="horovod", remedy=remedy)
     (m,) = run_sweep(sweep, store)
     assert (m.strategy, m.remedy) == ("horovod", remedy)
     assert len(set(m.parameter_checksums)) == 1

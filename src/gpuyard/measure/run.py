@@ -13,11 +13,11 @@ from gpuyard.measure.host import torch_version
 from gpuyard.measure.job import PointResult, Progress, RankJob, read_event
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.measurement import Measurement, Provenance
-from gpuyard.measure.places import Here
-from gpuyard.measure.ranks import private_directory, run_ranks
+from gpuyard.measure.ranks import private_directory
 from gpuyard.measure.rejection import Rejection
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent
+from gpuyard.measure.sweep_ranks import run_where_planned, told_all
 
 _SILENCE_SECONDS = 600.0
 
@@ -95,33 +95,16 @@ def _run_points(
     with private_directory() as directory, _environment(sweep, processes) as environment:
         jobs = [
             RankJob(
-                workload=sweep.workload,
-                strategy=sweep.strategy,
-                device=sweep.device,
-                rank=rank,
-                processes=processes,
+                **told_all(sweep, rank, processes, directory),
                 workers=workers,
-                directory=str(directory),
                 batches=tuple(by_batch),
-                seconds_per_point=sweep.seconds_per_point,
-                cores=sweep.cores_by_worker[rank],
-                seed=sweep.seed,
                 silence_seconds=silence_seconds,
                 remedy=sweep.remedy,
                 synthetic=sweep.synthetic,
-                dilation=sweep.place.dilation,
-                local_rank=None if isinstance(sweep.place, Here) else 0,
             )
             for rank in range(processes)
         ]
-        ranks: Generator[Progress | PointResult, None, None] = run_ranks(
-            jobs,
-            environment,
-            parse=read_event,
-            command=lambda rank, argv: sweep.place.command(rank, argv, processes),
-            launcher=sweep.launcher,
-            meeting=sweep.place.meeting(),
-        )
+        ranks = run_where_planned(sweep, jobs, environment, parse=read_event)
         with contextlib.closing(ranks) as events:
             for event in events:
                 yield by_batch[event.batch_per_worker], event

@@ -39,7 +39,8 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(left_behind if _parent_is_gone(0) else logs, ignore_errors=True)
     sys.stderr.flush()
     if status < 0:  # as the rank was, so that it is told as that
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no other way
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)  # at once: all ranks are gone
 
