@@ -42,7 +42,7 @@ def test_gradients_cross_the_link_and_can_not_be_faster_than_it(store: ResultsSt
 def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> None:
     gpu = KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=400)
     plan = lab.plan_lab(2, "10 Gbit/s", name="test-dilated", dilation=20)
-    m = measure(store, tiny(measured=[gpu]), plan, gpu="t4")
+    m = measure(store, tiny(measured=[gpu]), plan, gpu="t4", launcher="direct")
     assert m.place.dilation == 20
     assert m.place.link_bytes_per_second == 1.25e9
     # a step of 10 ms took 200 ms here

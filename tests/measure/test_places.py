@@ -38,20 +38,22 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("kind", [Hosts, SlurmAllocation])
+@pytest.mark.parametrize(("kind", "launcher"), [(Hosts, "torchrun"), (SlurmAllocation, "direct")])
 def test_ranks_meet_through_the_first_host(
     programs: Path,
     store: ResultsStore,
     tiny: Build,
     kind: type[Hosts] | type[SlurmAllocation],
+    launcher: str,
 ) -> None:
     place = kind(("localhost", "localhost"))
-    sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.2, place=place)
+    assert plan_sweep(tiny(), [2], [8], place=place).launcher == "torchrun"
+    sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.2, place=place, launcher=launcher)
     (m,) = run_sweep(sweep, store)
     assert m.place.nodes == ("localhost", "localhost")
     assert m.place.kind in ("hosts", "slurm")
     assert m.provenance.backend == "gloo"
-    assert m.provenance.launcher == "torchrun"
+    assert m.provenance.launcher == launcher
     assert len(set(m.parameter_checksums)) == 1
     assert sweep.points[0].key != plan_sweep(tiny(), [2], [8], seconds_per_point=0.2).points[0].key
 
