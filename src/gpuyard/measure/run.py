@@ -104,7 +104,9 @@ def _run_points(
             )
             for rank in range(processes)
         ]
-        ranks = run_where_planned(sweep, jobs, environment, parse=read_event)
+        ranks: Generator[Progress | PointResult, None, None] = run_where_planned(
+            sweep, jobs, environment, parse=read_event
+        )
         with contextlib.closing(ranks) as events:
             for event in events:
                 yield by_batch[event.batch_per_worker], event

@@ -1,7 +1,7 @@
 """Running it: one set of ranks for all remedies, so that they meet the same machine."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from gpuyard.measure.bench_host import new_record
 from gpuyard.measure.lock import only_one_measures
@@ -40,7 +40,7 @@ def run_relief(
             )
             for rank in range(processes)
         ]
-        ranks = run_where_planned(
+        ranks: Generator[ReliefProgress | Relieved, None, None] = run_where_planned(
             sweep,
             jobs,
             lambda rank: sweep.place.environment(rank, processes),
