@@ -60,6 +60,11 @@ DESCRIBED = {
     "gpt2-xl": ("GPT-2 XL", "https://github.com/openai/gpt-2", "2019-02-14"),
     "vit-b-16": ("ViT-B/16", "https://arxiv.org/abs/2010.11929", "2020-10-22"),
     "vit-l-16": ("ViT-L/16", "https://arxiv.org/abs/2010.11929", "2020-10-22"),
+    "transformer-small": (
+        "Transformer of 4 layers over bytes",
+        "src/gpuyard/workloads/zoo/byte_transformer.py",
+        "2026-11-16",
+    ),
     "spoken-digits-linear": (
         "Spoken digits, linear layers",
         "src/gpuyard/workloads/spoken_digits.py",

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from gpuyard import lab
+from gpuyard.errors import MissingRequirement
+from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, Provenance, StepParts, Window
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +21,7 @@ settings.register_profile("gpuyard", deadline=None, derandomize="CI" in os.envir
 settings.load_profile("gpuyard")
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 MakeMeasurement = Callable[..., Measurement]
+needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +30,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
     return directory
+
+
+@pytest.fixture
+def can_make_labs(home: Path) -> Iterator[None]:
+    """For tests of real labs: skips where none can be made, and removes what a failing test leaves."""
+    try:
+        lab.check_can_make_labs()
+    except MissingRequirement as missing:
+        pytest.skip(str(missing))
+    yield
+    lab.remove_orphans()
+    for known, _ in lab.labs():
+        lab.down(known.plan.name)
 
 
 @pytest.fixture

@@ -7,22 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard import lab
-from gpuyard.errors import MissingRequirement
 
 NAMESPACES = Path("/var/run/netns")
-
-
-@pytest.fixture
-def can_make_labs(home: Path) -> Iterator[None]:
-    """For tests of real labs: whatever a failing test leaves behind is removed."""
-    try:
-        lab.check_can_make_labs()
-    except MissingRequirement as missing:
-        pytest.skip(str(missing))
-    yield
-    lab.remove_orphans()
-    for known, _ in lab.labs():
-        lab.down(known.plan.name)
 
 
 @pytest.fixture

@@ -75,3 +75,31 @@ def test_without_rights_it_is_one_sentence(tmp_path: Path) -> None:
 def test_a_mistake_is_a_sentence(link_of: str, cli: Cli) -> None:
     said = cli("lab", "up", "--nodes", "2", "--link-of", link_of, "--dry-run", status=2)
     assert said.stderr.startswith("gpuyard: ")
+
+
+def test_a_damaged_state_blocks_no_other_lab_and_can_be_put_aside(
+    cli: Cli, home: Path, can_make_labs: None, foreign: Path
+) -> None:
+    cli("lab", "up", "--name", "good")
+    damaged = home / "labs" / "bad.json"
+    damaged.write_text('{"plan": ')
+    said = cli("lab", "status")
+    assert "good" in said.stdout
+    assert "bad.json can't be read" in said.stderr
+    assert cli("lab", "exec", "node0", "--name", "good", "--", "true").returncode == 0
+    aside = cli("lab", "down", "--name", "bad", status=1)
+    assert "nothing is left to do" in aside.stderr
+    assert not damaged.exists()
+    assert damaged.with_suffix(".unreadable").read_text() == '{"plan": '
+    assert "can't be read" not in cli("lab", "status").stderr
+
+    (home / "labs" / "good.json").write_text("[]")
+    before = namespaces()
+    left = cli("lab", "down", "--name", "good", status=1)
+    assert "ip netns delete" in left.stderr
+    assert namespaces() == before  # nobody knows any more which of them were ours
+    for name in before:
+        if name.startswith("gpuyard-good-"):
+            assert name in left.stderr
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+    assert foreign.exists()

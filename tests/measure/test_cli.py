@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from gpuyard import paths
 from gpuyard.cli import bench, results
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.credible import NO_LOSS
 
 Make = Callable[..., Measurement]
 
@@ -60,6 +61,25 @@ def test_train_measures_and_results_show_it(workload_file: str) -> None:
     assert "exposed communication" in table.stdout
     listed = CliRunner().invoke(results.app, ["list"])
     assert document["id"] in listed.stdout
+
+
+def test_a_doubtful_run_is_told_and_one_without_a_loss_is_no_success(
+    workload_file: str, make_measurement: Make
+) -> None:
+    asked = ["train", workload_file, "--workers", "1"]
+    planned = CliRunner().invoke(bench.app, [*asked, "--json", "--dry-run"])
+    (point,) = json.loads(planned.stdout)["points"]
+    store = ResultsStore(paths.results_file())
+    store.add(make_measurement(1, key=point["key"], workers=1, doubt="windows differ"))
+    told = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
+    assert told.exit_code == 0
+    assert "Doubtful: 000000000001, 1 worker(s) at a batch of 10: windows differ" in told.stderr
+    assert "windows differ" in CliRunner().invoke(results.app, ["list"]).stdout
+
+    store.add(make_measurement(2, key=point["key"], workers=1, doubt=NO_LOSS))
+    failed = CliRunner().invoke(bench.app, asked)
+    assert isinstance(failed.exception, GpuyardError)
+    assert "the loss was not a number" in str(failed.exception)
 
 
 def test_bad_counts_are_a_users_mistake(workload_file: str) -> None:

@@ -1,11 +1,10 @@
 """Training over real shaped links; skipped with the reason where no lab can be made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from gpuyard import lab
-from gpuyard.errors import MissingRequirement
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.places import LabNodes
 from gpuyard.specs import KnownThroughput, Workload
@@ -13,15 +12,7 @@ from gpuyard.specs import KnownThroughput, Workload
 Build = Callable[..., Workload]
 
 
-@pytest.fixture(autouse=True)
-def _can_make_labs() -> Iterator[None]:
-    try:
-        lab.check_can_make_labs()
-    except MissingRequirement as missing:
-        pytest.skip(str(missing))
-    yield
-    for known, _ in lab.labs():
-        lab.down(known.plan.name)
+pytestmark = pytest.mark.usefixtures("can_make_labs")
 
 
 def measure(
@@ -40,6 +31,7 @@ def test_gradients_cross_the_link_and_can_not_be_faster_than_it(store: ResultsSt
     m = measure(store, workload, lab.plan_lab(2, "50 Mbit/s", name="test-train"), gpu="t4")
     assert (m.place.kind, m.place.nodes) == ("lab", ("node0", "node1"))
     assert m.place.link_bytes_per_second == 6.25e6
+    assert m.provenance.launcher == "torchrun"
     assert m.all_reduce_bytes == 4 * 376_200
     # two nodes each send all gradients once: 1.5 MB take 0.24 s at 50 Mbit/s, of which a burst of 256 kB
     # may pass at once
@@ -50,7 +42,7 @@ def test_gradients_cross_the_link_and_can_not_be_faster_than_it(store: ResultsSt
 def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> None:
     gpu = KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=400)
     plan = lab.plan_lab(2, "10 Gbit/s", name="test-dilated", dilation=20)
-    m = measure(store, tiny(measured=[gpu]), plan, gpu="t4")
+    m = measure(store, tiny(measured=[gpu]), plan, gpu="t4", launcher="direct")
     assert m.place.dilation == 20
     assert m.place.link_bytes_per_second == 1.25e9
     # a step of 10 ms took 200 ms here
@@ -59,9 +51,10 @@ def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> No
 
 
 def test_real_computing_is_stretched(store: ResultsStore, tiny: Build) -> None:
-    plain = measure(store, tiny(), lab.plan_lab(2, "1 Gbit/s", name="test-plain"))
+    plan = lab.plan_lab(2, "1 Gbit/s", name="test-plain")
+    plain = measure(store, tiny(), plan, launcher="direct")
     plan = lab.plan_lab(2, "1 Gbit/s", name="test-stretched", dilation=8)
-    stretched = measure(store, tiny(), plan)
+    stretched = measure(store, tiny(), plan, launcher="direct")
     assert len(set(stretched.parameter_checksums)) == 1
     assert stretched.key != plain.key
     assert stretched.loss_last is not None

@@ -16,7 +16,12 @@ from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]
 # as sshd does: the last argument is a line for the user's shell
-SSH = '#!/bin/sh\nfor line; do :; done\nexec sh -c "$line"\n'
+BANNER = '{"motd": "Welcome to {node}"}\n{ not even JSON'
+SSH = f"""#!/bin/sh
+for line; do :; done
+echo '{BANNER}'
+exec sh -c "$line"
+"""
 SRUN = '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
 SCONTROL = "#!/bin/sh\n[ \"$1 $2\" = 'show hostnames' ] && printf 'node1\\nnode2\\n'\n"
 
@@ -33,19 +38,22 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("kind", [Hosts, SlurmAllocation])
+@pytest.mark.parametrize(("kind", "launcher"), [(Hosts, "torchrun"), (SlurmAllocation, "direct")])
 def test_ranks_meet_through_the_first_host(
     programs: Path,
     store: ResultsStore,
     tiny: Build,
     kind: type[Hosts] | type[SlurmAllocation],
+    launcher: str,
 ) -> None:
     place = kind(("localhost", "localhost"))
-    sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.2, place=place)
+    assert plan_sweep(tiny(), [2], [8], place=place).launcher == "torchrun"
+    sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.2, place=place, launcher=launcher)
     (m,) = run_sweep(sweep, store)
     assert m.place.nodes == ("localhost", "localhost")
     assert m.place.kind in ("hosts", "slurm")
     assert m.provenance.backend == "gloo"
+    assert m.provenance.launcher == launcher
     assert len(set(m.parameter_checksums)) == 1
     assert sweep.points[0].key != plan_sweep(tiny(), [2], [8], seconds_per_point=0.2).points[0].key
 
@@ -100,9 +108,11 @@ def test_nodes_that_share_a_core_need_dilation_or_a_synthetic_gpu(tiny: Build) -
     plan_sweep(tiny(), [1], [8], place=LabNodes(plan_lab(many, "1 Gbit/s")), gpu="t4")
 
 
-def test_horovod_stays_here(programs: Path, tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_horovod_is_not_started_over_hosts(
+    programs: Path, tiny: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gpuyard.measure import sweep
 
     monkeypatch.setattr(sweep, "check_strategy", lambda *_a, **_k: None)
-    with pytest.raises(UserMistake, match="horovod is measured on this machine only"):
+    with pytest.raises(UserMistake, match="horovod is measured on this machine and in labs"):
         plan_sweep(tiny(), [1], [8], place=Hosts(("a",)), strategy="horovod")

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from gpuyard.cli.remedies import parse_remedy
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.timing import schedule
 from gpuyard.specs import Remedy, Workload
+from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
-needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
 
 @needs_two_cores
@@ -79,11 +78,15 @@ def test_what_can_not_be_done_is_a_sentence(
         parse_remedy(*options)
 
 
-def test_remedies_need_ddp(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_horovod_has_some_remedies_and_dataparallel_none() -> None:
     from gpuyard.measure.strategies import check_remedy
 
-    with pytest.raises(UserMistake, match="remedies are measured with ddp"):
-        check_remedy(Remedy(accumulate=2), "horovod", synthetic=False)
+    with pytest.raises(UserMistake, match="remedies are measured with ddp and horovod"):
+        check_remedy(Remedy(accumulate=2), "dataparallel", synthetic=False)
+    check_remedy(Remedy(accumulate=2, compress="fp16", bucket_mb=5), "horovod", synthetic=False)
+    for other in (Remedy(compress="bf16"), Remedy(compress="powersgd:1"), Remedy(local_sgd=2)):
+        with pytest.raises(UserMistake, match=f"measure {other.label} with ddp"):
+            check_remedy(other, "horovod", synthetic=False)
 
 
 def test_labels_say_what_is_done() -> None:

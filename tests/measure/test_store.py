@@ -122,7 +122,7 @@ def test_kinds_of_later_versions_are_passed_over(
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute(
             "INSERT INTO measurements (id, key, created_at, kind, workload, document)"
-            " VALUES ('later', 'k', '', 'storage', '', '{}')"
+            " VALUES ('later', 'k', '', 'weather', '', '{}')"
         )
         connection.commit()
     assert len(store.list()) == 1

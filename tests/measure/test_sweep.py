@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, SweepEvent, plan_sweep, run_sweep
+from gpuyard.measure.run import stored_run
 from gpuyard.specs import Workload
+from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
 DEADLINE_SECONDS = 60.0
-
-needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
 
 @needs_two_cores
@@ -106,6 +107,18 @@ def test_fresh_measures_again(
     assert store.find(sweep.points[0].key) == later
 
 
+def test_a_doubtful_run_is_marked_and_a_judge_asks_for_another(
+    store: ResultsStore, tiny: Build
+) -> None:
+    sweep = plan_sweep(tiny("bare"), [1], [4], seconds_per_point=0.1)
+    (m,) = run_sweep(sweep, store, judge=lambda _m, _foreign: "a bad day", keep_doubtful=True)
+    assert m.doubt == "a bad day"
+    assert store.list() == [m]
+    assert store.list_rejected() == []
+    assert stored_run(store, sweep.points[0]) == m
+    assert stored_run(store, sweep.points[0], lambda _m, _foreign: None) is None
+
+
 @needs_two_cores
 def test_crashing_rank_shows_its_last_lines(store: ResultsStore, tiny: Build) -> None:
     sweep = plan_sweep(tiny("CrashInRankOne"), [2], [4], seconds_per_point=0.2)
@@ -144,7 +157,8 @@ from pathlib import Path
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.specs import Workload
 workload = Workload.model_validate_json(sys.argv[2])
-run_sweep(plan_sweep(workload, [2], [2, 3], seconds_per_point=0.2), ResultsStore(Path(sys.argv[1])))
+sweep = plan_sweep(workload, [2], [2, 3], seconds_per_point=0.2, launcher=sys.argv[3])
+run_sweep(sweep, ResultsStore(Path(sys.argv[1])))
 """
 
 
@@ -163,27 +177,31 @@ def _runs(pid: int) -> bool:
     return state != "Z"
 
 
-def _ranks_of(parent: int) -> list[int]:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    return [int(pid) for pid in children.split()]
-
-
 @needs_two_cores
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "launcher", "processes"),
+    [
+        (signal.SIGKILL, "direct", 2),
+        (signal.SIGINT, "direct", 2),
+        (signal.SIGKILL, "torchrun", 3),  # its agent, too
+    ],
+)
 def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
     store: ResultsStore,
     tiny: Build,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     how: signal.Signals,
+    launcher: str,
+    processes: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     workload = tiny("WaitsAtBatch3")
     with subprocess.Popen(
-        [sys.executable, "-c", _SWEEP, str(store.path), workload.model_dump_json()],
+        [sys.executable, "-c", _SWEEP, str(store.path), workload.model_dump_json(), launcher],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
@@ -192,8 +210,8 @@ def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
         stderr=subprocess.DEVNULL,
     ) as sweeping:
         _until(store.list, "the first point is stored")
-        ranks = _ranks_of(sweeping.pid)
-        assert len(ranks) == 2
+        ranks = [child.pid for child in psutil.Process(sweeping.pid).children(recursive=True)]
+        assert len(ranks) == processes
         assert all(_runs(rank) for rank in ranks)
         sweeping.send_signal(how)
     assert sweeping.returncode != 0

@@ -1,6 +1,7 @@
 """Images from a folder and from an archive, as a workload reads them."""
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -75,6 +76,10 @@ def test_a_workload_trains_on_them(folder: Path) -> None:
     inputs, target = next(build_batches(workload, build_task(workload), batch=4))
     assert inputs[0].shape == (4, 3, 8, 8)
     assert target.dtype == torch.int64
+    (folder / "owl").mkdir()
+    shutil.copy(folder / "dog" / "0.png", folder / "owl")
+    with pytest.raises(UserMistake, match=r"has classes up to 2, counted from 0"):
+        next(build_batches(workload, build_task(workload), batch=4))
 
 
 def model() -> torch.nn.Module:

@@ -34,6 +34,10 @@ PUBLISHED_PARAMETERS = {
     "gpt2-xl": 1_557_611_200,
     "vit-b-16": 86_567_656,
     "vit-l-16": 304_326_632,
+    # words and positions, 4 × (attention, feed-forward, two norms), the last norm
+    "transformer-small": (256 + 128) * 256
+    + 4 * (257 * 768 + 257 * 256 + 257 * 1024 + 1025 * 256 + 4 * 256)
+    + 2 * 256,
     "spoken-digits-linear": 12_102_220,
     "spoken-digits-conv": 376_200,
 }

@@ -9,7 +9,7 @@ from gpuyard.cli.bench_relief import relief
 from gpuyard.cli.bench_storage import storage
 from gpuyard.cli.bench_sweep import sweep
 from gpuyard.cli.bench_train import train
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import DryRunOption, JsonOption, counted, print_json
 
 if TYPE_CHECKING:
     from gpuyard.measure import LinkBench
@@ -37,9 +37,7 @@ def links(
         str, typer.Option("--bytes", help="Size of one copy in one direction, like 256MB.")
     ] = "256 MB",
     repeats: Annotated[int, typer.Option(help="How often each link is timed.")] = 5,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast this machine's links are, and say which are slower than they should be.
@@ -71,19 +69,7 @@ def links(
 
 
 def _run_links(plan: "LinkPlan") -> "LinkBench":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from gpuyard.measure.links.run import run_links
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=console(stderr=True),
-        transient=True,
-    ) as progress:
-        bar = progress.add_task("looking around", total=len(plan.links))
-        return run_links(
-            plan,
-            on_link=lambda link, done: progress.update(bar, completed=done, description=link.label),
-        )
+    with counted("looking around", len(plan.links)) as tell:
+        return run_links(plan, on_link=lambda link, done: tell(done, link.label))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import DryRunOption, JsonOption, counted, print_json
 from gpuyard.cli.places import HostsOption, LabOption, SlurmOption, chosen_place
 from gpuyard.errors import GpuyardError
 
@@ -43,9 +43,7 @@ def collectives(
         str | None, typer.Option(help="gloo, nccl or mpi; else NCCL with GPUs and gloo without.")
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often each size is timed.")] = 5,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Time collectives by size, check their results, and say whether the speed is normal.
@@ -102,19 +100,10 @@ def _seats(place: "Place") -> int:
 
 
 def _run(plan: "CollectivesPlan") -> "CollectivesBench":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from gpuyard.measure.collectives.run import plan_length, run_collectives
     from gpuyard.units import format_bytes
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=console(stderr=True),
-        transient=True,
-    ) as progress:
-        bar = progress.add_task("starting ranks", total=plan_length(plan))
+    with counted("starting ranks", plan_length(plan)) as tell:
 
         def show(started: "Started", done: int) -> None:
             what = (
@@ -122,6 +111,6 @@ def _run(plan: "CollectivesPlan") -> "CollectivesBench":
                 if started.operation is None
                 else f"{started.operation} of {format_bytes(started.bytes)}"
             )
-            progress.update(bar, completed=done, description=what)
+            tell(done, what)
 
         return run_collectives(plan, on_event=show)

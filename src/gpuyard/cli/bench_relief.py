@@ -4,11 +4,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
-from gpuyard.cli.places import HostsOption, LabOption, SlurmOption, chosen_place
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
+from gpuyard.cli.places import (
+    HostsOption,
+    LabOption,
+    LauncherOption,
+    SlurmOption,
+    chosen_place,
+)
+from gpuyard.cli.relief_tables import print_relief
 
 if TYPE_CHECKING:
-    from gpuyard.measure.relief import ReliefPlan, ReliefResult, Relieved
+    from gpuyard.measure import ResultsStore
+    from gpuyard.measure.places import Place
+    from gpuyard.measure.relief import ReliefPlan, ReliefResult
+    from gpuyard.specs import Remedy, Workload
+
+_ALONE_SECONDS = 2.0
 
 
 def relief(
@@ -23,6 +35,7 @@ def relief(
     nodes: Annotated[int, typer.Option(help="Workers, one a node.", min=2)] = 2,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
+    launcher: LauncherOption = None,
     batch: Annotated[int | None, typer.Option(help="Batch of one worker.", min=1)] = None,
     samples: Annotated[
         int, typer.Option(help="Samples that every remedy trains on, at least.", min=1)
@@ -30,21 +43,22 @@ def relief(
     tolerance: Annotated[
         str, typer.Option(help="How much above plain DDP's the loss may be and count as equal.")
     ] = "5 %",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Measure what un-chokes an exchange of gradients, and whether as much is learnt.
 
-    The same samples are trained on with plain DDP and with each remedy that the predictor names, from the same
-    weights. A remedy counts only where the loss at the end is about that of plain DDP.
+    First one worker trains alone for two seconds, unless the results store has that; from it and the link the
+    predictor names the remedies that are worth it. Then the same samples are trained on with plain DDP and with
+    each of them, from the same weights. A remedy counts only where the loss at the end is about that of plain DDP.
 
     Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --nodes 2 --batch 50
     """
+    from gpuyard import paths
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import UserMistake
-    from gpuyard.measure.relief import plan_relief
+    from gpuyard.measure import ResultsStore
+    from gpuyard.measure.relief import CANDIDATES, plan_relief
     from gpuyard.units import parse_share
 
     if link is not None:
@@ -52,23 +66,64 @@ def relief(
             raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
         lab = f"{nodes}x{link}"
     spec = read_workload(workload)
+    store = ResultsStore(paths.results_file())
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
-        plan = plan_relief(
-            spec,
-            nodes,
-            batch or spec.batch_per_gpu,
-            place,
-            samples=samples,
-            tolerance=parse_share(tolerance),
+
+        def planned(foreseen: "dict[Remedy, float] | None") -> "ReliefPlan":
+            return plan_relief(
+                spec,
+                nodes,
+                batch or spec.batch_per_gpu,
+                place,
+                samples=samples,
+                tolerance=parse_share(tolerance),
+                remedies=CANDIDATES if foreseen is None else tuple(foreseen),
+                foreseen=foreseen,
+                launcher=launcher,
+            )
+
+        planned(None)  # says what is wrong before anything is measured
+        foreseen = _foreseen(
+            spec, nodes, batch or spec.batch_per_gpu, place, store=store, dry_run=dry_run
         )
+        plan = planned(foreseen)
         if dry_run:
             _show_plan(plan, json_output=json_output)
             return
+        if foreseen is not None and not foreseen:
+            console(stderr=True).print(
+                "The predictor names no remedy that would gain 3 % here.", highlight=False
+            )
         result = _run(plan)
+    store.add(result)
     if json_output:
         print_json(result.as_json())
         return
-    _show(result)
+    print_relief(result)
+
+
+def _foreseen(
+    workload: "Workload",
+    workers: int,
+    batch: int,
+    place: "Place",
+    *,
+    store: "ResultsStore",
+    dry_run: bool,
+) -> "dict[Remedy, float] | None":
+    """What the predictor names, from one worker alone; nothing is measured in a dry run."""
+    from gpuyard.measure import plan_sweep, run_sweep
+    from gpuyard.measure.matrix import judge_of
+    from gpuyard.measure.relief import foreseen_gains
+
+    alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
+    stored = store.find(alone.points[0].key)
+    if stored is None and dry_run:
+        return None
+    if stored is None:
+        with console(stderr=True).status("one worker alone"):
+            (stored,) = run_sweep(alone, store, judge=judge_of(alone), keep_doubtful=True)
+    return foreseen_gains(workload, stored, workers, place.record(workers))
 
 
 def _run(plan: "ReliefPlan") -> "ReliefResult":
@@ -96,40 +151,9 @@ def _show_plan(plan: "ReliefPlan", *, json_output: bool) -> None:
     print_table(
         f"{plan.sweep.workload.name}: {plan.workers} workers, batch {plan.batch_per_worker}, "
         f"{plan.samples:,} samples each",
-        ["remedy"],
-        [[remedy.label] for remedy in plan.remedies],
-    )
-
-
-def _show(result: "ReliefResult") -> None:
-    from gpuyard.units import format_share
-
-    def learnt(run: "Relieved") -> str:
-        share = result.learnt(run)
-        return "" if share is None else format_share(share)
-
-    print_table(
-        f"{result.workload}: {result.workers} workers, batch {result.batch_per_worker}, "
-        f"{result.runs[0].samples:,} samples each",
-        ["remedy", "samples/s", "speed-up", "loss", "learnt", ""],
+        ["remedy", "foreseen"],
         [
-            [
-                run.remedy.label,
-                f"{run.samples_per_second:,.1f}",
-                f"{result.speed_up(run):.2f}",
-                "no number" if run.loss is None else f"{run.loss:.4f}",
-                learnt(run),
-                "" if run.remedy.plain else "equal" if result.equal_loss(run) else "worse",
-            ]
-            for run in result.runs
+            [remedy.label, "" if gain is None else f"{gain:.2f} ×"]
+            for remedy, gain in zip(plan.remedies, plan.foreseen, strict=True)
         ],
     )
-    if result.plain.loss_first is not None:
-        console().print(f"Loss before training: {result.plain.loss_first:.4f}.", highlight=False)
-    best = result.best
-    words = (
-        "No remedy is faster at equal loss."
-        if best.remedy.plain
-        else f"Best at equal loss: {best.remedy.label}, {result.speed_up(best):.2f} × plain DDP."
-    )
-    console().print(words, highlight=False)

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.storage_tables import print_storage
 
 if TYPE_CHECKING:
     from gpuyard.measure.storage import StorageBench, StoragePlan
-
-_CACHE_WORDS = {
-    "direct": "page cache bypassed (O_DIRECT)",
-    "dropped": "page cache dropped before each read (posix_fadvise)",
-    "outgrown": "data set at least 5 × memory",
-    "none": "page cache in the way",
-}
 
 
 def storage(
@@ -48,6 +42,8 @@ def storage(
 
     Example: gpuyard bench storage . --model resnet50 --gpu h100-sxm5-80gb --gpus 8
     """
+    from gpuyard import paths
+    from gpuyard.measure import ResultsStore
     from gpuyard.measure.storage import plan_storage
     from gpuyard.units import parse_bytes
 
@@ -66,10 +62,11 @@ def storage(
         _show_plan(plan, json_output=json_output)
         return
     bench = _run(plan)
+    ResultsStore(paths.results_file()).add(bench)
     if json_output:
         print_json(bench.model_dump(mode="json"))
         return
-    _show(bench)
+    print_storage(bench)
 
 
 def _run(plan: "StoragePlan") -> "StorageBench":
@@ -93,49 +90,3 @@ def _show_plan(plan: "StoragePlan", *, json_output: bool) -> None:
         return
     rows = [[name.replace("_", " "), str(value)] for name, value in described.items()]
     print_table(f"{plan.path}: would be measured", ["", ""], rows)
-
-
-def _show(bench: "StorageBench") -> None:
-    from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_share
-
-    if bench.trials:
-        print_table(
-            f"{bench.model} on {bench.gpu}, {bench.batch} samples of "
-            f"{format_bytes(bench.record_bytes)} in {format_seconds(bench.compute_seconds)}",
-            ["GPUs", "utilisation", "samples/s", "read", ""],
-            [
-                [
-                    str(trial.gpus),
-                    format_share(trial.utilisation),
-                    f"{trial.samples_per_second:,.0f}",
-                    format_byte_rate(trial.bytes_per_second),
-                    "passes" if trial.passed else "starves",
-                ]
-                for trial in bench.trials
-            ],
-        )
-    out = console()
-    made = "of our own, removed again" if bench.own_dataset else "that was there"
-    out.print(
-        f"{bench.filesystem}, {format_bytes(bench.dataset_bytes)} {made}; "
-        f"{_CACHE_WORDS[bench.cache]}.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    match bench.verdict:
-        case "refused":
-            out.print(f"No verdict: {bench.reason}.", highlight=False, soft_wrap=True)
-        case "passes":
-            out.print(
-                f"This storage keeps {bench.asked_gpus} GPU(s) busy; the most that passed is "
-                f"{bench.most_gpus}.",
-                highlight=False,
-                soft_wrap=True,
-            )
-        case "starves":
-            out.print(
-                f"This storage starves {bench.asked_gpus} GPU(s); the most that passed is "
-                f"{bench.most_gpus}.",
-                highlight=False,
-                soft_wrap=True,
-            )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
     from gpuyard.measure.matrix import Matrix, MatrixEvent, Outcome
@@ -25,9 +25,7 @@ def sweep(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what the results store already has.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Measure every combination of a sweep file; killed at any time, it goes on where it was.
@@ -58,12 +56,17 @@ def sweep(
         if written is not None:
             check_writable(written.parent)
     outcome = _run(matrix, store, fresh=fresh)
-    if output is not None:
-        write_text(output, to_json_lines(outcome.measurements))
-    if svg is not None:
-        from gpuyard.report.scaling_picture import scaling_svg
+    try:
+        if output is not None:
+            write_text(output, to_json_lines(outcome.measurements))
+        if svg is not None:
+            from gpuyard.report.scaling_picture import scaling_svg
 
-        write_text(svg, scaling_svg(outcome.measurements, matrix.name))
+            write_text(svg, scaling_svg(outcome.measurements, matrix.name))
+    except GpuyardError as error:
+        raise GpuyardError(
+            f"{error}; all measurements are kept in {store.path}: run it again, nothing is measured twice"
+        ) from error
     if json_output:
         print_json(_as_json(matrix, outcome))
     else:

@@ -4,8 +4,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
-from gpuyard.cli.places import GpuOption, HostsOption, LabOption, SlurmOption, chosen_place
+from gpuyard.cli.options import (
+    DryRunOption,
+    JsonOption,
+    console,
+    parse_counts,
+    print_json,
+    print_table,
+)
+from gpuyard.cli.places import (
+    GpuOption,
+    HostsOption,
+    LabOption,
+    LauncherOption,
+    SlurmOption,
+    chosen_place,
+)
 from gpuyard.cli.remedies import (
     AccumulateOption,
     BucketOption,
@@ -13,6 +27,7 @@ from gpuyard.cli.remedies import (
     LocalSgdOption,
     parse_remedy,
 )
+from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
     from gpuyard.measure import Measurement, ResultsStore, Sweep
@@ -40,12 +55,11 @@ def train(
     lab: LabOption = None,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
+    launcher: LauncherOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what the results store already has.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Train for a few seconds at each worker count and batch size, and keep how fast it went.
@@ -76,6 +90,7 @@ def train(
             remedy=remedy,
             gpu=gpu,
             place=place,
+            launcher=launcher,
         )
         if dry_run:
             _show_plan(sweep, store, fresh=fresh, json_output=json_output)
@@ -83,8 +98,9 @@ def train(
         measurements = _run(sweep, store, fresh=fresh)
     if json_output:
         print_json([measurement.model_dump(mode="json") for measurement in measurements])
-        return
-    _show(sweep, measurements)
+    else:
+        _show(sweep, measurements)
+    _say_doubts(measurements)
 
 
 def _show_plan(sweep: "Sweep", store: "ResultsStore", *, fresh: bool, json_output: bool) -> None:
@@ -123,6 +139,7 @@ def _run(sweep: "Sweep", store: "ResultsStore", *, fresh: bool) -> "list[Measure
 
     from gpuyard import units
     from gpuyard.measure import SweepEvent, run_sweep
+    from gpuyard.measure.matrix import judge_of
 
     done: dict[str, float] = {}
     with Progress(
@@ -144,7 +161,25 @@ def _run(sweep: "Sweep", store: "ResultsStore", *, fresh: bool) -> "list[Measure
                 left=f"{units.format_seconds(max(1, round(event.left_seconds)))} left",
             )
 
-        return run_sweep(sweep, store, on_event=show, fresh=fresh)
+        return run_sweep(
+            sweep, store, on_event=show, fresh=fresh, judge=judge_of(sweep), keep_doubtful=True
+        )
+
+
+def _say_doubts(measurements: "list[Measurement]") -> None:
+    from gpuyard.measure.credible import NO_LOSS
+
+    doubtful = [m for m in measurements if m.doubt is not None]
+    for m in doubtful:
+        console(stderr=True).print(
+            f"Doubtful: {m.id}, {m.workers} worker(s) at a batch of {m.batch_per_worker}: {m.doubt}; "
+            "measure it again with --fresh.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    if any(m.doubt == NO_LOSS for m in doubtful):
+        raise GpuyardError(f"{NO_LOSS}: look at data, precision and learning rate first")
 
 
 def _show(sweep: "Sweep", measurements: "list[Measurement]") -> None:

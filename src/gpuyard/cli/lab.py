@@ -87,6 +87,8 @@ def status(*, name: NameOption = None, json_output: JsonOption = False) -> None:
     from gpuyard import lab as room
 
     _clean_up()
+    for sentence in room.unreadable():
+        _say(sentence)
     found = [(known, health) for known, health in room.labs() if name in (None, known.plan.name)]
     if name is not None and not found:
         room.find(name)  # says so, with the closest name

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from gpuyard.cli.options import console, print_table
+from gpuyard.cli.options import console, print_json, print_table
 
 if TYPE_CHECKING:
+    from gpuyard.measure import ResultsStore
     from gpuyard.measure.links.plan import LinkPlan
     from gpuyard.measure.links.records import ComparedLink, LinkBench
 
@@ -106,3 +107,37 @@ def _print_findings(bench: "LinkBench") -> None:
             say(f"  {cause.why}\n    try: {cause.next_step}")
     if bench.model and not bench.findings:
         say("No link is more than 25 % below the model.")
+
+
+def list_links(store: "ResultsStore", *, json_output: bool) -> None:
+    """One bench a row."""
+    from gpuyard.units import format_bytes
+
+    benches = store.list_links()
+    if json_output:
+        print_json([bench.model_dump(mode="json") for bench in benches])
+        return
+    if not benches:
+        console(stderr=True).print(
+            f"No benches of links in {store.path} yet. Make one with: gpuyard bench links",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    print_table(
+        str(store.path),
+        ["id", "made (UTC)", "host", "GPUs", "copy", "repeats", "links", "slow"],
+        [
+            [
+                bench.id,
+                bench.created_at[:16].replace("T", " "),
+                bench.host.host,
+                str(len(bench.host.gpus)),
+                format_bytes(bench.size_bytes),
+                str(bench.repeats),
+                str(len(bench.links)),
+                str(len(bench.findings)),
+            ]
+            for bench in benches
+        ],
+    )

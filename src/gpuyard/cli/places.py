@@ -30,6 +30,13 @@ SlurmOption = Annotated[
     bool, typer.Option("--slurm", help="Start a worker on each node of this Slurm allocation.")
 ]
 
+LauncherOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Who starts the ranks: torchrun or direct; else torchrun over nodes and hosts, direct here."
+    ),
+]
+
 
 @contextlib.contextmanager
 def chosen_place(

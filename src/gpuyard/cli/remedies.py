@@ -16,7 +16,9 @@ CompressOption = Annotated[
 AccumulateOption = Annotated[
     int, typer.Option(help="Exchange and update every so many batches.", metavar="N")
 ]
-BucketOption = Annotated[float | None, typer.Option(help="DDP's bucket size in MiB.")]
+BucketOption = Annotated[
+    float | None, typer.Option(help="Size of ddp's buckets or Horovod's fusion buffer in MiB.")
+]
 LocalSgdOption = Annotated[
     int,
     typer.Option(help="Every worker for itself, parameters averaged every N updates.", metavar="N"),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
-from gpuyard.cli.run_tables import device_of, list_rejected, where_of
+from gpuyard.cli.run_tables import device_of, where_of
 
 if TYPE_CHECKING:
-    from gpuyard.measure import LinkBench, ResultsStore
+    from gpuyard.measure import ResultsStore
 
 app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
 
@@ -30,12 +30,14 @@ class Kind(StrEnum):
     TRAIN = "train"
     LINKS = "links"
     COLLECTIVES = "collectives"
+    RELIEF = "relief"
+    STORAGE = "storage"
     REJECTED = "rejected"
 
 
 KindOption = Annotated[
     Kind,
-    typer.Option(help="Training runs, benches of links or collectives, or runs not credible."),
+    typer.Option(help="Training runs, one of the other benches, or runs that are not credible."),
 ]
 
 
@@ -50,63 +52,28 @@ def list_results(
 
     Example: gpuyard results list --workload spoken-digits-linear
     """
-    store = _store()
-    if kind is Kind.LINKS:
-        _check_no_workload(workload)
-        _list_links(store, store.list_links(), json_output=json_output)
-        return
-    if kind is Kind.COLLECTIVES:
-        from gpuyard.cli.collective_tables import list_collectives
+    from gpuyard.cli.collective_tables import list_collectives
+    from gpuyard.cli.link_tables import list_links
+    from gpuyard.cli.relief_tables import list_reliefs
+    from gpuyard.cli.run_tables import list_rejected, list_runs
+    from gpuyard.cli.storage_tables import list_storage
 
+    store = _store()
+    if kind in (Kind.LINKS, Kind.COLLECTIVES, Kind.STORAGE):
         _check_no_workload(workload)
-        list_collectives(store, json_output=json_output)
-        return
-    if kind is Kind.REJECTED:
-        list_rejected(store.list_rejected(workload), json_output=json_output)
-        return
-    measurements = store.list(workload)
-    if json_output:
-        print_json([measurement.model_dump(mode="json") for measurement in measurements])
-        return
-    if not measurements:
-        of_workload = f" of {workload!r}" if workload else ""
-        console(stderr=True).print(
-            f"No measurements{of_workload} in {store.path} yet. "
-            "Make some with: gpuyard bench train spoken-digits-linear",
-            markup=False,
-            soft_wrap=True,
-        )
-        return
-    print_table(
-        str(store.path),
-        [
-            "id",
-            "made (UTC)",
-            "workload",
-            "strategy",
-            "remedy",
-            "device",
-            "workers",
-            "batch",
-            "samples/s",
-            "±",
-        ],
-        [
-            [
-                m.id,
-                m.created_at[:16].replace("T", " "),
-                m.workload,
-                m.strategy,
-                m.remedy.label,
-                device_of(m),
-                str(m.workers),
-                str(m.batch_per_worker),
-                f"{m.samples_per_second:,.1f}",
-                f"{100 * (m.high - m.low) / 2 / m.samples_per_second:.1f} %",
-            ]
-            for m in measurements
-        ],
-    )
+    match kind:
+        case Kind.LINKS:
+            list_links(store, json_output=json_output)
+        case Kind.COLLECTIVES:
+            list_collectives(store, json_output=json_output)
+        case Kind.RELIEF:
+            list_reliefs(store.list_reliefs(workload), json_output=json_output)
+        case Kind.STORAGE:
+            list_storage(store.list_storage(), json_output=json_output)
+        case Kind.REJECTED:
+            list_rejected(store.list_rejected(workload), json_output=json_output)
+        case Kind.TRAIN:
+            list_runs(store, workload, json_output=json_output)
 
 
 @app.command()
@@ -123,6 +90,8 @@ def show(
     """
     from gpuyard import units
     from gpuyard.measure import CollectivesBench, LinkBench, Rejection
+    from gpuyard.measure.relief import ReliefResult
+    from gpuyard.measure.storage import StorageBench
 
     m = _store().get(measurement_id)
     if json_output:
@@ -138,11 +107,22 @@ def show(
 
         print_collectives(m)
         return
+    if isinstance(m, ReliefResult):
+        from gpuyard.cli.relief_tables import print_relief
+
+        print_relief(m)
+        return
+    if isinstance(m, StorageBench):
+        from gpuyard.cli.storage_tables import print_storage
+
+        print_storage(m)
+        return
     rejected = ""
     if isinstance(m, Rejection):
         rejected, m = m.reason, m.measurement
     rows = [
         *([["rejected", rejected]] if rejected else []),
+        *([["doubt", m.doubt]] if m.doubt else []),
         ["made (UTC)", m.created_at],
         ["strategy", f"{m.strategy} on {device_of(m)}"],
         ["remedy", m.remedy.label],
@@ -186,7 +166,7 @@ def export(
     """
     import sys
 
-    from gpuyard.errors import GpuyardError
+    from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.files import write_text
     from gpuyard.measure import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 
@@ -206,6 +186,11 @@ def export(
         count = len(exchanged)
         csv = export_format is Format.CSV
         text = collectives_to_csv(exchanged) if csv else to_json_lines(exchanged)
+    elif kind in (Kind.RELIEF, Kind.STORAGE):
+        if export_format is Format.CSV:
+            raise UserMistake(f"a bench of {kind.value} has no flat rows: export it as json")
+        kept = _store().list_reliefs(workload) if kind is Kind.RELIEF else _store().list_storage()
+        count, text = len(kept), to_json_lines(kept)
     else:
         measurements = _store().list(workload)
         count = len(measurements)
@@ -222,43 +207,13 @@ def export(
     )
 
 
-def _list_links(store: "ResultsStore", benches: "list[LinkBench]", *, json_output: bool) -> None:
-    from gpuyard.units import format_bytes
-
-    if json_output:
-        print_json([bench.model_dump(mode="json") for bench in benches])
-        return
-    if not benches:
-        console(stderr=True).print(
-            f"No benches of links in {store.path} yet. Make one with: gpuyard bench links",
-            markup=False,
-            soft_wrap=True,
-        )
-        return
-    print_table(
-        str(store.path),
-        ["id", "made (UTC)", "host", "GPUs", "copy", "repeats", "links", "slow"],
-        [
-            [
-                bench.id,
-                bench.created_at[:16].replace("T", " "),
-                bench.host.host,
-                str(len(bench.host.gpus)),
-                format_bytes(bench.size_bytes),
-                str(bench.repeats),
-                str(len(bench.links)),
-                str(len(bench.findings)),
-            ]
-            for bench in benches
-        ],
-    )
-
-
 def _check_no_workload(workload: str | None) -> None:
     from gpuyard.errors import UserMistake
 
     if workload is not None:
-        raise UserMistake("a bench of links or collectives has no workload; leave out --workload")
+        raise UserMistake(
+            "a bench of links, collectives or storage has no workload; leave out --workload"
+        )
 
 
 def _store() -> "ResultsStore":

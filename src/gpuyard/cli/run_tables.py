@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from gpuyard.cli.options import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.measure import Measurement, Rejection
+    from gpuyard.measure import Measurement, Rejection, ResultsStore
+    from gpuyard.measure.measurement import RunPlace
 
 
 def device_of(measurement: "Measurement") -> str:
@@ -16,10 +17,14 @@ def device_of(measurement: "Measurement") -> str:
 
 
 def where_of(measurement: "Measurement") -> str:
+    """Where it was made."""
+    return words_of(measurement.place)
+
+
+def words_of(place: "RunPlace") -> str:
     """This machine, or the nodes and their links."""
     from gpuyard.units import format_bit_rate
 
-    place = measurement.place
     if place.kind == "here":
         return "this machine"
     text = f"{place.kind}: {', '.join(place.nodes)}"
@@ -53,5 +58,43 @@ def list_rejected(rejected: "Sequence[Rejection]", *, json_output: bool) -> None
                 r.reason,
             ]
             for r in rejected
+        ],
+    )
+
+
+def list_runs(store: "ResultsStore", workload: str | None, *, json_output: bool) -> None:
+    """Training runs, oldest first."""
+    measurements = store.list(workload)
+    if json_output:
+        print_json([measurement.model_dump(mode="json") for measurement in measurements])
+        return
+    if not measurements:
+        of_workload = f" of {workload!r}" if workload else ""
+        console(stderr=True).print(
+            f"No measurements{of_workload} in {store.path} yet. "
+            "Make some with: gpuyard bench train spoken-digits-linear",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    columns = ["id", "made (UTC)", "workload", "strategy", "remedy", "device", "workers", "batch"]
+    print_table(
+        str(store.path),
+        [*columns, "samples/s", "±", "doubt"],
+        [
+            [
+                m.id,
+                m.created_at[:16].replace("T", " "),
+                m.workload,
+                m.strategy,
+                m.remedy.label,
+                device_of(m),
+                str(m.workers),
+                str(m.batch_per_worker),
+                f"{m.samples_per_second:,.1f}",
+                f"{100 * (m.high - m.low) / 2 / m.samples_per_second:.1f} %",
+                m.doubt or "",
+            ]
+            for m in measurements
         ],
     )

@@ -1,6 +1,6 @@
 """An emulated cluster on this host: a network namespace for each node, and links shaped to any rate."""
 
-from gpuyard.lab.lab import Lab, Node, down, find, labs, remove_orphans, temporary, up
+from gpuyard.lab.lab import Lab, Node, down, find, labs, remove_orphans, temporary, unreadable, up
 from gpuyard.lab.network import processes_in
 from gpuyard.lab.plan import (
     DEFAULT_NAME,
@@ -31,5 +31,6 @@ __all__ = [
     "processes_in",
     "remove_orphans",
     "temporary",
+    "unreadable",
     "up",
 ]

@@ -144,20 +144,53 @@ def down(name: str) -> None:
     """Remove the lab and end what runs in it."""
     check_can_make_labs()
     with state.changing():
-        if state.read(name) is None:
+        try:
+            known = state.read(name)
+        except state.UnreadableState:
+            _check_free(name)
+            raise _put_aside(name) from None
+        if known is None:
             raise _unknown(name)
-        if state.is_held(name):
-            raise GpuyardError(
-                f"lab {name!r} is in use by a gpuyard that runs; stop that one first"
-            )
+        _check_free(name)
         _remove(name)
 
 
 def labs() -> list[tuple[LabState, Health]]:
-    """All labs with their health, by name."""
+    """All labs with their health, by name; those whose state can't be read are left out."""
     with state.changing():
-        found = [known for name in state.names() if (known := state.read(name)) is not None]
+        found = [known for name in state.names() if (known := _readable(name)) is not None]
         return [(known, state.health(known)) for known in found]
+
+
+def unreadable() -> list[str]:
+    """A sentence for each lab whose state can't be read."""
+    sentences = []
+    for name in state.names():
+        try:
+            state.read(name)
+        except state.UnreadableState as error:
+            sentences.append(str(error))
+    return sentences
+
+
+def _readable(name: str) -> LabState | None:
+    try:
+        return state.read(name)
+    except state.UnreadableState:
+        return None
+
+
+def _put_aside(name: str) -> GpuyardError:
+    """Which namespaces were the lab's is not known, and others may have such names: none is touched."""
+    aside = state.put_aside(name)
+    like = network.like_of(name)
+    words = f"the state of lab {name!r} could not be read; it is now {aside}. "
+    if not like:
+        return GpuyardError(words + "No namespace has a name like the lab's: nothing is left to do")
+    return GpuyardError(
+        f"{words}These namespaces may be the lab's, and were left: {', '.join(like)}; "
+        "remove those that are with: ip netns delete NAME"
+    )
 
 
 def remove_orphans() -> list[str]:
@@ -218,6 +251,11 @@ def _remove(name: str) -> None:
 def _lab(known: LabState) -> Lab:
     nodes = zip(known.plan.nodes, known.namespaces[1:], strict=True)
     return Lab(known.plan, tuple(Node(plan, namespace) for plan, namespace in nodes))
+
+
+def _check_free(name: str) -> None:
+    if state.is_held(name):
+        raise GpuyardError(f"lab {name!r} is in use by a gpuyard that runs; stop that one first")
 
 
 def _unknown(name: str) -> GpuyardError:

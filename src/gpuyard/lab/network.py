@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -27,6 +28,14 @@ def namespace_names(plan: LabPlan, token: str) -> tuple[str, ...]:
 def present(names: Sequence[str]) -> list[str]:
     """Those that exist now."""
     return [name for name in names if (NAMESPACES / name).exists()]
+
+
+def like_of(lab: str) -> list[str]:
+    """Namespaces named as those of a lab of this name would be, whoever made them."""
+    like = re.compile(rf"gpuyard-{re.escape(lab)}-[0-9a-f]{{6}}-(fabric|node\d+)")
+    if not NAMESPACES.is_dir():
+        return []
+    return sorted(path.name for path in NAMESPACES.iterdir() if like.fullmatch(path.name))
 
 
 def make_network(plan: LabPlan, names: Sequence[str]) -> None:

@@ -24,6 +24,10 @@ Stage = Literal["making", "ready", "removing"]
 Health = Literal["up", "damaged", "gone", "orphan", "being made"]
 
 
+class UnreadableState(GpuyardError):
+    """The file of a lab is damaged, so nobody knows any more which namespaces are its own."""
+
+
 @dataclass(frozen=True)
 class LabState:
     """One lab as its file says."""
@@ -49,8 +53,9 @@ def read(name: str) -> LabState | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GpuyardError(
-            f"{_file(name)} can't be read as the state of a lab ({error}); it was left as it is"
+        raise UnreadableState(
+            f"{_file(name)} can't be read as the state of a lab ({error}); nothing was changed. Put it "
+            f"aside with: gpuyard lab down --name {name}"
         ) from error
 
 
@@ -61,6 +66,14 @@ def write(state: LabState) -> None:
 def forget(name: str) -> None:
     _file(name).unlink(missing_ok=True)
     _owner_file(name).unlink(missing_ok=True)
+
+
+def put_aside(name: str) -> Path:
+    """Keep an unreadable file out of the way, for whoever wants to look into it."""
+    aside = _file(name).with_suffix(".unreadable")
+    _file(name).replace(aside)
+    _owner_file(name).unlink(missing_ok=True)
+    return aside
 
 
 def names() -> list[str]:

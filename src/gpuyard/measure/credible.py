@@ -12,6 +12,7 @@ MOST_SPREAD = 0.20
 """Between the slowest and the fastest window, over the fastest."""
 MOST_FOREIGN = 0.10
 """Of the cores that the workers were on."""
+NO_LOSS = "the loss was not a number"
 _CLOCK = 1.02  # a timer's own doubt, when something is said to be faster than possible
 _CPU_FLOPS_PER_CYCLE = (
     64.0  # two 512-bit fused multiply-adds a cycle: no CPU core does more in fp32
@@ -40,7 +41,7 @@ class Credibility:
 
 def _no_loss(m: Measurement) -> str | None:
     if m.synthetic is None and (m.loss_first is None or m.loss_last is None):
-        return "the loss was not a number"
+        return NO_LOSS
     return None
 
 

@@ -45,6 +45,7 @@ _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     "place": lambda m: m.place.kind,
     "link_bytes_per_second": lambda m: m.place.link_bytes_per_second,
     "dilation": lambda m: m.place.dilation,
+    "doubt": lambda m: m.doubt or "",
 }
 
 _LINK_COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {

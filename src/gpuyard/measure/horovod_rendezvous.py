@@ -1,42 +1,113 @@
-"""Where horovod's ranks meet: its own small HTTP server, and the variables that name it."""
+"""Where horovod's ranks meet: its own small HTTP server, and the variables that name it.
+
+Horovod itself would listen on every interface; here it listens on loopback, or on the first node of a lab.
+"""
 
 import contextlib
+import queue
 import socket
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.errors import GpuyardError
+from gpuyard.measure.places import LabNodes, Place
+from gpuyard.specs import Remedy
+
+_START_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Who sits where: a host for each rank, and where the server is."""
+
+    hosts: tuple[str, ...]
+    address: str
+    interface: str
+    enter: Callable[[], None]
+
+    def variables(self, rank: int) -> dict[str, str]:
+        """As `horovodrun --gloo` sets them; ranks of one host follow each other."""
+        host = self.hosts[rank]
+        different = list(dict.fromkeys(self.hosts))
+        return {
+            "HOROVOD_HOSTNAME": host,
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": str(len(self.hosts)),
+            "HOROVOD_LOCAL_RANK": str(rank - self.hosts.index(host)),
+            "HOROVOD_LOCAL_SIZE": str(self.hosts.count(host)),
+            "HOROVOD_CROSS_RANK": str(different.index(host)),
+            "HOROVOD_CROSS_SIZE": str(len(different)),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,
+            "HOROVOD_GLOO_IFACE": self.interface,
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+        }
 
 
 @contextlib.contextmanager
-def horovod_rendezvous(processes: int) -> Iterator[Callable[[int], Mapping[str, str]]]:
-    """Yields the environment of each rank, as `horovodrun --gloo` would set it on one host."""
+def horovod_rendezvous(
+    place: Place, processes: int, remedy: Remedy
+) -> Iterator[Callable[[int], Mapping[str, str]]]:
+    """Yields what each rank's environment has beside the place's own."""
+    table = table_of(place, processes)
+    with _server(table) as port:
+        common = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
+        if remedy.bucket_mb is not None:
+            common["HOROVOD_FUSION_THRESHOLD"] = str(round(remedy.bucket_mb * 2**20))
+        yield lambda rank: {**table.variables(rank), **common}
+
+
+def table_of(place: Place, processes: int) -> Table:
+    if isinstance(place, LabNodes) and place.lab is not None:
+        nodes = place.lab.nodes[:processes]
+        # a lab's host names are addresses
+        hosts = tuple(node.address for node in nodes)
+        return Table(hosts, nodes[0].address, nodes[0].interface, nodes[0].enter)
+    here = socket.gethostname()
+    return Table((here,) * processes, "127.0.0.1", "lo", lambda: None)
+
+
+@contextlib.contextmanager
+def _server(table: Table) -> Iterator[int]:
+    """In a thread of its own, which is on the node where it listens."""
+    from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
+        RendezvousHandler,
+        RendezvousHTTPServer,
+    )
+
+    started: queue.Queue[Any] = queue.Queue()
+
+    def serve() -> None:
+        try:
+            table.enter()
+            server = RendezvousHTTPServer((table.address, 0), RendezvousHandler, 0)
+        except OSError as error:
+            started.put(error)
+            return
+        server.init(_assignments(table.hosts))
+        started.put(server)
+        server.serve_forever()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    server = started.get(timeout=_START_SECONDS)
+    if isinstance(server, OSError):
+        raise GpuyardError(f"horovod's ranks can't meet on {table.address}: {server.strerror}")
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _assignments(hosts: Sequence[str]) -> Any:
     from horovod.runner.common.util.hosts import (  # type: ignore[import-not-found]
         get_host_assignments,
         parse_hosts,
     )
-    from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
-        RendezvousServer,
-    )
 
-    host = socket.gethostname()
-    server = RendezvousServer(0)
-    port = server.start()
-    server.init(get_host_assignments(parse_hosts(f"{host}:{processes}"), processes))
-    common = {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_GLOO_IFACE": "lo",
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_HOSTNAME": host,
-        "HOROVOD_SIZE": str(processes),
-        "HOROVOD_LOCAL_SIZE": str(processes),
-        "HOROVOD_CROSS_RANK": "0",
-        "HOROVOD_CROSS_SIZE": "1",
-    }
-    try:
-        yield lambda rank: {
-            **common,
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_LOCAL_RANK": str(rank),
-        }
-    finally:
-        server.stop()
+    slots = ",".join(f"{host}:{hosts.count(host)}" for host in dict.fromkeys(hosts))
+    return get_host_assignments(parse_hosts(slots), len(hosts))

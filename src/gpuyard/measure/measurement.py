@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpuyard.measure.launch import Launcher
 from gpuyard.specs import Remedy, Strategy
 
 Device = Literal["cpu", "cuda"]
@@ -79,6 +80,15 @@ class BenchHost(_Record):
     gpus: tuple[str, ...]
 
 
+class BenchRecord(_Record):
+    """What every bench that is kept has: when and on what it was made, and how to find it again."""
+
+    id: str
+    key: Annotated[str, Field(description="the same for the same bench on the same machine")]
+    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
+    host: BenchHost
+
+
 class Provenance(BenchHost):
     """The same for training, and from what data."""
 
@@ -87,6 +97,7 @@ class Provenance(BenchHost):
     cores_by_worker: tuple[tuple[int, ...], ...]
     data_source: str
     seed: int
+    launcher: Annotated[Launcher, Field(description="who started the ranks")] = "direct"
 
 
 class Measurement(_Record):
@@ -128,4 +139,8 @@ class Measurement(_Record):
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None
     place: RunPlace = RunPlace()
+    doubt: Annotated[
+        str | None,
+        Field(description="why the run is not credible; None: nothing speaks against it"),
+    ] = None
     provenance: Provenance

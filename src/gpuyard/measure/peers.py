@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 from gpuyard.measure.job import MEETING_POINT
+from gpuyard.measure.launch import Job
 from gpuyard.measure.measurement import Device
-from gpuyard.measure.ranks import Job
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0

@@ -10,12 +10,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO, TypeVar
 
 from pydantic import BaseModel
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.measure.job import LOST_PEER_STATUS, Refusal
+from gpuyard.measure.launch import JOBS_DIRECTORY
 
 Emit = Callable[[BaseModel], None]
 AnyJob = TypeVar("AnyJob", bound=BaseModel)
@@ -32,8 +34,11 @@ def serve(
     From `at_end` on, an end of stdin is not taken for a death of the parent: mpiexec closes it early.
     """
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    shared = os.environ.pop(JOBS_DIRECTORY, None)
+    if shared is not None:
+        _own_stderr(Path(shared))
     os.dup2(2, 1)
-    job = job_type.model_validate_json(_read_line())
+    job = job_type.model_validate_json(_read_line() if shared is None else _own_job(Path(shared)))
     directory = str(getattr(job, "directory", ""))
     finished = threading.Event()
     threading.Thread(target=_leave_with_parent, args=(directory, finished), daemon=True).start()
@@ -66,6 +71,19 @@ def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], events: TextI
         traceback.print_exc()
         return 1
     return 0
+
+
+def _own_job(shared: Path) -> bytes:
+    """Where torchrun has started several ranks with one stdin, each has a file."""
+    return (shared / f"rank{os.environ['RANK']}.job").read_bytes()
+
+
+def _own_stderr(shared: Path) -> None:
+    descriptor = os.open(
+        shared / f"rank{os.environ['RANK']}.stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
 
 
 def _read_line() -> bytes:

@@ -4,6 +4,7 @@ They run here, or, by a command in front of theirs, on the nodes of a lab or on 
 """
 
 import contextlib
+import json
 import os
 import queue
 import shutil
@@ -15,33 +16,20 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.job import LOST_PEER_STATUS, Refusal
+from gpuyard.measure.launch import JOBS_DIRECTORY, Crew, Job, Launcher, Meeting, crews
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0
 _LEAVE_SECONDS = 5.0
 
 TRAINING_WORKER = "gpuyard.measure.worker"
-
-
-class Job(Protocol):
-    """What every rank is told, whatever it is there for: its place among the others, and where they meet."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def processes(self) -> int: ...
-    @property
-    def directory(self) -> str: ...
-    @property
-    def cores(self) -> tuple[int, ...]: ...
-    @property
-    def silence_seconds(self) -> float: ...
-    def model_dump_json(self) -> str: ...
 
 
 Event = TypeVar("Event")
@@ -51,13 +39,16 @@ Command = Callable[[int, Sequence[str]], Sequence[str]]
 """From the arguments that start a rank to those that start it where it belongs."""
 
 _Heard = queue.Queue[tuple[int, bytes | int]]
-"""Rank, and a line of its stdout or, at the end, its exit status."""
+"""The number of a crew, and an event on its stdout or, at the end, its exit status."""
 
 
 @contextlib.contextmanager
 def private_directory() -> Iterator[Path]:
     """Where the ranks of one run meet; readable by this user only."""
-    directory = Path(tempfile.mkdtemp(prefix="gpuyard-ranks-"))
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="gpuyard-ranks-"))
+    except OSError as error:
+        raise _no_room(error) from error
     try:
         yield directory
     finally:
@@ -76,24 +67,33 @@ def run_ranks(
     parse: Callable[[bytes], Event | Refusal],
     worker: str = TRAINING_WORKER,
     command: Command = started_here,
+    launcher: Launcher = "direct",
+    meeting: Meeting | None = None,
 ) -> Generator[Event, None, None]:
     """Start the ranks and yield what rank 0 reports; when this ends, in whatever way, so have they.
 
     `worker` is the module that each runs: it gets its job as one line of JSON on stdin, leaves when
-    stdin ends, and says one event a line on stdout, which `parse` reads.
+    stdin ends, and says one event a line on stdout, which `parse` reads. torchrun's agents need to know
+    where ranks on several hosts meet.
     """
+    started = crews(jobs, worker, launcher, meeting)
     heard: _Heard = queue.Queue()
     processes: list[subprocess.Popen[bytes]] = []
     listeners: list[threading.Thread] = []
     try:
-        for job in jobs:
-            argv = command(job.rank, [sys.executable, "-P", "-m", worker])
-            process = _start(job, argv, environment(job.rank))
+        for number, crew in enumerate(started):
+            argv = command(crew.rank, crew.argv)
+            try:
+                process = _start(crew, argv, environment(crew.rank))
+            except OSError as error:
+                raise _no_room(error) from error
             processes.append(process)
-            listener = threading.Thread(target=_listen, args=(job, process, heard), daemon=True)
+            listener = threading.Thread(
+                target=_listen, args=(number, crew, process, heard), daemon=True
+            )
             listener.start()
             listeners.append(listener)
-        yield from _events(jobs, heard, parse)
+        yield from _events(started, heard, parse)
     finally:
         _stop(processes)
         for listener in listeners:
@@ -101,11 +101,17 @@ def run_ranks(
 
 
 def _start(
-    job: Job, argv: Sequence[str], environment: Mapping[str, str]
+    crew: Crew, argv: Sequence[str], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    threads = str(len(job.cores))
-    pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
-    with _stderr_file(job).open("wb") as stderr:
+    first = crew.jobs[0]
+    threads = str(len(first.cores))
+    pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if first.cores else {}
+    alone = len(crew.jobs) == 1
+    if not alone:
+        for job in crew.jobs:
+            written = Path(job.directory) / f"rank{job.rank}.job"
+            written.write_text(job.model_dump_json() + "\n", encoding="utf-8")
+    with _stderr_file(crew).open("wb") as stderr:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -118,48 +124,78 @@ def _start(
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
                 **pinned,
                 **environment,
+                **({} if alone else {JOBS_DIRECTORY: first.directory}),
             },
         )
     stdin: Any = process.stdin
-    with contextlib.suppress(BrokenPipeError):  # it died at once; its stderr says why
-        stdin.write(job.model_dump_json().encode() + b"\n")
-        stdin.flush()
+    if alone:
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its stderr says why
+            stdin.write(first.model_dump_json().encode() + b"\n")
+            stdin.flush()
     return process
 
 
-def _listen(job: Job, process: subprocess.Popen[bytes], heard: _Heard) -> None:
+def _listen(number: int, crew: Crew, process: subprocess.Popen[bytes], heard: _Heard) -> None:
     stdout: Any = process.stdout
     with stdout:
         for line in stdout:
-            if line.startswith(b"{"):
-                heard.put((job.rank, line))
-            else:  # ssh, srun or mpiexec says something of its own
-                with contextlib.suppress(OSError), _stderr_file(job).open("ab") as stderr:
+            if _is_event(line):
+                heard.put((number, line))
+            else:  # ssh, srun or mpiexec says something of its own, or a host's banner does
+                with contextlib.suppress(OSError), _stderr_file(crew).open("ab") as stderr:
                     stderr.write(line)
-    heard.put((job.rank, process.wait()))
+    heard.put((number, process.wait()))
+
+
+def _is_event(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and "event" in said
 
 
 def _events(
-    jobs: Sequence[Job], heard: _Heard, parse: Callable[[bytes], Event | Refusal]
+    started: Sequence[Crew], heard: _Heard, parse: Callable[[bytes], Event | Refusal]
 ) -> Iterator[Event]:
-    running = len(jobs)
+    running = len(started)
+    silence_seconds = started[0].jobs[0].silence_seconds
     while running:
         try:
-            rank, said = heard.get(timeout=jobs[0].silence_seconds)
+            number, said = heard.get(timeout=silence_seconds)
         except queue.Empty:
             raise GpuyardError(
-                f"no rank has made progress for {jobs[0].silence_seconds:.0f} s, so the run was "
-                f"stopped; rank 0 last wrote:\n{_last_lines(jobs[0])}"
+                f"no rank has made progress for {silence_seconds:.0f} s, so the run was "
+                f"stopped; rank 0 last wrote:\n{_last_lines(started[0])}"
             ) from None
         if isinstance(said, bytes):
-            event = parse(said)
+            event = _read(said, parse)
             if isinstance(event, Refusal):
                 raise _refused(event)
             yield event
         elif said == 0:
             running -= 1
         else:
-            raise _died(jobs, rank, said, heard, parse)
+            raise _died(started, number, said, heard, parse)
+
+
+def _read(line: bytes, parse: Callable[[bytes], Event | Refusal]) -> Event | Refusal:
+    try:
+        return parse(line)
+    except ValidationError as invalid:
+        raise GpuyardError(
+            f"a rank said what this gpuyard does not understand ({invalid.errors()[0]['msg']}); "
+            "is another version of gpuyard installed on its host?"
+        ) from invalid
+
+
+def _no_room(error: OSError) -> GpuyardError:
+    return GpuyardError(
+        f"the ranks can't be started: {error.strerror}; they need a little room in "
+        f"{tempfile.gettempdir()}, or in another directory that TMPDIR names"
+    )
 
 
 def _refused(refusal: Refusal) -> GpuyardError:
@@ -168,11 +204,11 @@ def _refused(refusal: Refusal) -> GpuyardError:
 
 
 def _died(
-    jobs: Sequence[Job],
-    rank: int,
+    started: Sequence[Crew],
+    number: int,
     status: int,
     heard: _Heard,
-    parse: Callable[[bytes], object],
+    parse: Callable[[bytes], Event | Refusal],
 ) -> GpuyardError:
     """The rank that failed first is the one to show; the others only lost their peer."""
     deadline = time.monotonic() + _CULPRIT_SECONDS
@@ -182,12 +218,12 @@ def _died(
         except queue.Empty:
             break
         if isinstance(said, bytes):
-            event = parse(said)
+            event = _read(said, parse)
             if isinstance(event, Refusal):
                 return _refused(event)
         elif said not in (0, LOST_PEER_STATUS):
-            rank, status = other, said
-    job = jobs[rank]
+            number, status = other, said
+    crew = started[number].failed()
     if status < 0:
         name = signal.Signals(-status).name
         how = f"was killed by {name}"
@@ -196,7 +232,7 @@ def _died(
     else:
         how = f"ended with status {status}"
     return GpuyardError(
-        f"rank {rank} of {job.processes} {how}; its last lines:\n{_last_lines(job)}"
+        f"rank {crew.rank} of {crew.jobs[0].processes} {how}; its last lines:\n{_last_lines(crew)}"
     )
 
 
@@ -209,16 +245,16 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         process.wait(timeout=_LEAVE_SECONDS)
         if process.stdin is not None:
             with contextlib.suppress(OSError):
-                process.stdin.close()
+                process.stdin.close()  # the ranks of an agent leave when it ends
 
 
-def _stderr_file(job: Job) -> Path:
-    return Path(job.directory) / f"rank{job.rank}.stderr"
+def _stderr_file(crew: Crew) -> Path:
+    return Path(crew.jobs[0].directory) / f"{crew.name}.stderr"
 
 
-def _last_lines(job: Job) -> str:
+def _last_lines(crew: Crew) -> str:
     try:
-        text = _stderr_file(job).read_text(encoding="utf-8", errors="replace")
+        text = _stderr_file(crew).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     lines = [line for line in text.splitlines() if line.strip()]

@@ -13,11 +13,11 @@ from gpuyard.measure.host import torch_version
 from gpuyard.measure.job import PointResult, Progress, RankJob, read_event
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.measurement import Measurement, Provenance
-from gpuyard.measure.places import Here
-from gpuyard.measure.ranks import private_directory, run_ranks
+from gpuyard.measure.ranks import private_directory
 from gpuyard.measure.rejection import Rejection
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent
+from gpuyard.measure.sweep_ranks import run_where_planned, told_all
 
 _SILENCE_SECONDS = 600.0
 
@@ -33,16 +33,18 @@ def run_sweep(
     fresh: bool = False,
     silence_seconds: float = _SILENCE_SECONDS,
     judge: Judge | None = None,
+    keep_doubtful: bool = False,
 ) -> list[Measurement]:
     """Measure what the store does not have yet; each point is stored as soon as it is known.
 
     What a judge rejects is stored with the reason and is not among the measurements returned; a stored run
-    that it would have rejected, because nobody judged it then, is measured again.
+    that it would have rejected, because nobody judged it then, is measured again. With `keep_doubtful` it
+    is a measurement like others, with its doubt.
     """
     tell = on_event or (lambda _event: None)
     known: dict[Point, Measurement] = {}
     for point in sweep.points:
-        stored = None if fresh else stored_run(store, point, judge)
+        stored = None if fresh else stored_run(store, point, None if keep_doubtful else judge)
         if stored is not None:
             known[point] = stored
             tell(SweepEvent(point, "stored", 1.0, 0.0, stored))
@@ -66,7 +68,9 @@ def run_sweep(
                     reason = judge(measurement, foreign.share()) if judge else None
                     clock.finished(point)
                     left = clock.left(0.0)
-                    if reason is not None:
+                    if reason is not None and keep_doubtful:
+                        measurement = measurement.model_copy(update={"doubt": reason})
+                    elif reason is not None:
                         store.add(Rejection.of(measurement, reason))
                         tell(SweepEvent(point, "rejected", 1.0, left, measurement, reason))
                         continue
@@ -79,7 +83,7 @@ def run_sweep(
 def stored_run(store: ResultsStore, point: Point, judge: Judge | None = None) -> Measurement | None:
     """What the store has of a point, if it is credible; the load beside it then is not known."""
     found = store.find(point.key)
-    return None if found is None or (judge and judge(found, None)) else found
+    return None if found is None or (judge and (found.doubt or judge(found, None))) else found
 
 
 def _run_points(
@@ -91,30 +95,17 @@ def _run_points(
     with private_directory() as directory, _environment(sweep, processes) as environment:
         jobs = [
             RankJob(
-                workload=sweep.workload,
-                strategy=sweep.strategy,
-                device=sweep.device,
-                rank=rank,
-                processes=processes,
+                **told_all(sweep, rank, processes, directory),
                 workers=workers,
-                directory=str(directory),
                 batches=tuple(by_batch),
-                seconds_per_point=sweep.seconds_per_point,
-                cores=sweep.cores_by_worker[rank],
-                seed=sweep.seed,
                 silence_seconds=silence_seconds,
                 remedy=sweep.remedy,
                 synthetic=sweep.synthetic,
-                dilation=sweep.place.dilation,
-                local_rank=None if isinstance(sweep.place, Here) else 0,
             )
             for rank in range(processes)
         ]
-        ranks: Generator[Progress | PointResult, None, None] = run_ranks(
-            jobs,
-            environment,
-            parse=read_event,
-            command=lambda rank, argv: sweep.place.command(rank, argv, processes),
+        ranks: Generator[Progress | PointResult, None, None] = run_where_planned(
+            sweep, jobs, environment, parse=read_event
         )
         with contextlib.closing(ranks) as events:
             for event in events:
@@ -128,8 +119,8 @@ def _environment(sweep: Sweep, processes: int) -> Iterator[Callable[[int], Mappi
         return
     from gpuyard.measure.horovod_rendezvous import horovod_rendezvous
 
-    with horovod_rendezvous(processes) as environment:
-        yield environment
+    with horovod_rendezvous(sweep.place, processes, sweep.remedy) as of_horovod:
+        yield lambda rank: {**sweep.place.environment(rank, processes), **of_horovod(rank)}
 
 
 def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement:
@@ -163,6 +154,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
             cores_by_worker=cores_by_worker,
             data_source=result.data_source,
             seed=sweep.seed,
+            launcher=sweep.launcher,
         ),
         **{
             name: getattr(result, name)

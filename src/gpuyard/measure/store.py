@@ -18,17 +18,21 @@ from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.measurement import Measurement
 from gpuyard.measure.rejection import Rejection
+from gpuyard.measure.relief.records import ReliefResult
+from gpuyard.measure.storage.records import StorageBench
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Stored = Measurement | LinkBench | CollectivesBench | Rejection
+_Stored = Measurement | LinkBench | CollectivesBench | Rejection | ReliefResult | StorageBench
 _STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
 _AnyKind = list[_Stored]  # the class below has a method called list
 _Measurements = list[Measurement]
 _LinkBenches = list[LinkBench]
 _Rejections = list[Rejection]
 _CollectivesBenches = list[CollectivesBench]
+_Reliefs = list[ReliefResult]
+_StorageBenches = list[StorageBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -77,7 +81,7 @@ class ResultsStore:
     def get(self, id_prefix: str) -> _Stored:
         """The one measurement whose id starts so; raises UserMistake where none or several do."""
         found = self._read(
-            "WHERE kind IN ('train', 'links', 'collectives', 'rejected')"
+            "WHERE kind IN ('train', 'links', 'collectives', 'rejected', 'relief', 'storage')"
             " AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
             str(len(id_prefix)),
             id_prefix,
@@ -117,6 +121,17 @@ class ResultsStore:
         """All benches of collectives, oldest first."""
         found = self._read("WHERE kind = 'collectives' ORDER BY number")
         return [m for m in found if isinstance(m, CollectivesBench)]
+
+    def list_reliefs(self, workload: str | None = None) -> _Reliefs:
+        """All benches of remedies, oldest first."""
+        found = self._read("WHERE kind = 'relief' ORDER BY number")
+        reliefs = [m for m in found if isinstance(m, ReliefResult)]
+        return [r for r in reliefs if workload in (None, r.workload)]
+
+    def list_storage(self) -> _StorageBenches:
+        """All benches of storage, oldest first."""
+        found = self._read("WHERE kind = 'storage' ORDER BY number")
+        return [m for m in found if isinstance(m, StorageBench)]
 
     def _read(self, where: str, *values: str) -> _AnyKind:
         if not self.path.exists():
@@ -191,7 +206,7 @@ class ResultsStore:
 
 def _workload(stored: _Stored) -> str:
     match stored:
-        case Measurement():
+        case Measurement() | ReliefResult():
             return stored.workload
         case Rejection():
             return stored.measurement.workload

@@ -1,8 +1,10 @@
 """Which ways of exchanging gradients can be measured here; said before anything starts."""
 
 import importlib.util
+from typing import get_args
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
+from gpuyard.measure.launch import Launcher
 from gpuyard.measure.measurement import Device
 from gpuyard.specs import Precision, Remedy
 
@@ -41,11 +43,25 @@ def check_strategy(
         )
 
 
+def check_launcher(launcher: str, strategy: str) -> None:
+    """Raise where it is unknown, or is not how this strategy's ranks are started."""
+    if launcher not in get_args(Launcher):
+        raise UnknownName("launcher", launcher, get_args(Launcher))
+    if launcher == "torchrun" and strategy != "ddp":
+        raise UserMistake(f"torchrun starts the ranks of ddp; {strategy} is started directly")
+
+
 def check_remedy(remedy: Remedy, strategy: str, *, synthetic: bool) -> None:
     """Raise the sentence that says why this remedy can't be measured so."""
-    if strategy != "ddp" and not remedy.plain:
+    if strategy == "horovod":
+        if remedy.local_sgd > 1 or remedy.compress not in (None, "fp16"):
+            raise UserMistake(
+                f"horovod has compression to fp16, accumulation and a size of its fusion buffer; "
+                f"measure {remedy.label} with ddp"
+            )
+    elif strategy != "ddp" and not remedy.plain:
         raise UserMistake(
-            f"remedies are measured with ddp; {remedy.label} has no place in {strategy}"
+            f"remedies are measured with ddp and horovod; {remedy.label} has no place in {strategy}"
         )
     if strategy != "ddp" and synthetic:
         raise UserMistake(f"a synthetic GPU exchanges its gradients with ddp, not with {strategy}")

@@ -11,9 +11,10 @@ from gpuyard import __version__, paths
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
 from gpuyard.measure.host import Host, this_host, torch_version
+from gpuyard.measure.launch import Launcher
 from gpuyard.measure.measurement import Device, Measurement, SyntheticGpu
-from gpuyard.measure.places import Here, Place
-from gpuyard.measure.strategies import check_remedy, check_strategy
+from gpuyard.measure.places import Here, LabNodes, Place
+from gpuyard.measure.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
 from gpuyard.specs import Remedy, Strategy, Workload
 from gpuyard.workloads import profile_of
@@ -45,6 +46,7 @@ class Sweep:
     synthetic: SyntheticGpu | None
     place: Place
     repeat: int
+    launcher: Launcher
 
     def describe(self) -> dict[str, Any]:
         """For `--dry-run` and programs."""
@@ -52,6 +54,7 @@ class Sweep:
             "workload": self.workload.name,
             "model": self.workload.model,
             "strategy": self.strategy,
+            "launcher": self.launcher,
             "remedy": self.remedy.model_dump(),
             "gpu": self.synthetic.gpu if self.synthetic else None,
             "device": self.device,
@@ -93,6 +96,7 @@ def plan_sweep(
     gpu: str | None = None,
     place: Place | None = None,
     repeat: int = 0,
+    launcher: str | None = None,
 ) -> Sweep:
     """Check everything that can be checked before a process starts."""
     require_torch()
@@ -113,8 +117,11 @@ def plan_sweep(
         most_workers=workers[-1] if isinstance(place, Here) else 1,
     )
     check_remedy(remedy, strategy, synthetic=synthetic is not None)
-    if strategy == "horovod" and not isinstance(place, Here):
-        raise UserMistake("horovod is measured on this machine only; measure ddp elsewhere")
+    if strategy == "horovod" and not isinstance(place, Here | LabNodes):
+        raise UserMistake("horovod is measured on this machine and in labs; measure ddp elsewhere")
+    elsewhere = place.meeting() is not None
+    launcher = launcher or ("torchrun" if strategy == "ddp" and elsewhere else "direct")
+    check_launcher(launcher, strategy)
     cores_by_worker = place.cores_by_worker(workers[-1], computing=synthetic is None)
     common: dict[str, Any] = {
         "workload": workload.model_dump(mode="json"),
@@ -147,6 +154,7 @@ def plan_sweep(
         synthetic=synthetic,
         place=place,
         repeat=repeat,
+        launcher=cast("Launcher", launcher),
     )
 
 

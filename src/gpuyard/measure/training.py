@@ -58,7 +58,7 @@ class Trainer:
             case "dataparallel":
                 self._model = DataParallel(self.module, device_ids=list(range(job.workers)))
             case "horovod":
-                self._optimizer = _horovod_optimizer(self.module, self._optimizer)
+                self._optimizer = _horovod_optimizer(self.module, self._optimizer, job.remedy)
 
     @property
     def period(self) -> int:
@@ -163,13 +163,16 @@ def _distributed(
     return model
 
 
-def _horovod_optimizer(module: nn.Module, optimizer: Optimizer) -> Optimizer:
+def _horovod_optimizer(module: nn.Module, optimizer: Optimizer, remedy: Remedy) -> Optimizer:
     import horovod.torch as hvd  # type: ignore[import-not-found]
 
     hvd.init()
     hvd.broadcast_parameters(module.state_dict(), root_rank=0)
     wrapped: Optimizer = hvd.DistributedOptimizer(
-        optimizer, named_parameters=module.named_parameters()
+        optimizer,
+        named_parameters=module.named_parameters(),
+        compression=hvd.Compression.fp16 if remedy.half else hvd.Compression.none,
+        backward_passes_per_step=remedy.accumulate,
     )
     return wrapped
 

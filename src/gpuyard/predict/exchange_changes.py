@@ -9,7 +9,7 @@ from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.setting import Setting
 from gpuyard.specs import GradientExchange
 
-_BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
+BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
 
 
 def other_exchanges(setting: Setting, here: Placement) -> Iterator[Change]:
@@ -88,7 +88,7 @@ def _hierarchical(setting: Setting) -> Change:
 
 def _bucket_sizes(setting: Setting) -> Iterator[Change]:
     option = {"ddp": "bucket_cap_mb", "horovod": "HOROVOD_FUSION_THRESHOLD"}[setting.strategy]
-    for megabytes in _BUCKET_MEGABYTES:
+    for megabytes in BUCKET_MEGABYTES:
         other = setting.exchanging(bucket=megabytes * 2.0**20)
         count = len(other.method.buckets.size_bytes)
         many = "1 bucket" if count == 1 else f"{count} buckets"

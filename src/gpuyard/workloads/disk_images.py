@@ -39,6 +39,11 @@ class DiskImages:
     def __len__(self) -> int:
         return len(self._pictures)
 
+    @property
+    def classes(self) -> int:
+        """One more than the largest number of a class."""
+        return 1 + max(picture.label for picture in self._pictures)
+
     def __getitem__(self, index: int) -> "tuple[torch.Tensor, int]":
         import numpy as np
         import torch

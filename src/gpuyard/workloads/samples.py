@@ -39,7 +39,14 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
     if source == "synthetic":
         return _pool(workload, task, "synthetic")
     if is_on_disk(source):
-        return _of_items(find_images(source, task.batch(1)[0][0].shape[1:]), source)
+        images = find_images(source, task.batch(1)[0][0].shape[1:])
+        known = workload.target.classes if workload.target else None
+        if known is not None and images.classes > known:
+            raise UserMistake(
+                f"{source} has classes up to {images.classes - 1}, counted from 0, and the workload "
+                f"{workload.name!r} says 'target: {{classes: {known}}}'"
+            )
+        return _of_items(images, source)
     if ":" in source:
         return _of_dataset(source)
     raise UserMistake(

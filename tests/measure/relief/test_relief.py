@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.measurement import RunPlace
+from gpuyard.measure import Measurement, ResultsStore, StepParts
+from gpuyard.measure.measurement import BenchHost, RunPlace
 from gpuyard.measure.places import Here
-from gpuyard.measure.relief import ReliefResult, Relieved, plan_relief, run_relief
+from gpuyard.measure.relief import ReliefResult, Relieved, foreseen_gains, plan_relief, run_relief
 from gpuyard.specs import Remedy, Workload
+from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
 
@@ -26,8 +27,12 @@ def run_of(remedy: Remedy, rate: float, loss: float | None) -> Relieved:
     )
 
 
-def test_only_the_fastest_that_learns_as_much_is_best() -> None:
+def test_only_the_fastest_that_learns_as_much_is_best(bench_host: BenchHost) -> None:
     result = ReliefResult(
+        id="a1",
+        key="k",
+        created_at="2026-01-02T03:04:05.678+00:00",
+        host=bench_host,
         workload="w",
         workers=2,
         batch_per_worker=5,
@@ -50,8 +55,8 @@ def test_only_the_fastest_that_learns_as_much_is_best() -> None:
     assert [run["equal_loss"] for run in said["runs"]] == [True, False, True, True, False]
 
 
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
-def test_every_remedy_trains_the_same_samples(tiny: Build) -> None:
+@needs_two_cores
+def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) -> None:
     remedies = (Remedy(compress="fp16"), Remedy(local_sgd=4), Remedy(accumulate=3))
     plan = plan_relief(tiny(), 2, 8, Here(), samples=300, remedies=remedies, tolerance=0.5)
     assert plan.steps == 24  # 300 / 16 = 18.75, in whole periods of 12
@@ -62,8 +67,43 @@ def test_every_remedy_trains_the_same_samples(tiny: Build) -> None:
     plain, half = result.runs[:2]
     assert plain.loss is not None
     assert half.loss == pytest.approx(plain.loss, rel=0.02)  # rounding, not another training
+    store.add(result)
+    assert store.list_reliefs("tiny-classifier") == [result]
+    assert store.list_reliefs("another") == []
 
 
 def test_one_worker_has_nothing_to_relieve(tiny: Build) -> None:
     with pytest.raises(UserMistake, match="nothing to relieve"):
         plan_relief(tiny(), 1, 8, Here())
+
+
+def alone(make: Callable[..., Measurement], seconds: float) -> Measurement:
+    parts = StepParts(
+        step_seconds=seconds,
+        compute_seconds=seconds,
+        exposed_communication_seconds=0.0,
+        input_seconds=0.0,
+    )
+    return make(workers=1, batch_per_worker=50, step=parts)
+
+
+def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measurement]) -> None:
+    linear = Workload(name="digits", model="spoken-digits-linear")
+    slow = RunPlace(kind="lab", nodes=("a", "b"), link_bytes_per_second=125e6)
+    choked = foreseen_gains(linear, alone(make_measurement, 0.1), 2, slow)
+    # 48 MB of gradients over 1 Gbit/s take 0.4 s; half of it 0.2 s: (0.1 + 0.4) / (0.1 + 0.2) at most
+    assert choked is not None
+    assert 1.2 < choked[Remedy(compress="fp16")] < 1.9
+    assert list(choked.values()) == sorted(choked.values(), reverse=True)
+    assert choked[Remedy(compress="fp16", local_sgd=16)] > choked[Remedy(compress="fp16")]
+    # a step of a minute waits for nothing that could be saved
+    assert foreseen_gains(linear, alone(make_measurement, 60.0), 2, slow) == {}
+
+
+def test_where_the_link_is_not_known_nothing_is_foreseen(
+    make_measurement: Callable[..., Measurement],
+) -> None:
+    linear = Workload(name="digits", model="spoken-digits-linear")
+    unknown = RunPlace(kind="hosts", nodes=("a", "b"))
+    assert foreseen_gains(linear, alone(make_measurement, 0.1), 2, unknown) is None
+    assert foreseen_gains(linear, alone(make_measurement, 0.1), 2, RunPlace()) is not None

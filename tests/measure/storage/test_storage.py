@@ -1,6 +1,9 @@
 """A bench of storage with real files, and its refusal where memory would answer."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,11 @@ from typer.testing import CliRunner
 from gpuyard.catalog.storage_needs import storage_needs
 from gpuyard.cli import bench
 from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.measure import ResultsStore
 from gpuyard.measure.storage import StoragePlan, Trial, plan_storage, run_storage
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
+from gpuyard.measure.storage.dataset import own_files, remove_orphans
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 
@@ -130,3 +135,55 @@ def test_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     said = json.loads(CliRunner().invoke(bench.app, asked, catch_exceptions=False).stdout)
     assert (said["gpus"], said["batch"], said["compute_seconds"]) == (4, 400, 0.224)
     assert list(tmp_path.iterdir()) == []
+
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from gpuyard.measure.storage.dataset import own_files
+with own_files(Path(sys.argv[1]), 1, 1, lambda _fraction: None):
+    print("made", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_bench_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    foreign = tmp_path / ".gpuyard-storage-looks-like-ours"
+    foreign.mkdir()
+    (foreign / "0000.bin").touch()
+
+    def start() -> "subprocess.Popen[str]":
+        holder = subprocess.Popen(
+            [sys.executable, "-c", _HOLDS, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "made\n"
+        return holder
+
+    killed, running = start(), start()
+    with killed, running:
+        assert len(list(tmp_path.glob(".gpuyard-storage-*"))) == 3
+        killed.kill()
+        killed.wait()
+        remove_orphans(tmp_path)
+        assert len(list(tmp_path.glob(".gpuyard-storage-*"))) == 2
+        running.kill()
+    with own_files(tmp_path, 1, 1, lambda _fraction: None) as files:
+        assert files[0].exists()
+    assert list(tmp_path.iterdir()) == [foreign]
+
+
+def test_a_bench_is_kept(tmp_path: Path, store: ResultsStore) -> None:
+    data = tmp_path / "set"
+    data.mkdir()
+    (data / "a.bin").write_bytes(bytes(1 << 20))
+    bench = run_storage(small(tmp_path, data=data))
+    store.add(bench)
+    assert store.list_storage() == [bench]
+    assert store.get(bench.id) == bench
+    assert store.list() == []
+    again = run_storage(small(tmp_path, data=data))
+    assert (again.key, again.id != bench.id) == (bench.key, True)

@@ -36,5 +36,8 @@ class Here:
     def environment(self, rank: int, processes: int) -> Mapping[str, str]:  # noqa: ARG002
         return {}
 
+    def meeting(self) -> None:
+        return None
+
     def record(self, workers: int) -> RunPlace:  # noqa: ARG002
         return RunPlace()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.measure.launch import Meeting
 from gpuyard.measure.measurement import RunPlace
 from gpuyard.measure.places.place import Cores, torchrun_environment
 
@@ -49,9 +50,8 @@ class Hosts:
         return {"kind": "hosts", "hosts": list(self.names)}
 
     def command(self, rank: int, argv: Sequence[str], processes: int) -> Sequence[str]:
-        address = self.names[0].rpartition("@")[2]
         variables = {
-            **torchrun_environment(rank, processes, address, self.port),
+            **torchrun_environment(rank, processes, self.meeting()),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
             **{name: os.environ[name] for name in _FORWARDED if name in os.environ},
         }
@@ -64,6 +64,9 @@ class Hosts:
 
     def environment(self, rank: int, processes: int) -> Mapping[str, str]:  # noqa: ARG002
         return {}
+
+    def meeting(self) -> Meeting:
+        return Meeting(self.names[0].rpartition("@")[2], self.port)
 
     def record(self, workers: int) -> RunPlace:
         return RunPlace(kind="hosts", nodes=self.names[:workers])

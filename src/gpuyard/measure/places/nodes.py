@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.lab import Lab, LabPlan
+from gpuyard.measure.launch import Meeting
 from gpuyard.measure.measurement import RunPlace
 from gpuyard.measure.places.place import Cores, torchrun_environment
 
@@ -53,12 +54,14 @@ class LabNodes:
 
     def environment(self, rank: int, processes: int) -> Mapping[str, str]:
         node = self._up().nodes[rank]
-        first = self._up().nodes[0]
         return {
-            **torchrun_environment(rank, processes, first.address, _PORT),
+            **torchrun_environment(rank, processes, self.meeting()),
             "GLOO_SOCKET_IFNAME": node.interface,
             "NCCL_SOCKET_IFNAME": node.interface,
         }
+
+    def meeting(self) -> Meeting:
+        return Meeting(self.plan.nodes[0].address, _PORT)
 
     def record(self, workers: int) -> RunPlace:
         used = self.plan.nodes[:workers]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gpuyard.measure.job import MEETING_POINT
+from gpuyard.measure.launch import Meeting
 from gpuyard.measure.measurement import RunPlace
 
 Cores = tuple[tuple[int, ...], ...]
@@ -36,17 +37,21 @@ class Place(Protocol):
         """What the started process gets beside this process's own environment."""
         ...
 
+    def meeting(self) -> Meeting | None:
+        """Where ranks on several hosts meet; None: all are on this one."""
+        ...
+
     def record(self, workers: int) -> RunPlace:
         """What is kept of it with the measurement."""
         ...
 
 
-def torchrun_environment(rank: int, processes: int, address: str, port: int) -> dict[str, str]:
-    """What torchrun would set for one process a node, so that a user's code finds it."""
+def torchrun_environment(rank: int, processes: int, meeting: Meeting) -> dict[str, str]:
+    """What torchrun sets for one process a node, so that a user's code finds it without torchrun, too."""
     return {
         MEETING_POINT: "env://",
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(port),
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": str(meeting.port),
         "RANK": str(rank),
         "WORLD_SIZE": str(processes),
         "GROUP_RANK": str(rank),

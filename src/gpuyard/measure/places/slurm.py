@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.measure.launch import Meeting
 from gpuyard.measure.measurement import RunPlace
 from gpuyard.measure.places.place import Cores, torchrun_environment
 
@@ -40,7 +41,10 @@ class SlurmAllocation:
         return ["srun", *one, "--unbuffered", "--kill-on-bad-exit=0", *argv]
 
     def environment(self, rank: int, processes: int) -> Mapping[str, str]:
-        return torchrun_environment(rank, processes, self.names[0], self.port)
+        return torchrun_environment(rank, processes, self.meeting())
+
+    def meeting(self) -> Meeting:
+        return Meeting(self.names[0], self.port)
 
     def record(self, workers: int) -> RunPlace:
         return RunPlace(kind="slurm", nodes=self.names[:workers])

@@ -1,27 +1,15 @@
 """Which remedies are tried, on what, and on how many samples."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.places import Place
+from gpuyard.measure.relief.named import CANDIDATES
 from gpuyard.measure.sweep import Sweep, plan_sweep
-from gpuyard.predict.powersgd import RANK
-from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.specs import Remedy, Workload
-
-# what `gpuyard predict --why` names for a choked exchange, what goes with it, and local SGD, whose effect on
-# the loss can't be predicted and so has to be measured
-NAMED = (
-    Remedy(compress="fp16"),
-    Remedy(compress=f"powersgd:{RANK}"),
-    Remedy(accumulate=ACCUMULATED_STEPS),
-    Remedy(compress="fp16", accumulate=ACCUMULATED_STEPS),
-    Remedy(compress="fp16", local_sgd=8),
-    Remedy(compress="fp16", local_sgd=16),
-)
 
 
 @dataclass(frozen=True)
@@ -32,6 +20,7 @@ class ReliefPlan:
     remedies: tuple[Remedy, ...]
     steps: int
     tolerance: float
+    foreseen: tuple[float | None, ...]
 
     @property
     def workers(self) -> int:
@@ -55,6 +44,7 @@ class ReliefPlan:
             "samples": self.samples,
             "tolerance": self.tolerance,
             "remedies": [remedy.label for remedy in self.remedies],
+            "foreseen_speed_ups": list(self.foreseen),
         }
 
 
@@ -66,7 +56,9 @@ def plan_relief(
     *,
     samples: int = 6000,
     tolerance: float = 0.05,
-    remedies: Sequence[Remedy] = NAMED,
+    remedies: Sequence[Remedy] = CANDIDATES,
+    foreseen: Mapping[Remedy, float] | None = None,
+    launcher: str | None = None,
 ) -> ReliefPlan:
     """Plain DDP comes first; all see the same samples, in whole periods of every remedy."""
     if workers < 2:
@@ -76,5 +68,6 @@ def plan_relief(
     tried = (Remedy(), *(remedy for remedy in remedies if not remedy.plain))
     period = math.lcm(*(remedy.period for remedy in tried))
     steps = math.ceil(samples / (workers * batch_per_worker) / period) * period
-    sweep = plan_sweep(workload, [workers], [batch_per_worker], place=place)
-    return ReliefPlan(sweep, tried, steps, tolerance)
+    sweep = plan_sweep(workload, [workers], [batch_per_worker], place=place, launcher=launcher)
+    gains = foreseen or {}
+    return ReliefPlan(sweep, tried, steps, tolerance, tuple(gains.get(remedy) for remedy in tried))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpuyard.measure.job import RankJob, Refusal
-from gpuyard.measure.measurement import RunPlace
+from gpuyard.measure.measurement import BenchRecord, RunPlace
 from gpuyard.specs import Remedy
 
 
@@ -41,15 +41,20 @@ class Relieved(_Message):
     ranks_equal: bool
 
 
-class ReliefResult(_Message):
+class ReliefResult(BenchRecord):
     """Plain DDP first, then the remedies."""
 
+    kind: Literal["relief"] = "relief"
     workload: str
     workers: int
     batch_per_worker: int
     place: RunPlace
     tolerance: float
     runs: tuple[Relieved, ...]
+    foreseen: Annotated[
+        tuple[float | None, ...],
+        Field(description="the speed-up that the predictor gave each run; None: it gave none"),
+    ] = ()
 
     @property
     def plain(self) -> Relieved:
@@ -72,6 +77,11 @@ class ReliefResult(_Message):
         return (first - run.loss) / (first - plain)
 
     @property
+    def foreseen_of_each(self) -> tuple[float | None, ...]:
+        """For every run, None where nothing was foreseen."""
+        return self.foreseen or (None,) * len(self.runs)
+
+    @property
     def best(self) -> Relieved:
         """The fastest of those that learn as much; plain DDP itself where none is faster."""
         return max(
@@ -81,18 +91,19 @@ class ReliefResult(_Message):
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **self.model_dump(mode="json", exclude={"runs"}),
+            **self.model_dump(mode="json", exclude={"runs", "foreseen"}),
             "best": self.best.remedy.label,
             "best_speed_up": self.speed_up(self.best),
             "runs": [
                 {
                     **run.model_dump(mode="json", exclude={"event"}),
                     "label": run.remedy.label,
+                    "foreseen_speed_up": foreseen,
                     "speed_up": self.speed_up(run),
                     "equal_loss": self.equal_loss(run),
                     "learnt": self.learnt(run),
                 }
-                for run in self.runs
+                for run, foreseen in zip(self.runs, self.foreseen_of_each, strict=True)
             ],
         }
 

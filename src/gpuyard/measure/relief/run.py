@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Callable, Generator
 
+from gpuyard.measure.bench_host import new_record
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.places import Here
-from gpuyard.measure.ranks import private_directory, run_ranks
+from gpuyard.measure.ranks import private_directory
 from gpuyard.measure.relief.plan import ReliefPlan
 from gpuyard.measure.relief.records import (
     ReliefJob,
@@ -14,6 +14,7 @@ from gpuyard.measure.relief.records import (
     Relieved,
     read_event,
 )
+from gpuyard.measure.sweep_ranks import run_where_planned, told_all
 
 _SILENCE_SECONDS = 600.0
 _WORKER = "gpuyard.measure.relief.worker"
@@ -29,32 +30,22 @@ def run_relief(
     with only_one_measures(), private_directory() as directory:
         jobs = [
             ReliefJob(
-                workload=sweep.workload,
-                strategy=sweep.strategy,
-                device=sweep.device,
-                rank=rank,
-                processes=processes,
+                **told_all(sweep, rank, processes, directory),
                 workers=processes,
-                directory=str(directory),
                 batches=(plan.batch_per_worker,),
-                seconds_per_point=sweep.seconds_per_point,
-                cores=sweep.cores_by_worker[rank],
-                seed=sweep.seed,
                 silence_seconds=_SILENCE_SECONDS,
                 optimizer="adam",
-                dilation=sweep.place.dilation,
-                local_rank=None if isinstance(sweep.place, Here) else 0,
                 remedies=plan.remedies,
                 steps=plan.steps,
             )
             for rank in range(processes)
         ]
-        ranks: Generator[ReliefProgress | Relieved, None, None] = run_ranks(
+        ranks: Generator[ReliefProgress | Relieved, None, None] = run_where_planned(
+            sweep,
             jobs,
             lambda rank: sweep.place.environment(rank, processes),
             parse=read_event,
             worker=_WORKER,
-            command=lambda rank, argv: sweep.place.command(rank, argv, processes),
         )
         with contextlib.closing(ranks) as events:
             for event in events:
@@ -62,6 +53,8 @@ def run_relief(
                 if isinstance(event, Relieved):
                     runs.append(event)
     return ReliefResult(
+        **new_record(plan.describe(), sweep.host).model_dump(),
+        foreseen=plan.foreseen,
         workload=sweep.workload.name,
         workers=processes,
         batch_per_worker=plan.batch_per_worker,

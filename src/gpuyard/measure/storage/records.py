@@ -4,15 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpuyard.measure.measurement import BenchRecord
+
 CacheBypass = Literal["direct", "dropped", "outgrown", "none"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Trial(_Record):
+class Trial(BaseModel):
     """So many GPUs reading at once."""
+
+    model_config = ConfigDict(frozen=True)
 
     gpus: int
     utilisation: Annotated[float, Field(description="compute time over all time")]
@@ -22,8 +22,10 @@ class Trial(_Record):
     seconds: float
 
 
-class StorageBench(_Record):
+class StorageBench(BenchRecord):
     """The largest number of GPUs that this storage keeps busy, or why nothing can be said."""
+
+    kind: Literal["storage"] = "storage"
 
     path: str
     model: str

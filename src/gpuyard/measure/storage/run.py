@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
+from gpuyard.measure.bench_host import new_record
+from gpuyard.measure.host import this_host
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.storage.cache import TIMES_MEMORY, bypass_of, filesystem_of
 from gpuyard.measure.storage.dataset import files_of, own_files
@@ -43,6 +45,7 @@ def run_storage(
     passed = [trial.gpus for trial in trials if trial.passed]
     enough = any(trial.gpus == plan.gpus and trial.passed for trial in trials)
     return StorageBench(
+        **new_record(plan.describe(), this_host()).model_dump(),
         path=str(plan.path),
         model=plan.model,
         gpu=plan.gpu,

@@ -22,6 +22,7 @@ MODELS: dict[str, str] = {
     "gpt2-xl": "gpuyard.workloads.zoo.gpt2:gpt2_xl",
     "vit-b-16": "gpuyard.workloads.zoo.vit:vit_b_16",
     "vit-l-16": "gpuyard.workloads.zoo.vit:vit_l_16",
+    "transformer-small": "gpuyard.workloads.zoo.byte_transformer:transformer_small",
     "spoken-digits-linear": "gpuyard.workloads.spoken_digits:linear",
     "spoken-digits-conv": "gpuyard.workloads.spoken_digits:conv",
 }

@@ -1,0 +1,106 @@
+"""Which remedies the predictor names for a configuration, among those that can be measured here.
+
+`gpuyard predict --why` changes one thing at a time; here 16 bits go together with everything, and local SGD
+is also asked with longer periods, since what it does to the loss is about to be measured.
+"""
+
+from functools import partial
+
+from gpuyard.measure.measurement import Measurement, RunPlace
+from gpuyard.predict import (
+    CPU_VARIATION,
+    HOP_HERE,
+    LINK_HERE,
+    ComputeLine,
+    Pipe,
+    Placement,
+    Platform,
+)
+from gpuyard.predict.exchange_changes import BUCKET_MEGABYTES
+from gpuyard.predict.fabric import between_machines
+from gpuyard.predict.powersgd import RANK
+from gpuyard.predict.relief import ACCUMULATED_STEPS
+from gpuyard.predict.setting import throughput
+from gpuyard.predict.tables import configurations
+from gpuyard.predict.tuning import fitted
+from gpuyard.specs import GradientExchange, Network, Remedy, Workload
+from gpuyard.workloads import profile_of
+
+LEAST_GAIN = 1.03
+"""As in `gpuyard predict --why`."""
+_LOCAL_STEPS = (ACCUMULATED_STEPS, 8, 16)
+
+CANDIDATES = (
+    Remedy(compress="fp16"),
+    Remedy(compress=f"powersgd:{RANK}"),
+    Remedy(accumulate=ACCUMULATED_STEPS),
+    Remedy(compress="fp16", accumulate=ACCUMULATED_STEPS),
+    *(Remedy(compress="fp16", local_sgd=steps) for steps in _LOCAL_STEPS),
+)
+"""What can be measured; the predictor says which of them are worth it."""
+
+
+def foreseen_gains(
+    workload: Workload, alone: Measurement, workers: int, place: RunPlace
+) -> dict[Remedy, float] | None:
+    """Speed-ups over plain DDP that are worth it, the largest first; None where the link is not known.
+
+    `alone` is one worker at the same batch: what a step takes without any exchange.
+    """
+    platform = _platform(workers, place)
+    if platform is None:
+        return None
+    profile = profile_of(workload)
+    batch = alone.batch_per_worker
+    seconds = alone.step.step_seconds
+    line = ComputeLine(0.0, seconds / batch, "measured here", f"run {alone.id}")
+    where = Placement(workers, platform.nodes, platform.gpus_per_node)
+
+    def rate(remedy: Remedy) -> float:
+        table = configurations(
+            workload,
+            profile,
+            platform,
+            line,
+            [(where, batch)],
+            strategy="ddp",
+            exchange=_exchange(remedy),
+            variation=CPU_VARIATION,
+        )
+        return float(throughput(*table)[0])
+
+    plain = rate(Remedy())
+    buckets = [Remedy(bucket_mb=float(size)) for size in BUCKET_MEGABYTES]
+    tried = (*CANDIDATES, max(buckets, key=rate))
+    gains = {remedy: rate(remedy) / plain for remedy in tried}
+    worth = [(gain, remedy) for remedy, gain in gains.items() if gain >= LEAST_GAIN]
+    return {remedy: gain for gain, remedy in sorted(worth, key=lambda pair: -pair[0])}
+
+
+def _exchange(remedy: Remedy) -> GradientExchange:
+    return GradientExchange(
+        compress=remedy.compress,
+        accumulate=remedy.accumulate,
+        local_sgd=remedy.local_sgd,
+        bucket=None if remedy.bucket_mb is None else remedy.bucket_mb * 2.0**20,
+    )
+
+
+def _platform(workers: int, place: RunPlace) -> Platform | None:
+    here, rate = place.kind == "here", place.link_bytes_per_second
+    between = None
+    if not here:
+        if rate is None:
+            return None
+        network = Network.model_validate({"rate": f"{8 * rate} bit/s"})
+        between = partial(between_machines(network)[0].pipe, tuning=fitted())
+    return Platform(
+        name=place.kind,
+        nodes=1 if here else workers,
+        gpus_per_node=workers if here else 1,
+        inside=lambda _: Pipe(LINK_HERE.value, HOP_HERE.value, LINK_HERE.basis),
+        between=between,
+        host_to_gpu_bytes_per_second=None,  # the samples are read in the measured step
+        storage_bytes_per_second=None,
+        memory_bytes=None,
+    )

@@ -1,0 +1,50 @@
+"""The ranks of a sweep's worker count: what each is told in common, and how they are started."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpuyard.measure.job import RankJob, Refusal
+from gpuyard.measure.places import Here
+from gpuyard.measure.ranks import TRAINING_WORKER, run_ranks
+from gpuyard.measure.sweep import Sweep
+
+Event = TypeVar("Event")
+
+
+def told_all(sweep: Sweep, rank: int, processes: int, directory: Path) -> dict[str, Any]:
+    """What a `RankJob` takes from the sweep."""
+    return {
+        "workload": sweep.workload,
+        "strategy": sweep.strategy,
+        "device": sweep.device,
+        "rank": rank,
+        "processes": processes,
+        "directory": str(directory),
+        "seconds_per_point": sweep.seconds_per_point,
+        "cores": sweep.cores_by_worker[rank],
+        "seed": sweep.seed,
+        "dilation": sweep.place.dilation,
+        "local_rank": None if isinstance(sweep.place, Here) else 0,
+    }
+
+
+def run_where_planned(
+    sweep: Sweep,
+    jobs: Sequence[RankJob],
+    environment: Callable[[int], Mapping[str, str]],
+    *,
+    parse: Callable[[bytes], Event | Refusal],
+    worker: str = TRAINING_WORKER,
+) -> Generator[Event, None, None]:
+    """Start them in the sweep's place by its launcher."""
+    processes = len(jobs)
+    return run_ranks(
+        jobs,
+        environment,
+        parse=parse,
+        worker=worker,
+        command=lambda rank, argv: sweep.place.command(rank, argv, processes),
+        launcher=sweep.launcher,
+        meeting=sweep.place.meeting(),
+    )

@@ -1,0 +1,54 @@
+"""Horovod's ranks: who sits where, and, where it is installed, real ones."""
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.horovod_rendezvous import Table, table_of
+from gpuyard.measure.places import Here
+from gpuyard.specs import Remedy, Workload
+from tests.conftest import needs_two_cores
+
+Build = Callable[..., Workload]
+
+
+def seat(table: Table, rank: int) -> tuple[str, ...]:
+    said = table.variables(rank)
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+    return tuple(said[f"HOROVOD_{name}"] for name in names)
+
+
+def test_on_one_host_all_are_neighbours_on_loopback() -> None:
+    table = table_of(Here(), 2)
+    assert table.hosts == (socket.gethostname(),) * 2
+    assert seat(table, 1) == ("1", "2", "1", "2", "0", "1")
+    said = table.variables(0)
+    assert said["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert said["HOROVOD_GLOO_IFACE"] == "lo"
+
+
+def test_on_nodes_of_their_own_they_are_across() -> None:
+    table = Table(("10.77.0.1", "10.77.0.2", "10.77.0.3"), "10.77.0.1", "eth0", lambda: None)
+    assert seat(table, 2) == ("2", "3", "0", "1", "2", "3")
+    assert table.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    "remedy",
+    [Remedy(), Remedy(compress="fp16", accumulate=2, bucket_mb=1)],
+    ids=lambda remedy: remedy.label,
+)
+def test_it_trains_and_keeps_the_ranks_equal(
+    store: ResultsStore, tiny: Build, remedy: Remedy
+) -> None:
+    pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
+    sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=0.5, strategy="horovod", remedy=remedy)
+    (m,) = run_sweep(sweep, store)
+    assert (m.strategy, m.remedy) == ("horovod", remedy)
+    assert len(set(m.parameter_checksums)) == 1
+    assert m.loss_first is not None
+    assert m.loss_last is not None
+    assert m.loss_last < m.loss_first
