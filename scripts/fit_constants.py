@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares, minimize
 
-from gpuyard.catalog.published import TRAINING_TABLES, SingleGpuRow, published
+from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predict.step import Floats
 from gpuyard.predict.tuning import RooflineFit, Spread, Tuning
 from gpuyard.predict.validation.cases import Cases, compiled

@@ -8,12 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.published import (
-    VARIABLE_INPUTS,
-    PublishedRow,
-    PublishedStrategy,
-    published_profile,
-)
+from gpuyard.catalog.published import VARIABLE_INPUTS, published_profile
+from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
 from gpuyard.hardware import STAGED_SHARE, all_reduce, machine_graph
 from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import Buckets, pack

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.catalog import gpus
-from gpuyard.catalog.published import AllReduceRow, all_reduce_rows
+from gpuyard.catalog.published import all_reduce_rows
+from gpuyard.catalog.published_rows import AllReduceRow
 from gpuyard.hardware import all_reduce, machine_graph
 from gpuyard.predict.exchange import Paths, all_reduce_seconds
 from gpuyard.predict.step import Floats

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.catalog.published import TRAINING_TABLES, PublishedRow, PublishedSource, published
+from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
 from gpuyard.predict.step import Floats, StepParts
 from gpuyard.predict.tuning import Spread, Tuning, fitted, spread
 from gpuyard.predict.validation.cases import Cases, compiled

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.published import SingleGpuRow, single_gpu_rows
+from gpuyard.catalog.published import single_gpu_rows
+from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predict.compute import MOST_FIXED, roofline
 from gpuyard.predict.step import Floats
 from gpuyard.predict.tuning import RooflineFit, fitted_roofline
