@@ -56,7 +56,7 @@ def test_a_finished_sweep_is_drawn_without_measuring(
     drawn = picture.read_text(encoding="utf-8")
     assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314  our own
     assert "resnet50, synthetic v100-pcie-16gb" in drawn
-    assert "waits for the network: 4 nodes do the work of 0.8" in drawn
+    assert "waits for the network: 4 nodes do the work of 0.9" in drawn
     assert len(read_results([results]).measurements) == 2
 
 
