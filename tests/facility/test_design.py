@@ -304,3 +304,22 @@ def test_without_or_tools_designs_hold_too(
         check_limits(designed(name, where))
     finally:
         _cached_balance.cache_clear()
+
+
+def test_rows_left_open_are_as_long_as_a_cable_limit_needs() -> None:
+    def longest_m(design: FacilityDesign) -> float:
+        return max(cable.length_m for cable in design.cables)
+
+    many, racks = cluster(nodes=40), {"power": "4.5 kW"}
+    usual = design_facility(many, site(rack=racks))
+    limit = f"{longest_m(usual) - 0.5:.3f} m"
+    within = design_facility(many, site(rack=racks, cable_limit=limit))
+    by_length = [
+        longest_m(design_facility(many, site(rack=racks | {"per_row": length})))
+        for length in range(4, usual.room.rows.racks + 1, 2)
+    ]
+    assert longest_m(within) <= min(by_length) + 0.6  # one rack more or less in a row
+    assert any("keep cables short" in words for words in within.assumed)
+    check_limits(within)
+    with pytest.raises(GpuyardError, match="too long"):
+        design_facility(many, site(rack=racks | {"per_row": 12}, cable_limit=limit))

@@ -15,6 +15,7 @@ from gpuyard.facility.network_cables import NetworkCable, network_cables
 from gpuyard.facility.packing import Limits, Packing, pack
 from gpuyard.facility.placing import Room, place
 from gpuyard.facility.rack_power import CannotPower, Contents, RackPower, power_rack
+from gpuyard.facility.rows import RACK_WIDTH_M, ROW_PITCH_M
 from gpuyard.facility.server_box import server_device
 from gpuyard.facility.site_rules import Rules, rules_for, usual_site
 from gpuyard.facility.strip_choice import Feeding, choose_feeding
@@ -22,6 +23,7 @@ from gpuyard.specs import Cluster, Site
 
 _TRIES = 12
 _MOST_PROBED = 84
+_ROWS_TRIED = 2  # more and fewer than make the floor square
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class FacilityDesign:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What neither file said."""
-        return (*self.rules.assumed, *self.network.assumed)
+        rows: tuple[str, ...] = ()
+        if self.room.rows.per_row != self.rules.site.rack.per_row:
+            rows = (f"rows of {self.room.rows.per_row} racks, which keep cables short",)
+        return (*self.rules.assumed, *rows, *self.network.assumed)
 
     @property
     def on_desk(self) -> bool:
@@ -96,8 +101,7 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
             _refuse(check_device(device, rules), rules)
         packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
         cables = network_cables(network, room)
-        longest = max((cable.length_m for cable in cables), default=0.0)
-        _refuse(check_room(room, power, rules, longest), rules)
+        _refuse(check_room(room, power, rules, _longest_m(network, room)), rules)
     design = FacilityDesign(
         cluster=cluster,
         rules=rules,
@@ -159,12 +163,32 @@ def _powered(
         most = tuple((device, max(count - fewer, 1)) for device, count in alone)
         bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
         packing = pack(kinds, bounded)
-        room = place(packing, bounded, rules.site.rack.per_row, network)
+        room = _within_reach(packing, bounded, network, rules)
         try:
             return packing, room, _power_all(room, feeding), bounded
         except CannotPower as cannot:
             reason = str(cannot)
     raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
+
+
+def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules: Rules) -> Room:
+    """In the site's rows. Where it leaves their length open and a cable would be too long, in rows that
+    make the longest cable shortest."""
+    rack, limit_m = rules.site.rack, rules.site.cable_limit
+    room = place(packing, limits, rack.per_row, network)
+    if limit_m is None or "per_row" in rack.model_fields_set:
+        return room
+    if _longest_m(network, room) <= limit_m:
+        return room
+    square = max(1, round((room.rows.racks * RACK_WIDTH_M / ROW_PITCH_M) ** 0.5))
+    counts = range(max(1, square - _ROWS_TRIED), square + _ROWS_TRIED + 1)
+    lengths = dict.fromkeys(-(-room.rows.racks // count) for count in counts)
+    tried = [room, *(place(packing, limits, length, network) for length in lengths)]
+    return min(tried, key=lambda one: _longest_m(network, one))
+
+
+def _longest_m(network: RoomNetwork, room: Room) -> float:
+    return max((cable.length_m for cable in network_cables(network, room)), default=0.0)
 
 
 def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
