@@ -93,6 +93,8 @@ def test_a_damaged_state_blocks_no_other_lab_and_can_be_put_aside(
     assert damaged.with_suffix(".unreadable").read_text() == '{"plan": '
     assert "can't be read" not in cli("lab", "status").stderr
 
+    from pyroute2 import netns
+
     (home / "labs" / "good.json").write_text("[]")
     before = namespaces()
     left = cli("lab", "down", "--name", "good", status=1)
@@ -101,5 +103,5 @@ def test_a_damaged_state_blocks_no_other_lab_and_can_be_put_aside(
     for name in before:
         if name.startswith("gpuyard-good-"):
             assert name in left.stderr
-            subprocess.run(["ip", "netns", "delete", name], check=True)
+            netns.remove(name)
     assert foreign.exists()
