@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,9 @@ def make_network(plan: LabPlan, names: Sequence[str]) -> None:
 
     try:
         for name in names:
-            netns.create(name)
+            # a child process makes it, and would still do so after an interrupted parent has cleaned up
+            with _interrupts_held_back():
+                netns.create(name)
         _make_fabric(plan, names)
         for index, name in enumerate(names[1:]):
             _make_node(plan, index, name)
@@ -55,6 +57,16 @@ def make_network(plan: LabPlan, names: Sequence[str]) -> None:
         ) from error
     except OSError as error:
         raise GpuyardError(f"the lab's namespaces can't be made: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C and a request to end wait until the block is left."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def remove_network(names: Sequence[str]) -> None:
