@@ -16,7 +16,7 @@ from torch import Tensor
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.fit import checkpoint as checkpoints
 from gpuyard.measure.fit.job import EpochDone, FitJob, FitProgress
-from gpuyard.measure.fit.recipe import build_optimizer, prepared, split
+from gpuyard.measure.fit.recipe import build_optimizer, prepared, set_rates, split
 from gpuyard.measure.peers import Peers
 from gpuyard.measure.training import parameter_checksum
 from gpuyard.workloads.resolve import build_task
@@ -81,6 +81,7 @@ class Fit:
         # every rank has as many batches; what is left over waits for another epoch's order
         steps = max(1, len(order) // (job.batch_per_worker * job.processes))
         shard = order[job.rank :: job.processes]
+        set_rates(self._optimizer, number)
         self._module.train()
         for step in range(steps):
             report(FitProgress(epoch=number, fraction=step / steps))

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.measure.fit import rates
 from gpuyard.measure.host import this_host, torch_version
 from gpuyard.measure.measurement import Device
 from gpuyard.measure.places import Here
@@ -82,6 +83,7 @@ def plan_fit(
         "cores_each": len(cores_by_worker[0]),
         "device": device,
         "seed": seed,
+        "rates": [rates.FIRST, rates.KEPT_FROM_EPOCH_TO_EPOCH],
         "torch": torch_version(),
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,27 +1,30 @@
 """How a model is trained to an accuracy: Adam, a rate for each layer, clips of equal loudness."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-# tried on the linear spoken-digit model: one rate for all layers is too much for the first, whose
-# 12,000 inputs move together, and too little for the last
-LEARNING_RATE = 0.03
+from gpuyard.measure.fit.rates import rate
+
 HELD_OUT_EVERY = 10
 _SILENCE = 1e-4
 
 
 def build_optimizer(module: nn.Module) -> Optimizer:
-    """Adam at a rate of 0.03 over the square root of how many inputs a layer's neuron has."""
+    """Adam at the first epoch's rates."""
     groups = []
     for layer in module.modules():
         own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
         if own:
             inputs = max(p[0].numel() if p.dim() > 1 else 1 for p in own)
-            groups.append({"params": own, "lr": LEARNING_RATE / math.sqrt(inputs)})
+            groups.append({"params": own, "lr": rate(inputs), "inputs": inputs})
     return Adam(groups, fused=True)
+
+
+def set_rates(optimizer: Optimizer, epoch: int) -> None:
+    """What `build_optimizer` made goes on at that epoch's rates."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate(group["inputs"], epoch)
 
 
 def prepared(inputs: tuple[Tensor, ...], source: str) -> tuple[Tensor, ...]:
