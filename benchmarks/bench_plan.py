@@ -7,7 +7,8 @@ import time
 
 from gpuyard.catalog import models
 from gpuyard.planner.making import answer, search
-from gpuyard.specs import Plan, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import Plan
 
 ROUNDS = 5
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog import facility_costs, fits, machines, pdus, plugs, servers
+from gpuyard.catalog import machines
+from gpuyard.catalog.facility_costs import facility_costs
+from gpuyard.catalog.pdus import pdus
+from gpuyard.catalog.plugs import fits, plugs
+from gpuyard.catalog.servers import servers
 
 ROOT = Path(__file__).parents[2]
 

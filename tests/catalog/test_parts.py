@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.catalog import chassis, gpu_prices, gpus, links, ports
-from gpuyard.catalog.parts import build_id, build_ids, fits
+from gpuyard.catalog import gpus, links
+from gpuyard.catalog.parts import build_id, build_ids, chassis, fits, gpu_prices, ports
 
 
 def test_every_price_is_of_a_known_gpu_and_every_port_of_a_known_link() -> None:

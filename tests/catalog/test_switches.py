@@ -1,6 +1,9 @@
 """What people rely on in the tables of switches, cables, and storage."""
 
-from gpuyard.catalog import cables, links, storage_options, switches
+from gpuyard.catalog import links
+from gpuyard.catalog.cables import cables
+from gpuyard.catalog.storage import storage_options
+from gpuyard.catalog.switches import switches
 
 
 def test_the_switches_that_are_often_wrong() -> None:

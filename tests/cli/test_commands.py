@@ -104,8 +104,24 @@ def test_a_mistake_is_one_sentence_and_status_2(
 
 def test_help_imports_nothing_heavy() -> None:
     script = (
-        "import sys, gpuyard.cli.main; "
+        "import sys, typer, gpuyard.cli.main as cli; typer.main.get_command(cli.app).list_commands(None); "
+        "assert 'gpuyard.cli.bench' in sys.modules; "
         "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
+    script = (
+        "import sys, contextlib, io; sys.argv = ['gpuyard', 'predict', 'gpt2', '--on', 'dgx-h100', '--json'];"
+        "from gpuyard.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()\n"
+        "assert 'gpuyard.cli.predict' in sys.modules\n"
+        "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.switches', 'predict.why')\n"
+        "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -21,7 +21,7 @@ from gpuyard.cli.main import app
 from gpuyard.errors import MissingRequirement
 from gpuyard.predict import constants
 from gpuyard.predict.constants import Constant
-from gpuyard.specs import SPECS
+from gpuyard.specs.schema import SPECS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -161,8 +161,10 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
         if name.startswith("--")
     }
     yield path, options
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from commands(inner, f"{path} {name}")
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), f"{path} {name}")
 
 
 COMMANDS = dict(commands(typer.main.get_command(app), "gpuyard"))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.economics import PricedOffer, compare_offers
-from gpuyard.specs import Offers
+from gpuyard.specs.offers import Offers
 
 HOURS = 365.25 * 24
 

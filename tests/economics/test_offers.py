@@ -7,7 +7,7 @@ import pytest
 from gpuyard.catalog import prices
 from gpuyard.economics import PricedOffer, price_offers
 from gpuyard.errors import UserMistake
-from gpuyard.specs import Offers
+from gpuyard.specs.offers import Offers
 
 YEAR_HOURS = 365.25 * 24
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.catalog import plugs
-from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
+from gpuyard.catalog.inputfiles import read_site
+from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.specfiles import known_names, read_cluster
 from gpuyard.errors import GpuyardError
 from gpuyard.facility import balance_model, packing
 from gpuyard.facility.cord import CONNECTORS, cord_for
@@ -21,7 +22,8 @@ from gpuyard.facility.feed_loss import feed_losses, rack_losses
 from gpuyard.facility.needs import room_needs
 from gpuyard.facility.rack_power import _cached_balance
 from gpuyard.facility.site_rules import rules_for
-from gpuyard.specs import Cluster, Site
+from gpuyard.specs import Cluster
+from gpuyard.specs.site import Site
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuyard.catalog import plugs
-from gpuyard.catalog.specfiles import read_cluster, read_site
+from gpuyard.catalog.inputfiles import read_site
+from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.specfiles import read_cluster
 from gpuyard.facility.bill import bill_csv, bill_of_materials
 from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.design import FacilityDesign, design_facility

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog import cables, switches
+from gpuyard.catalog.cables import cables
+from gpuyard.catalog.switches import switches
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricRequest,

@@ -17,7 +17,8 @@ from gpuyard.facility.network_cables import managed_ports
 from gpuyard.facility.network_choice import HostPorts, cheapest_fabric
 from gpuyard.facility.network_devices import switch_devices
 from gpuyard.facility.network_figures import network_figures
-from gpuyard.specs import Cluster, Site
+from gpuyard.specs import Cluster
+from gpuyard.specs.site import Site
 
 
 def cluster(nodes: int = 4, **changes: Any) -> Cluster:

@@ -5,7 +5,8 @@ from typing import Any
 from gpuyard.catalog import models
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.making import search
-from gpuyard.specs import Plan, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import Plan
 
 SAMPLES_PER_SECOND = 1000.0
 RUN_SAMPLES = 36_000_000  # ten hours on one GPU of SAMPLES_PER_SECOND

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.planner import Choice
 from gpuyard.planner.making import answer
-from gpuyard.specs import Plan
+from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 HOURS_PER_YEAR = 8766.0

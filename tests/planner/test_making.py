@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_plan
+from gpuyard.catalog.inputfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import HYBRID, well_known
 from gpuyard.planner.assumptions import reserved_words
 from gpuyard.planner.making import answer
 from gpuyard.planner.words import what
-from gpuyard.specs import Plan, Way
+from gpuyard.specs.plan import Plan, Way
 from tests.planner.builder import candidates, offer, plan, workload
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"

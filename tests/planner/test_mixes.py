@@ -9,7 +9,7 @@ from gpuyard.planner import PlanResult
 from gpuyard.planner.making import answer
 from gpuyard.planner.mixes import find_mixes
 from gpuyard.planner.ranking import rank
-from gpuyard.specs import Plan
+from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 FREE = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuyard.planner.making import answer
 from gpuyard.planner.ranking import HARDLY_WORSE, pareto_front, plainest, rank
-from gpuyard.specs import Plan
+from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=40)

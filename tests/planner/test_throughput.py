@@ -15,7 +15,8 @@ from gpuyard.predict.calibration.document import (
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.remedies import changes
 from gpuyard.predict.setting import setting_of
-from gpuyard.specs import Cluster, MachineSpec, Network, PlanRemedy, Workload
+from gpuyard.specs import Cluster, MachineSpec, Network, Workload
+from gpuyard.specs.plan import PlanRemedy
 
 PROFILE = models().get("resnet50")
 WORKLOAD = Workload(name="r", model="resnet50", precision="fp16", batch_per_gpu=64)

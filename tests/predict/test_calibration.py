@@ -18,10 +18,8 @@ from gpuyard.predict import (
     Platform,
     Question,
     calibration_from_json,
-    explain,
     predict,
     predict_cluster,
-    relieve_cluster,
 )
 from gpuyard.predict.calibration.calibrate import calibrate
 from gpuyard.predict.calibration.checking import errors
@@ -29,7 +27,9 @@ from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.predict.exchange import all_reduce_seconds
+from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.predict.tables import configurations
+from gpuyard.predict.why import explain
 from gpuyard.specs import Cluster, MachineSpec, Network, Strategy, Workload
 
 V100S = Hardware("cuda", "v100-sxm2-16gb", 8)

@@ -7,12 +7,14 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.predict import Prediction, explain, powersgd, predict_cluster, relieve_cluster
+from gpuyard.predict import Prediction, powersgd, predict_cluster
 from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.exchange import Paths
 from gpuyard.predict.hierarchical import hierarchical_seconds
 from gpuyard.predict.horovod import wait_seconds
+from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.predict.step import Configurations, Traffic, step_parts
+from gpuyard.predict.why import explain
 from gpuyard.specs import Cluster, GradientExchange, MachineSpec, Network, Strategy
 from gpuyard.workloads import profile_of
 

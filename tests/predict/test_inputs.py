@@ -3,8 +3,9 @@
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster, relieve_cluster
+from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster
 from gpuyard.predict.constants import SLOWDOWN
+from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.specs import Cluster, Dataset, KnownThroughput, MachineSpec, Storage, Workload
 from gpuyard.workloads import profile_of
 

@@ -7,8 +7,9 @@ import pytest
 
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Relief, powersgd, predict_cluster, relieve_cluster
+from gpuyard.predict import Relief, powersgd, predict_cluster
 from gpuyard.predict.buckets import bucket_caps
+from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.specs import Cluster, MachineSpec, Network, Storage, Strategy
 from gpuyard.workloads import profile_of
 

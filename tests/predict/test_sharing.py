@@ -6,7 +6,8 @@ from gpuyard.catalog import gpus
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import build_preset, side_by_side
-from gpuyard.predict import Prediction, explain, predict_cluster
+from gpuyard.predict import Prediction, predict_cluster
+from gpuyard.predict.why import explain
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Workload
 from gpuyard.workloads import profile_of
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Bar, Prediction, TimeLine, explain, predict_cluster
+from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.step import Configurations, Traffic, step_parts
-from gpuyard.predict.timeline import time_line
+from gpuyard.predict.timeline import Bar, TimeLine, time_line
+from gpuyard.predict.why import explain
 from gpuyard.specs import Strategy
 from gpuyard.workloads import profile_of
 

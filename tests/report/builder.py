@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuyard.economics import break_even
 from gpuyard.predict import Choke, Constant, Prediction, Step
-from gpuyard.specs import RentOrBuy
+from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import (
     Basis,

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuyard.errors import UnknownName
-from gpuyard.specs import SPECS, json_schema
+from gpuyard.specs.schema import SPECS, json_schema
 
 ROOT = Path(__file__).parents[2]
 

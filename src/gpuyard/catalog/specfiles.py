@@ -1,4 +1,5 @@
-"""Spec files read with every name checked against the catalog; a catalog name does instead of a file."""
+"""Workloads and clusters read with every name checked against the catalog; a catalog name does instead
+of a file."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,18 +13,7 @@ from gpuyard.catalog.pdus import pdus
 from gpuyard.catalog.plugs import plugs
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
-from gpuyard.specs import (
-    Cluster,
-    Dataset,
-    KnownNames,
-    Offers,
-    Plan,
-    Site,
-    Study,
-    SweepFile,
-    Workload,
-    read_spec,
-)
+from gpuyard.specs import Cluster, Dataset, KnownNames, Workload, read_spec
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -82,31 +72,6 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
             "cluster file or machine of `gpuyard catalog machines`", name_or_path, known
         )
     return Cluster(name=machines().get(name_or_path).name, machine=name_or_path)
-
-
-def read_study(path: Path) -> Study:
-    """A study file; the files it names are read by whoever runs it."""
-    return read_spec(path, Study, known_names())
-
-
-def read_plan(path: Path) -> Plan:
-    """A plan file; the workload that it names is read by whoever makes the plan."""
-    return read_spec(path, Plan, known_names())
-
-
-def read_offers(path: Path) -> Offers:
-    """A file of offers."""
-    return read_spec(path, Offers, known_names())
-
-
-def read_site(path: Path) -> Site:
-    """A site file."""
-    return read_spec(path, Site, known_names())
-
-
-def read_sweep(path: Path) -> SweepFile:
-    """A sweep file; the files it names are read by whoever runs it."""
-    return read_spec(path, SweepFile, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

@@ -9,7 +9,7 @@ def switches(name: NameArgument = None, *, json_output: JsonOption = False) -> N
 
     Example: gpuyard catalog switches nvidia-qm9700
     """
-    from gpuyard.catalog import switches as table
+    from gpuyard.catalog.switches import switches as table
 
     columns: Columns = {
         "id": lambda s: s.id,
@@ -32,7 +32,7 @@ def cables(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
 
     Example: gpuyard catalog cables dac-400g
     """
-    from gpuyard.catalog import cables as table
+    from gpuyard.catalog.cables import cables as table
 
     columns: Columns = {
         "id": lambda c: c.id,
@@ -52,7 +52,7 @@ def storage(name: NameArgument = None, *, json_output: JsonOption = False) -> No
 
     Example: gpuyard catalog storage cephfs-nvme
     """
-    from gpuyard.catalog import storage_options as table
+    from gpuyard.catalog.storage import storage_options as table
 
     columns: Columns = {
         "id": lambda s: s.id,
@@ -74,7 +74,7 @@ def storage_needs(name: NameArgument = None, *, json_output: JsonOption = False)
 
     Example: gpuyard catalog storage-needs resnet50-h100
     """
-    from gpuyard.catalog import storage_needs as table
+    from gpuyard.catalog.storage_needs import storage_needs as table
 
     columns: Columns = {
         "id": lambda n: n.id,

@@ -9,7 +9,7 @@ def gpu_prices(name: NameArgument = None, *, json_output: JsonOption = False) ->
 
     Example: gpuyard catalog gpu-prices rtx-4090
     """
-    from gpuyard.catalog import gpu_prices as table
+    from gpuyard.catalog.parts import gpu_prices as table
 
     columns: Columns = {
         "id": lambda g: g.id,
@@ -24,7 +24,7 @@ def chassis(name: NameArgument = None, *, json_output: JsonOption = False) -> No
 
     Example: gpuyard catalog chassis server-sxm
     """
-    from gpuyard.catalog import chassis as table
+    from gpuyard.catalog.parts import chassis as table
 
     columns: Columns = {
         "id": lambda c: c.id,
@@ -42,7 +42,7 @@ def ports(name: NameArgument = None, *, json_output: JsonOption = False) -> None
 
     Example: gpuyard catalog ports ethernet-10g
     """
-    from gpuyard.catalog import ports as table
+    from gpuyard.catalog.parts import ports as table
 
     columns: Columns = {
         "id": lambda p: p.id,
@@ -57,7 +57,7 @@ def cloud_data(name: NameArgument = None, *, json_output: JsonOption = False) ->
 
     Example: gpuyard catalog cloud-data aws
     """
-    from gpuyard.catalog import cloud_data as table
+    from gpuyard.catalog.cloud_data import cloud_data as table
 
     columns: Columns = {
         "id": lambda c: c.id,

@@ -2,22 +2,15 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gpuyard import __version__
 from gpuyard.errors import GpuyardError
-
-app = typer.Typer(
-    name="gpuyard",
-    help="Should we add GPUs, which, where, and what will it cost? gpuyard answers with evidence.",
-    epilog="Start with: gpuyard doctor",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 _STOPPED = 130
 _GROUPS = (
@@ -45,6 +38,49 @@ _VERBS = (
 )
 
 
+_NAMES = (*_VERBS, *_GROUPS)
+
+
+class _Commands(TyperGroup):
+    """Imports what a command line names, and nothing else: the help of all takes all of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        self._load(_NAMES)
+        return list(_NAMES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # of a name that is none, typer says which others are close
+        self._load((cmd_name,) if cmd_name in _NAMES else _NAMES)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.commands:
+                self.commands[name] = _command(name)
+
+
+def _command(name: str) -> Any:
+    module = import_module(f"gpuyard.cli.{name}")
+    alone = typer.Typer()
+    if name in _GROUPS:
+        alone.add_typer(module.app, name=name)
+    else:
+        alone.command(name)(getattr(module, name))
+    return typer.main.get_group(alone).commands[name]
+
+
+app = typer.Typer(
+    name="gpuyard",
+    cls=_Commands,
+    help="Should we add GPUs, which, where, and what will it cost? gpuyard answers with evidence.",
+    epilog="Start with: gpuyard doctor",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"gpuyard {__version__}\n")
@@ -68,12 +104,6 @@ def root(
     del version
     if debug:
         os.environ["GPUYARD_DEBUG"] = "1"
-
-
-for _name in _GROUPS:
-    app.add_typer(import_module(f"gpuyard.cli.{_name}").app, name=_name)
-for _name in _VERBS:
-    app.command(_name)(getattr(import_module(f"gpuyard.cli.{_name}"), _name))
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from gpuyard.errors import UnknownName, UserMistake
 if TYPE_CHECKING:
     from gpuyard.planner.figures import Figures
     from gpuyard.planner.playbook import Advice, Team
-    from gpuyard.specs import Load
+    from gpuyard.specs.offers import Load
 
 
 def playbook(
@@ -78,7 +78,7 @@ def playbook(
 
 
 def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | None"]:
-    from gpuyard.catalog.specfiles import read_plan
+    from gpuyard.catalog.inputfiles import read_plan
     from gpuyard.planner.playbook import team_of
 
     asked = read_plan(file)
@@ -93,7 +93,7 @@ def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | No
 def _load(text: str) -> "Load":
     from typing import get_args
 
-    from gpuyard.specs import Load
+    from gpuyard.specs.offers import Load
 
     for word in get_args(Load):
         if word == text:

@@ -69,7 +69,7 @@ def predict(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_cluster, read_workload
     from gpuyard.cli.strategies import parse_strategy
-    from gpuyard.predict import explain, predict_cluster
+    from gpuyard.predict import predict_cluster
     from gpuyard.workloads import profile_of
 
     if svg and not why:
@@ -98,8 +98,11 @@ def predict(
     )
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)
-    explained = (
-        explain(
+    explained = None
+    if why:
+        from gpuyard.predict.why import explain
+
+        explained = explain(
             spec,
             profile,
             cluster,
@@ -107,9 +110,6 @@ def predict(
             threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
             calibration=constants,
         )
-        if why
-        else None
-    )
     if explained and svg:
         write_svg(explained, title, svg)
     if json_output:

@@ -18,6 +18,6 @@ def schema(
 
     Example: gpuyard schema cluster > cluster.schema.json
     """
-    from gpuyard.specs import json_schema
+    from gpuyard.specs.schema import json_schema
 
     sys.stdout.write(json_schema(name))

@@ -11,7 +11,7 @@ from gpuyard.cli.options import JsonOption, console, print_json
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
     from gpuyard.predict import Calibration
-    from gpuyard.specs import Study
+    from gpuyard.specs.study import Study
     from gpuyard.study import StudyResult
 
 
@@ -32,7 +32,7 @@ def study(
     Example: gpuyard study examples/spoken-digits.study.yaml --output study
     """
     from gpuyard import paths
-    from gpuyard.catalog.specfiles import read_study
+    from gpuyard.catalog.inputfiles import read_study
     from gpuyard.files import check_writable
     from gpuyard.measure import ResultsStore
     from gpuyard.report import write_report

@@ -84,7 +84,7 @@ def compare(
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.predict import compare_layouts
+    from gpuyard.predict.layouts import compare_layouts
     from gpuyard.units import format_byte_rate, format_share
     from gpuyard.workloads import profile_of
 

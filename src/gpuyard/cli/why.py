@@ -10,7 +10,9 @@ from gpuyard import units
 from gpuyard.cli.options import console, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.predict import Bar, Relief, TimeLine, Why
+    from gpuyard.predict import Relief
+    from gpuyard.predict.timeline import Bar, TimeLine
+    from gpuyard.predict.why import Why
 
 _WIDTH = 100
 _LABEL = 21

@@ -18,7 +18,7 @@ from gpuyard.economics.offers import (
 )
 from gpuyard.economics.owned_size import best_owned_size
 from gpuyard.economics.ownership import owned_cash_by_month, present_value_usd
-from gpuyard.specs import Offers, OnDemandOffer, OwnedOffer, SpotOffer
+from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, SpotOffer
 
 
 def compare_offers(offers: Offers) -> list[PricedOffer]:

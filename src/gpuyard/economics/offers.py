@@ -20,7 +20,7 @@ from gpuyard.economics.ownership import Owned, owned_cash_by_month, present_valu
 from gpuyard.economics.reserved import reserved_cash_by_month
 from gpuyard.economics.spot import spot_hours_per_useful_hour
 from gpuyard.errors import UserMistake
-from gpuyard.specs import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
+from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
 
 _GB = 1e9
 _MOST_MONTHS = 600

@@ -19,7 +19,8 @@ from gpuyard.facility.rows import RACK_WIDTH_M, ROW_PITCH_M
 from gpuyard.facility.server_box import server_device
 from gpuyard.facility.site_rules import Rules, rules_for, usual_site
 from gpuyard.facility.strip_choice import Feeding, choose_feeding
-from gpuyard.specs import Cluster, Site
+from gpuyard.specs import Cluster
+from gpuyard.specs.site import Site
 
 _TRIES = 12
 _MOST_PROBED = 84

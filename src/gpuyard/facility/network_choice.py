@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from gpuyard.catalog import Link, Switch, links, machines, switches
+from gpuyard.catalog import Link, links, machines
+from gpuyard.catalog.switches import Switch, switches
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import (
     FabricDesign,

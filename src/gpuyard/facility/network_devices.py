@@ -2,7 +2,8 @@
 
 import math
 
-from gpuyard.catalog import Switch, servers
+from gpuyard.catalog.servers import servers
+from gpuyard.catalog.switches import Switch
 from gpuyard.facility.device import Device, Kind
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.director import Boards

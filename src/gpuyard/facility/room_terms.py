@@ -3,10 +3,10 @@ that the planner takes from a site file."""
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import facility_costs
+from gpuyard.catalog.facility_costs import facility_costs
 from gpuyard.facility.electricity import POWER_FACTOR, usable_va
 from gpuyard.facility.site_rules import Rules
-from gpuyard.specs import Circuit
+from gpuyard.specs.site import Circuit
 
 BUILD_YEARS = 10
 """A room is written off over so long; assumed."""

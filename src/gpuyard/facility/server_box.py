@@ -3,7 +3,8 @@
 import datetime
 import math
 
-from gpuyard.catalog import Gpu, Machine, Server, gpus, machines, servers
+from gpuyard.catalog import Gpu, Machine, gpus, machines
+from gpuyard.catalog.servers import Server, servers
 from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw, draw_of

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import facility_costs
+from gpuyard.catalog.facility_costs import facility_costs
 from gpuyard.catalog.plugs import Region
 from gpuyard.facility.device import Device
 from gpuyard.facility.electricity import apparent_va, continuous_share
 from gpuyard.facility.strip import region_of
-from gpuyard.specs import Site
+from gpuyard.specs.site import Site
 
 # watts that a rack may turn into heat there; assumptions of the usual, a site file overrides them
 _RACK_WATTS = {"office": 5_000.0, "room": 10_000.0, "colocation": 20_000.0}

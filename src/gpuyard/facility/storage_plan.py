@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import Link, gpus, links, machines, storage_needs, switches
+from gpuyard.catalog import Link, gpus, links, machines
+from gpuyard.catalog.storage_needs import storage_needs
+from gpuyard.catalog.switches import switches
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.fabric import usual_storage_servers
 from gpuyard.facility.network_choice import HostPorts, between_hosts

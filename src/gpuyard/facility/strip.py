@@ -8,10 +8,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuyard.catalog import Pdu, plugs
-from gpuyard.catalog.plugs import Region
+from gpuyard.catalog.pdus import Pdu
+from gpuyard.catalog.plugs import Region, plugs
 from gpuyard.facility.electricity import leg_volts, line_amps, usable_va
-from gpuyard.specs import Circuit
+from gpuyard.specs.site import Circuit
 
 _BANK_AMPS: Mapping[Region, float] = {"north-america": 20.0, "iec": 16.0}
 _WALL_OUTLETS = 2  # of a duplex receptacle

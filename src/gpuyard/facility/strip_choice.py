@@ -4,14 +4,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog import Pdu, fits, pdus, plugs
+from gpuyard.catalog.pdus import Pdu, pdus
+from gpuyard.catalog.plugs import fits, plugs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Device
 from gpuyard.facility.packing import Limits
 from gpuyard.facility.rack_power import CannotPower, power_rack
 from gpuyard.facility.site_rules import Rules
 from gpuyard.facility.strip import Strip, pdu_on, wall_circuit
-from gpuyard.specs import Circuit
+from gpuyard.specs.site import Circuit
 
 PLACES = 4
 """PDUs that hang in the back of one rack, over all feeds."""

@@ -16,7 +16,8 @@ from gpuyard.measure.places import Here, LabNodes, Place
 from gpuyard.measure.run import Judge, run_sweep, stored_run
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
-from gpuyard.specs import SweepFile, SweepLink, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.sweep import SweepFile, SweepLink
 from gpuyard.workloads import profile_of
 
 

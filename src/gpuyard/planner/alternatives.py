@@ -17,7 +17,7 @@ from gpuyard.planner.ranking import Ranking, Truths
 from gpuyard.planner.result import Alternative, Choice
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Way
+from gpuyard.specs.plan import Way
 
 _SAME = 1.005  # costs that close are called the same
 HYBRID = "the best mix: own some, rent the rest"

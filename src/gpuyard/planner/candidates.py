@@ -21,7 +21,8 @@ from gpuyard.planner.throughput import (
 )
 from gpuyard.predict import Calibration, ComputeLine
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Plan, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import Plan
 
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import ASSUMED_CLOUD, ModelProfile
-from gpuyard.catalog import cloud_data as prices_table
+from gpuyard.catalog import ModelProfile
+from gpuyard.catalog.cloud_data import ASSUMED_CLOUD
+from gpuyard.catalog.cloud_data import cloud_data as prices_table
 from gpuyard.economics import egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
 from gpuyard.planner.demand import Demand
-from gpuyard.specs import Plan, Workload
-from gpuyard.specs.plan import Renting
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import Plan, Renting
 
 _GB = 1e9
 

@@ -18,8 +18,7 @@ from gpuyard.planner.offers import OfferColumns
 from gpuyard.planner.premises import Premises
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Plan, Way
-from gpuyard.specs.plan import RESERVED_YEARS
+from gpuyard.specs.plan import RESERVED_YEARS, Plan, Way
 
 
 @dataclass(frozen=True)

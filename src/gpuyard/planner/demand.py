@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Plan
+from gpuyard.specs.plan import Plan
 
 _SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 

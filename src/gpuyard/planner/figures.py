@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import chassis, gpu_prices, prices
+from gpuyard.catalog import prices
+from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.prices import shipped_prices
 from gpuyard.planner.hosts import Host, hosts_of
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import StageFigures
-from gpuyard.specs import Plan
+from gpuyard.specs.plan import Plan
 
 
 @dataclass(frozen=True)

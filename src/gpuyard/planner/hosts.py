@@ -5,20 +5,10 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog import (
-    Chassis,
-    Gpu,
-    Machine,
-    Price,
-    chassis,
-    gpu_prices,
-    gpus,
-    machines,
-    ports,
-    prices,
-)
-from gpuyard.catalog.parts import build_id, fits
-from gpuyard.specs import Network, OwnOffer, Plan, Topology
+from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
+from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices, ports
+from gpuyard.specs import Network, Topology
+from gpuyard.specs.plan import OwnOffer, Plan
 
 # nobody says how rented machines without a row in the catalog are joined
 ASSUMED_NETWORK = Network(link="ethernet-10g")

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.specfiles import read_site, read_workload
+from gpuyard.catalog.inputfiles import read_site
+from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.alternatives import alternatives, hybrid_alternative
 from gpuyard.planner.assumptions import assumptions
@@ -22,7 +23,9 @@ from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
 from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
 from gpuyard.predict import Calibration
-from gpuyard.specs import Plan, Site, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_of
 
 _MOST_ON_FRONT = 60

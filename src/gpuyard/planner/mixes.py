@@ -13,7 +13,7 @@ from gpuyard.planner.offers import OWNED_WAYS
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, Truths, plainest_of, same_machines
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Way
+from gpuyard.specs.plan import Way
 
 MIXING_SAVES_NOTHING = "Mixing saves nothing: it is cheapest to own enough for all runs, or none."
 _BY_USE: tuple[Way, ...] = ("on-demand", "spot")

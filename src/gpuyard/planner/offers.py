@@ -10,8 +10,8 @@ from gpuyard.planner.demand import Demand
 from gpuyard.planner.hosts import Host
 from gpuyard.planner.shapes import Shape, network_name
 from gpuyard.predict.step import Floats
-from gpuyard.specs import Network, Plan, Topology, Way
-from gpuyard.specs.plan import RESERVED_YEARS
+from gpuyard.specs import Network, Topology
+from gpuyard.specs.plan import RESERVED_YEARS, Plan, Way
 
 # Off the price on demand, for every hour of the term. One year: p3dn.24xlarge at $160,308 a year against
 # $31.212/h is 41 %, p3.8xlarge and p3.16xlarge are 35 %; three years: assumed.

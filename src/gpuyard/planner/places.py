@@ -10,7 +10,7 @@ from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.offers import OWNED_WAYS
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, Truths
 from gpuyard.planner.result import Choice, Place
-from gpuyard.specs import Way
+from gpuyard.specs.plan import Way
 
 
 def places(

@@ -9,7 +9,8 @@ from gpuyard.planner.figures import Figures, plan_figures, stage_figures
 from gpuyard.planner.making import make_plan, plan_premises, plan_workload
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, rulebook
-from gpuyard.specs import Load, Plan
+from gpuyard.specs.offers import Load
+from gpuyard.specs.plan import Plan
 
 Where = Literal["cloud", "on-premises", "hybrid", "either"]
 # what one GPU draws with its share of a machine, and a room around it: 700 W boards in a 10.2 kW

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from gpuyard import specs, units
+from gpuyard import units
 from gpuyard.errors import UserMistake
 from gpuyard.facility.room_terms import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
 from gpuyard.facility.site_rules import rules_for
-from gpuyard.specs import Plan
-from gpuyard.specs.plan import Site, Way
+from gpuyard.specs import site as sites
+from gpuyard.specs.plan import Plan, Site, Way
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Premises:
         return self.power.watts * self.own.pue
 
 
-def premises_of(plan: Plan, site: specs.Site | None = None) -> Premises:
+def premises_of(plan: Plan, site: sites.Site | None = None) -> Premises:
     """A site file's figures, or those of the plan."""
     if site is not None:
         return _from_file(site)
@@ -74,7 +74,7 @@ def _from_plan(site: Site) -> Premises:
     )
 
 
-def _from_file(site: specs.Site) -> Premises:
+def _from_file(site: sites.Site) -> Premises:
     rules = rules_for(site)
     shared, own = room_terms(rules)
     way: Way = "colocate" if site.kind == "colocation" else "buy"

@@ -10,7 +10,7 @@ from gpuyard.planner.mixes import Mixes
 from gpuyard.planner.offers import OWNED_WAYS, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
 from gpuyard.planner.result import Alternative, Binding, Choice, RentedRest
-from gpuyard.specs import Plan, Way
+from gpuyard.specs.plan import Plan, Way
 
 
 def goal_words(plan: Plan) -> str:

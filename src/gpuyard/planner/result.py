@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from gpuyard.specs import PlanRemedy, Way
+from gpuyard.specs.plan import PlanRemedy, Way
 
 Constraint = Literal["time", "budget", "rules"]
 

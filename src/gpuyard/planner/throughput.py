@@ -24,7 +24,8 @@ from gpuyard.predict.sweep import CHUNK_ROWS
 from gpuyard.predict.tables import memory_needed_bytes
 from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import fitted, spread
-from gpuyard.specs import PlanRemedy, Workload
+from gpuyard.specs import Workload
+from gpuyard.specs.plan import PlanRemedy
 
 Integers = npt.NDArray[np.int64]
 

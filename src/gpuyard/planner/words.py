@@ -2,7 +2,7 @@
 
 from gpuyard import units
 from gpuyard.planner.result import Choice, PlanResult
-from gpuyard.specs import PlanRemedy, Way
+from gpuyard.specs.plan import PlanRemedy, Way
 
 WAYS: dict[Way, str] = {
     "on-demand": "rented on demand",

@@ -12,8 +12,6 @@ from gpuyard.predict.constants import (
     default_overlap,
 )
 from gpuyard.predict.fabric import Pipe
-from gpuyard.predict.knee import Knee, find_knee
-from gpuyard.predict.layouts import LayoutPrediction, compare_layouts
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform import Platform, machine_of, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
@@ -24,9 +22,6 @@ from gpuyard.predict.predictor import (
     relieve,
 )
 from gpuyard.predict.relief import Relief
-from gpuyard.predict.remedies import Knees, relieve_cluster
-from gpuyard.predict.timeline import Bar, TimeLine
-from gpuyard.predict.why import Why, explain
 
 __all__ = [
     "CALIBRATED",
@@ -35,15 +30,11 @@ __all__ = [
     "GPU_VARIATION",
     "HOP_HERE",
     "LINK_HERE",
-    "Bar",
     "Calibration",
     "Choke",
     "ClusterPrediction",
     "ComputeLine",
     "Constant",
-    "Knee",
-    "Knees",
-    "LayoutPrediction",
     "Pipe",
     "Placement",
     "Platform",
@@ -51,14 +42,9 @@ __all__ = [
     "Question",
     "Relief",
     "Step",
-    "TimeLine",
-    "Why",
     "calibration_from_json",
-    "compare_layouts",
     "compute_line",
     "default_overlap",
-    "explain",
-    "find_knee",
     "fit_line",
     "machine_of",
     "measured_constants",
@@ -67,5 +53,4 @@ __all__ = [
     "predict",
     "predict_cluster",
     "relieve",
-    "relieve_cluster",
 ]

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from gpuyard import __version__
-from gpuyard.catalog import Plug, plugs
+from gpuyard.catalog.plugs import Plug, plugs
 from gpuyard.facility.bill import Item, bill_of_materials, known_total
 from gpuyard.facility.cord_list import PlacedCord, cord_counts, rack_cords
 from gpuyard.facility.design import FacilityDesign

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from gpuyard.predict import Bar, TimeLine
+from gpuyard.predict.timeline import Bar, TimeLine
 from gpuyard.units import format_seconds
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 900, 160, 150, 64, 26

@@ -14,7 +14,7 @@ from gpuyard.economics import (
     saving_usd,
     tornado,
 )
-from gpuyard.specs import RentOrBuy
+from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.result import HorizonResult
 
 SWING = 0.2

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuyard import __version__
-from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
+from gpuyard.catalog.inputfiles import read_plan
+from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.economics import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
@@ -14,7 +15,8 @@ from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
-from gpuyard.specs import Cluster, MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
+from gpuyard.specs import Cluster
+from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
 from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
 from gpuyard.study.workload import Case, assemble, look_elsewhere

@@ -14,9 +14,10 @@ from gpuyard.predict import (
     predict,
     predict_cluster,
     relieve,
-    relieve_cluster,
 )
-from gpuyard.specs import Cluster, Strategy, StudyCluster, Workload
+from gpuyard.predict.remedies import relieve_cluster
+from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.specs.study import StudyCluster
 from gpuyard.study.here import NAME, Here, look_at
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from gpuyard.catalog import Plug
+from gpuyard.catalog.plugs import Plug
 from gpuyard.facility.drawing.faces import Contact, Face, face_of
 from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text, words
 from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND, INK
