@@ -1,8 +1,11 @@
 """Configurations predicted a second on one core: a sweep of a million over numbers of GPUs, batches,
-link rates, precisions and strategies of ResNet-50."""
+link rates, precisions and strategies of ResNet-50; and how long one prediction takes on the command line."""
 
 import json
 import os
+import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -10,6 +13,8 @@ import numpy as np
 from gpuyard.predict.sweep import Sweep, sweep
 
 ROUNDS = 3
+COMMANDS = 9
+COMMAND = ("predict", "resnet50", "--on", "dgx-1-v100", "--gpus", "8", "--batch", "64")
 
 
 def question() -> Sweep:
@@ -27,7 +32,24 @@ def question() -> Sweep:
     )
 
 
+def command_seconds() -> float:
+    """From the start of Python to its end; the first run, which may compile, is not counted."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    seconds = []
+    for _ in range(1 + COMMANDS):
+        start = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "gpuyard", *COMMAND],
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            check=True,
+        )
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
+
+
 def main() -> None:
+    print(f"gpuyard {' '.join(COMMAND)}: {command_seconds():.2f} s (median of {COMMANDS})")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     asked = question()
     sweep(asked)  # imports, files and caches are not what is timed
