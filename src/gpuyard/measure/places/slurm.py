@@ -137,6 +137,7 @@ def _scontrol(*words: str) -> str:
         raise GpuyardError(f"scontrol can't be started: {error.strerror}") from error
     if said.returncode != 0:
         raise GpuyardError(
-            f"scontrol {' '.join(words)} failed: {said.stderr.strip() or said.returncode}"
+            f"scontrol {' '.join(words)} failed: {said.stderr.strip() or said.returncode}; "
+            "see whether Slurm is up: scontrol ping"
         )
     return said.stdout
