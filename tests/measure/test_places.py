@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.lab import plan_lab
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.places import Hosts, LabNodes, SlurmAllocation, allocation
@@ -23,7 +23,19 @@ echo '{BANNER}'
 exec sh -c "$line"
 """
 SRUN = '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
-SCONTROL = "#!/bin/sh\n[ \"$1 $2\" = 'show hostnames' ] && printf 'node1\\nnode2\\n'\n"
+# as Slurm 22.05 does, shortened
+SCONTROL = """#!/bin/sh
+case "$*" in
+"--oneliner show job 7") echo "JobId=7 JobName=interactive UserId=root(0) JobState=$JOB_STATE Reason=None" ;;
+"--oneliner show job "*) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
+"--oneliner show hostnames node[1-2]") printf 'node1\\nnode2\\n' ;;
+"--oneliner show node node[1-2]")
+    [ "$NODE_STATE" != hidden ] || exit 1
+    echo 'NodeName=node1 Arch=x86_64 NodeAddr=10.99.0.1 NodeHostName=localhost State=MIXED ThreadsPerCore=1'
+    echo "NodeName=node2 Arch=x86_64 NodeAddr=10.99.0.2 NodeHostName=localhost State=$NODE_STATE ThreadsPerCore=1" ;;
+*) exit 9 ;;
+esac
+"""
 
 
 @pytest.fixture
@@ -80,14 +92,64 @@ def test_a_host_is_never_taken_for_an_option(programs: Path, name: str) -> None:
         Hosts((name,))
 
 
-def test_the_allocation_is_that_of_this_shell(
-    programs: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def allocated(programs: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    environment = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "JOB_STATE": "RUNNING",
+        "NODE_STATE": "MIXED",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    return monkeypatch
+
+
+def test_the_allocation_is_that_of_this_shell(allocated: pytest.MonkeyPatch) -> None:
+    found = allocation()
+    assert found.names == ("node1", "node2")
+    assert found.meeting().address == "10.99.0.1"
+    allocated.setenv("NODE_STATE", "hidden")
+    assert allocation().meeting().address == "node1"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("SLURM_JOB_ID", None, "not inside a Slurm allocation"),
+        ("SLURM_JOB_ID", "8", r"job 8, has ended \(Slurm does not know it any more\)"),
+        ("JOB_STATE", "TIMEOUT", r"job 7, has ended \(TIMEOUT\)"),
+        (
+            "NODE_STATE",
+            "DOWN*",
+            r"node2 of the Slurm allocation is not there \(Slurm says DOWN\*\)",
+        ),
+        ("SLURM_STEP_NUM_TASKS", "2", "srun has started this command 2 times"),
+        ("PATH", "/nowhere", "scontrol is not on the PATH here"),
+    ],
+)
+def test_what_is_wrong_with_an_allocation_is_told(
+    allocated: pytest.MonkeyPatch, variable: str, value: str | None, sentence: str
 ) -> None:
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    with pytest.raises(UserMistake, match="not inside a Slurm allocation"):
+    if value is None:
+        allocated.delenv(variable)
+    else:
+        allocated.setenv(variable, value)
+    with pytest.raises(GpuyardError, match=sentence):
         allocation()
-    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
-    assert allocation().names == ("node1", "node2")
+
+
+def test_a_step_asks_for_one_gpu_where_the_job_counts_them_in_all(
+    allocated: pytest.MonkeyPatch,
+) -> None:
+    allocated.delenv("SLURM_GPUS", raising=False)
+    place = SlurmAllocation(("node1", "node2"))
+    assert "--gpus=1" not in place.command(1, ["python"], 2)
+    allocated.setenv("SLURM_GPUS", "4")
+    command = place.command(1, ["python"], 2)
+    assert {"--gpus=1", "--nodelist=node2", "--export=ALL"} < set(command)
+    assert command[-1] == "python"
 
 
 def test_too_few_seats_are_a_sentence(programs: Path, tiny: Build) -> None:

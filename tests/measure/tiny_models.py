@@ -86,6 +86,17 @@ class Hanging(nn.Module):
         return self.inner(inputs)  # type: ignore[no-any-return]
 
 
+class FirstHangsSecondCrashes(Hanging):
+    """In ranks; profiling it is fine."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not torch.distributed.is_initialized():
+            return self.inner(inputs)  # type: ignore[no-any-return]
+        if torch.distributed.get_rank() == 1:
+            raise ValueError("the second rank has had enough")
+        return super().forward(inputs)
+
+
 class WaitsAtBatch3(nn.Module):
     """Goes on at batch size 3 only when the file `go` is in the current directory."""
 

@@ -111,9 +111,10 @@ def _show_plan(sweep: "Sweep", store: "ResultsStore", *, fresh: bool, json_outpu
             described["stored"] = point in stored
         print_json(plan)
         return
+    cores = len(sweep.cores_by_worker[0])  # 0: other hosts say themselves what a worker gets
     print_table(
-        f"{_title(sweep)}, {sweep.seconds_per_point:g} s a point, "
-        f"{len(sweep.cores_by_worker[0])} core(s) a worker",
+        f"{_title(sweep)}, {sweep.seconds_per_point:g} s a point"
+        + (f", {cores} core(s) a worker" if cores else ""),
         ["workers", "batch a worker", ""],
         [
             [

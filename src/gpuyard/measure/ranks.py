@@ -69,12 +69,14 @@ def run_ranks(
     command: Command = started_here,
     launcher: Launcher = "direct",
     meeting: Meeting | None = None,
+    stop_signal: signal.Signals = signal.SIGKILL,
 ) -> Generator[Event, None, None]:
     """Start the ranks and yield what rank 0 reports; when this ends, in whatever way, so have they.
 
     `worker` is the module that each runs: it gets its job as one line of JSON on stdin, leaves when
     stdin ends, and says one event a line on stdout, which `parse` reads. torchrun's agents need to know
-    where ranks on several hosts meet.
+    where ranks on several hosts meet, and a command that only passes a rank on may need another
+    `stop_signal` to end it.
     """
     started = crews(jobs, worker, launcher, meeting)
     heard: _Heard = queue.Queue()
@@ -95,7 +97,7 @@ def run_ranks(
             listeners.append(listener)
         yield from _events(started, heard, parse)
     finally:
-        _stop(processes)
+        _stop(processes, stop_signal)
         for listener in listeners:
             listener.join(_LEAVE_SECONDS)
 
@@ -236,16 +238,24 @@ def _died(
     )
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(processes: Sequence[subprocess.Popen[bytes]], stop_signal: signal.Signals) -> None:
     for process in processes:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # its session leads its group
+        _send(process, stop_signal)
     for process in processes:
-        process.wait(timeout=_LEAVE_SECONDS)
+        try:
+            process.wait(timeout=_LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            _send(process, signal.SIGKILL)
+            process.wait(timeout=_LEAVE_SECONDS)
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()  # the ranks of an agent leave when it ends
+
+
+def _send(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, what)  # its session leads its group
 
 
 def _stderr_file(crew: Crew) -> Path:

@@ -47,4 +47,5 @@ def run_where_planned(
         command=lambda rank, argv: sweep.place.command(rank, argv, processes),
         launcher=sweep.launcher,
         meeting=sweep.place.meeting(),
+        stop_signal=sweep.place.stop_signal,
     )

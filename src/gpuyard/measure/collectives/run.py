@@ -102,6 +102,7 @@ def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, 
             parse=read_event,
             worker=WORKER,
             command=lambda rank, argv: plan.place.command(rank, argv, plan.workers),
+            stop_signal=plan.place.stop_signal,
         )
         with contextlib.closing(ranks) as events:
             yield from events

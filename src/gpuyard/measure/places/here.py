@@ -1,5 +1,6 @@
 """Workers as processes of this machine, each with as many cores as the others."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ class Here:
     """This machine; its ranks meet through a file and talk over loopback."""
 
     dilation: float = 1.0
+    stop_signal: signal.Signals = signal.SIGKILL
 
     def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:
         cores = usable_cores()

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class Hosts:
     names: tuple[str, ...]
     port: int = field(default_factory=lambda: random.randrange(*_PORTS))
     dilation: float = 1.0
+    stop_signal: signal.Signals = signal.SIGKILL
 
     def __post_init__(self) -> None:
         for name in self.names:

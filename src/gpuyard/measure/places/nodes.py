@@ -1,5 +1,6 @@
 """Workers on the nodes of a lab, one a node."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ class LabNodes:
 
     plan: LabPlan
     lab: Lab | None = None
+    stop_signal: signal.Signals = signal.SIGKILL
 
     @property
     def dilation(self) -> float:

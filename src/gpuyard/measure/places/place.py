@@ -1,5 +1,6 @@
 """What every way of launching has in common: cores, a command for each rank, its environment, a record."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +17,11 @@ class Place(Protocol):
     @property
     def dilation(self) -> float:
         """How many times slower everything runs than it is meant to."""
+        ...
+
+    @property
+    def stop_signal(self) -> signal.Signals:
+        """What a rank's command is sent so that it ends at once, and the rank with it."""
         ...
 
     def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:

@@ -1,0 +1,153 @@
+"""A real Slurm for tests: its own key, daemons and nodes, in namespaces of its own on this machine.
+
+All its processes are in one PID namespace, whose first one reads this process's pipe: when the tests end, in
+whatever way, so has the cluster. It has its own loopback too, so it meets no other Slurm and no other port.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "salloc", "srun", "unshare", "nsenter", "ip")
+_READY_SECONDS = 60.0
+_CLIENT_SECONDS = 120.0
+
+# Names of nodes resolve nowhere, as on a cluster whose Slurm alone knows them
+_CONFIGURATION = """\
+ClusterName=gpuyard
+SlurmctldHost=localhost
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={directory}/munge.socket
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/%n
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/%n.pid
+ProctrackType=proctrack/linuxproc
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+GresTypes=gpu
+DefMemPerCPU=100
+NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=10.99.0.[1-{nodes}] Port=[17001-{last_port}] \
+CPUs=4 RealMemory=4000 Gres=gpu:t4:2
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+_FIRST_PROCESS = """\
+ip link set lo up
+for number in $(seq "$2"); do ip address add "10.99.0.$number/32" dev lo; done
+munged --foreground --force --key-file="$1/munge.key" --socket="$1/munge.socket" \
+    --pid-file="$1/munged.pid" --log-file="$1/munged.log" --seed-file="$1/munged.seed" &
+slurmctld -D &
+for number in $(seq "$2"); do slurmd -D -N "node$number" & done
+read -r _
+kill -9 -1
+rm -rf "$1"
+"""
+
+
+@dataclass(frozen=True)
+class SlurmCluster:
+    """One that is up."""
+
+    first_process: int
+    configuration: Path
+
+    def run(
+        self, *argv: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A command inside, where Slurm's clients find it."""
+        enter = ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount"]
+        return subprocess.run(
+            [*enter, f"--wdns={Path.cwd()}", *argv],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("SLURM_")},
+                "SLURM_CONF": str(self.configuration),
+                "GLOO_SOCKET_IFNAME": "lo",
+                **(environment or {}),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_CLIENT_SECONDS,
+        )
+
+
+@contextmanager
+def slurm_cluster(nodes: int) -> Iterator[SlurmCluster]:
+    """Up as long as this lasts; skips the test where it can't be."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=path) is None]
+    if missing:
+        pytest.skip(f"a Slurm of its own needs Debian's slurm-wlm and munge: no {missing[0]} here")
+    if os.geteuid() != 0:
+        pytest.skip("a Slurm of its own needs root")
+    directory = Path(tempfile.mkdtemp(prefix="gpuyard-slurm-"))
+    try:
+        _write(directory, nodes)
+        unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*unshare, "sh", "-c", _FIRST_PROCESS, "sh", str(directory), str(nodes)],
+                env={**os.environ, "PATH": path, "SLURM_CONF": str(directory / "slurm.conf")},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            yield _ready(process, directory, nodes)
+        finally:
+            process.communicate(timeout=_READY_SECONDS)  # closes the pipe
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write(directory: Path, nodes: int) -> None:
+    (directory / "state").mkdir()
+    key = directory / "munge.key"
+    key.touch(0o600)
+    key.write_bytes(secrets.token_bytes(64))
+    gpus = [directory / f"gpu{number}" for number in range(2)]
+    for gpu in gpus:
+        os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # as /dev/null: Slurm only hands out its number
+    files = {
+        "slurm.conf": _CONFIGURATION.format(
+            directory=directory, nodes=nodes, last_port=17000 + nodes
+        ),
+        "gres.conf": "".join(f"Name=gpu Type=t4 File={gpu}\n" for gpu in gpus),
+        "cgroup.conf": "",
+    }
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def _ready(process: subprocess.Popen[bytes], directory: Path, nodes: int) -> SlurmCluster:
+    deadline = time.monotonic() + _READY_SECONDS
+    said = ""
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            pytest.skip(f"no namespaces for a Slurm of its own: {_log(directory)}")
+        for child in psutil.Process(process.pid).children():
+            cluster = SlurmCluster(child.pid, directory / "slurm.conf")
+            states = cluster.run("sinfo", "--noheader", "--Node", "--format=%T")
+            said = states.stdout + states.stderr
+            if states.stdout.split() == ["idle"] * nodes:
+                return cluster
+        time.sleep(0.1)
+    raise AssertionError(f"Slurm did not come up: {said}\n{_log(directory)}")
+
+
+def _log(directory: Path) -> str:
+    return (directory / "log").read_text(encoding="utf-8", errors="replace")[-2000:]
