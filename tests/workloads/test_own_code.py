@@ -17,6 +17,8 @@ WORKLOAD = "name: own\nmodel: own_net:make\ninput: {shape: [8]}\ntarget: {classe
         ("def make():\n    return 1 / 0\n", "own_net.py:2: ZeroDivisionError"),
         ("def make(size):\n    return size\n", "must be callable without arguments"),
         ("from torch import nn\ndef make():\n    return nn.Linear(9, 3)\n", "own_net:make can't be trained on float32 [8]"),
+        ("from torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n        raise ValueError('too wide')\n"
+         "def make():\n    return Net(8, 3)\n", "too wide"),
         ("def make():\n    return 3\n", "a model factory returns a torch.nn.Module"),
     ],
 )  # fmt: skip
