@@ -1,6 +1,8 @@
 """What a user relies on in a prediction, and the founding results in kind."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,15 @@ def test_what_is_taken_for_cpu_ranks_is_what_the_script_measured() -> None:
     assert GLOO_OVERLAP.value == measured["overlap"]
     assert CPU_VARIATION.value == measured["variation"]
     assert constants.DATA_PARALLEL_HOST.value == measured["data_parallel_host_seconds"]
+
+
+def test_how_far_measurements_differ_is_what_the_script_measured() -> None:
+    root = Path(__file__).parents[2]
+    path = root / "scripts" / "measure_spread.py"
+    done = subprocess.run([sys.executable, str(path), "--check"], check=False)
+    assert done.returncode == 0, "run: python scripts/measure_spread.py"
+    text = (root / "tests" / "data" / "spread.json").read_text(encoding="utf-8")
+    sigma = json.loads(text)["sigma"]
+    assert constants.UNCERTAINTY["measured here"] == sigma["compute"]
+    assert constants.UNCERTAINTY["measured link"] == sigma["exchange"]
+    assert constants.UNCERTAINTY["input"] == sigma["input"]
