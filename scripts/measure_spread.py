@@ -75,17 +75,30 @@ def main() -> int:
             "torch": torch_version(),
             **measured[part](),
         }
-        if all(part in document for part in PARTS):
-            document["sigma"] = sigmas(document)
+        document["sigma"] = sigmas(document)
         write_text(OUTPUT, json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
     return 0
 
 
 def sigmas(document: dict[str, Any]) -> dict[str, float]:
-    """From the figures alone."""
-    figures = document["input"]
-    link = repeated(document["exchange"]["all_reduce_seconds"].values())
+    """From the figures alone, of the parts that are there."""
+    made = {"compute": compute_sigma, "exchange": exchange_sigma, "input": input_sigma}
+    return {part: rounded(made[part](document[part]), 3) for part in PARTS if part in document}
+
+
+def compute_sigma(figures: dict[str, Any]) -> float:
+    return repeated(figures["samples_per_second"].values())
+
+
+def exchange_sigma(figures: dict[str, Any]) -> float:
+    """How far the link is known, and how far the formula is right where it is."""
+    link = repeated(figures["all_reduce_seconds"].values())
+    return sqrt(link**2 + root_mean_square(formula_errors()) ** 2)
+
+
+def input_sigma(figures: dict[str, Any]) -> float:
+    """Of either, loader and disk: a prediction does not know beforehand which is the slower one."""
     loaders = [
         log(later * int(workers) / known)
         for workers, seconds in figures["seconds_a_sample"].items()
@@ -93,17 +106,8 @@ def sigmas(document: dict[str, Any]) -> dict[str, float]:
         for i, known in enumerate(figures["seconds_a_sample"]["1"])
         if i != j
     ]
-    return {
-        "compute": rounded(repeated(document["compute"]["samples_per_second"].values()), 3),
-        # how far the link is known, and how far the formula is right where it is
-        "exchange": rounded(sqrt(link**2 + root_mean_square(formula_errors()) ** 2), 3),
-        "input": rounded(
-            root_mean_square(
-                [root_mean_square(loaders), repeated([figures["disk_bytes_per_second"]])]
-            ),
-            3,
-        ),
-    }
+    disk = repeated([figures["disk_bytes_per_second"]])
+    return root_mean_square([root_mean_square(loaders), disk])
 
 
 def repeated(groups: Iterable[Sequence[float]]) -> float:
