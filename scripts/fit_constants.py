@@ -34,6 +34,7 @@ from gpuyard.predict.validation.single import (
     estimated_seconds,
     measured_seconds,
     one_gpu_rows,
+    slower_by,
     smaller_batch_seconds,
 )
 
@@ -47,6 +48,7 @@ DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table 
 REASONS = ("compute", "between", "exchange_inside", "exchange_between", "batch", "skew")
 # a table that the fit has not seen lies further off than those it has: 93 % of these are about 90 % of it
 HELD = 0.93
+HELD_UNSEEN = 0.9
 SPREAD_DRAWN_BACK = 0.01
 ENOUGH_ROWS = 50
 DIGITS = 3
@@ -61,6 +63,7 @@ def main() -> None:
     for name in TABLES:
         sets["without"][name] = fitted_without(name, cases)
     sets["roofline"] = rooflines()
+    sets["roofline"]["spread"] = one_gpu_spread(sets)
     text = json.dumps(sets, indent=1) + "\n"
     if check:
         sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
@@ -98,6 +101,21 @@ def rooflines() -> dict[str, Any]:
         "all": asdict(roofline_of(rows, pairs)),
         "without": {gpu: asdict(without(gpu)) for gpu in ids},
     }
+
+
+def one_gpu_spread(sets: dict[str, Any]) -> dict[str, float]:
+    """σ of one GPU's step that was not measured: so large that the interval around it holds 90 % of the
+    figures of GPUs that the constants have not seen."""
+    off = Spread(**sets["all"]["spread"])
+    found = {}
+    for name, ratio in slower_by(
+        lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu])
+    ).items():
+        slower = np.log(ratio)
+        reach = unskewed(np.sign(slower) * np.expm1(np.abs(slower)), off)
+        enough = np.quantile(reach, HELD_UNSEEN, method="inverted_cdf")
+        found[name] = rounded_up(float(enough) / off.factor)
+    return found
 
 
 def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> RooflineFit:
@@ -199,6 +217,12 @@ def bound(x: Floats) -> Tuning:
             for name, value in zip(NAMES, x, strict=True)
         }
     )
+
+
+def rounded_up(value: float) -> float:
+    """So that the last row that an interval must hold is not lost to rounding."""
+    unit = 10.0 ** (np.floor(np.log10(value)) + 1 - DIGITS)
+    return rounded(float(np.ceil(value / unit) * unit))
 
 
 def rounded(value: float) -> float:

@@ -88,11 +88,12 @@ def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, h
     bench = ("bench", "train", "wide.workload.yaml", "--workers", "1,2", "--batch", "4,8")
     cli(*bench, "--seconds", "0.2", cwd=project)
     file = home / "calibration.json"
-    tried = cli("calibrate", "--dry-run", cwd=project)
+    # runs as short as these are doubtful wherever something else has work, too
+    tried = cli("calibrate", "--doubtful", "--dry-run", cwd=project)
     assert "Compute of one worker" in tried.stdout
     assert "Dry run: would " in tried.stdout
     assert not file.exists()
-    done = json.loads(cli("calibrate", "--force", "--json", cwd=project).stdout)
+    done = json.loads(cli("calibrate", "--doubtful", "--force", "--json", cwd=project).stdout)
     assert done["written"] == str(file)
     kept = calibration_from_json(file.read_text(), "file")
     assert kept.model_dump(mode="json") == done["calibration"]
@@ -172,6 +173,32 @@ def test_nothing_measured_and_too_little_measured_are_sentences(
     assert "4 × rtx-2080-ti has 2 training runs of 2 configurations, and it takes 4" in done.stderr
     done = cli("calibrate", "--results", "nowhere.jsonl", cwd=project, status=2)
     assert "nowhere.jsonl can't be read: No such file or directory" in done.stderr
+
+
+def test_runs_that_are_not_credible_count_only_where_they_are_asked_for(
+    cli: Cli, project: Path, on_gpus: list[Measurement]
+) -> None:
+    busy = "other programs used 40 % of the cores"
+    doubtful = on_gpus[0].model_copy(update={"id": "f" * 12, "doubt": busy})
+    (project / "runs.jsonl").write_text(to_json_lines([*on_gpus, doubtful]))
+    asked = ("calibrate", "--results", "runs.jsonl", "--output", "mine.json", "--json")
+    plain = json.loads(cli(*asked, cwd=project).stdout)
+    assert plain["calibration"]["hardware"][0]["runs"] == 6
+    assert plain["notes"] == [
+        f"1 run is left out as not credible ({busy}); --doubtful uses it all the same"
+    ]
+    every = json.loads(cli(*asked, "--doubtful", cwd=project).stdout)
+    assert every["calibration"]["hardware"][0]["runs"] == 7
+    assert every["notes"] == []
+
+    alone = [run.model_copy(update={"doubt": busy}) for run in on_gpus[2:]]
+    (project / "runs.jsonl").write_text(to_json_lines([*on_gpus[:2], *alone]))
+    done = cli(*asked, cwd=project, status=1)
+    assert "has 2 training runs of 2 configurations" in done.stderr
+    assert "4 runs are left out as not credible" in done.stderr
+    (project / "runs.jsonl").write_text(to_json_lines(alone))
+    done = cli(*asked, cwd=project, status=1)
+    assert f"4 runs are left out as not credible ({busy})" in done.stderr
 
 
 def test_a_calibration_that_is_worse_is_not_written(

@@ -99,6 +99,29 @@ def test_runs_that_were_not_plain_training_on_one_machine_are_left_out(
     )
 
 
+def test_runs_that_are_not_credible_are_left_out_with_their_reasons(
+    make_measurement: MakeMeasurement,
+) -> None:
+    reasons = [*(f"windows of the same work differ by {n} %" for n in (21, 35, 35, 50, 70)), None]
+    runs = [make_measurement(n, spec=SPEC, doubt=reason) for n, reason in enumerate(reasons)]
+    slept = SyntheticGpu(
+        gpu="t4", fixed_seconds=0.01, seconds_per_sample=0.001, basis="roofline", source="test"
+    )
+    # left out for one reason, not counted for another
+    runs.append(make_measurement(9, spec=SPEC, doubt="windows differ", synthetic=slept))
+    found = calibration_rows(runs, [])
+    assert found.measurements == (runs[5],)
+    assert found.notes == (
+        "1 run is left out: computing was slept for a synthetic GPU",
+        "5 runs are left out as not credible (windows of the same work differ by 21 %; windows of "
+        "the same work differ by 35 %; windows of the same work differ by 50 %; and 1 more); "
+        "--doubtful uses them all the same",
+    )
+    every = calibration_rows(runs, [], doubtful_too=True)
+    assert every.measurements == tuple(runs[:6])
+    assert len(every.notes) == 1
+
+
 def test_a_run_without_compute_is_left_out(make_measurement: MakeMeasurement) -> None:
     """Where noise made the exchange longer than the step, no logarithm can be taken."""
     odd = make_measurement(spec=SPEC, step=StepParts(

@@ -1,6 +1,8 @@
 """What a user relies on in a prediction, and the founding results in kind."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,12 +145,7 @@ def test_known_throughput_is_scaled_to_another_gpu_and_says_so() -> None:
     )
     line = compute_line(spec, models().get("resnet50"), gpus().get("a100-sxm4-40gb"))
     assert line.basis == "scaled"
-    assert (
-        line.relative_uncertainty
-        <= compute_line(
-            workload("resnet50"), models().get("resnet50"), gpus().get("a100-sxm4-40gb")
-        ).relative_uncertainty
-    )
+    assert line.relative_uncertainty == constants.UNCERTAINTY["scaled"]
 
 
 def test_line_through_two_batches_is_exact() -> None:
@@ -236,3 +233,15 @@ def test_what_is_taken_for_cpu_ranks_is_what_the_script_measured() -> None:
     assert GLOO_OVERLAP.value == measured["overlap"]
     assert CPU_VARIATION.value == measured["variation"]
     assert constants.DATA_PARALLEL_HOST.value == measured["data_parallel_host_seconds"]
+
+
+def test_how_far_measurements_differ_is_what_the_script_measured() -> None:
+    root = Path(__file__).parents[2]
+    path = root / "scripts" / "measure_spread.py"
+    done = subprocess.run([sys.executable, str(path), "--check"], check=False)
+    assert done.returncode == 0, "run: python scripts/measure_spread.py"
+    text = (root / "tests" / "data" / "spread.json").read_text(encoding="utf-8")
+    sigma = json.loads(text)["sigma"]
+    assert constants.UNCERTAINTY["measured here"] == sigma["compute"]
+    assert constants.UNCERTAINTY["measured link"] == sigma["exchange"]
+    assert constants.UNCERTAINTY["input"] == sigma["input"]

@@ -9,11 +9,12 @@ import pytest
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.predict.compute import roofline
+from gpuyard.predict.constants import UNCERTAINTY
 from gpuyard.predict.sweep import Sweep, sweep
-from gpuyard.predict.tuning import RooflineFit, Spread, fitted, spread
+from gpuyard.predict.tuning import RooflineFit, Spread, fitted, fitted_roofline, spread
 from gpuyard.predict.validation import Report, report, validate
 from gpuyard.predict.validation.cases import compiled
-from gpuyard.predict.validation.single import batch_pairs, smaller_batch_seconds
+from gpuyard.predict.validation.single import batch_pairs, slower_by, smaller_batch_seconds
 from gpuyard.report.validation_page import scatter, write_validation
 from gpuyard.report.validation_text import markdown
 
@@ -47,6 +48,19 @@ def test_the_average_is_better_than_both_simple_formulas(everything: Report) -> 
     assert found.overall.p90_abs_error <= 0.15
     assert found.overall.mean_abs_error < found.no_overlap.mean_abs_error
     assert found.overall.mean_abs_error < found.perfect_scaling.mean_abs_error / 4
+
+
+@pytest.mark.parametrize("basis", ["roofline", "scaled"])
+def test_intervals_of_a_gpu_that_was_not_measured_are_just_wide_enough(basis: str) -> None:
+    """They hold 90 % of the figures of GPUs that the constants have not seen, and would not if narrower."""
+    found = 1 / slower_by(fitted_roofline)[basis]
+
+    def inside(sigma: float) -> float:
+        low, high = spread().ends(np.ones_like(found), np.full_like(found, sigma))
+        return float(np.mean((low <= found) & (found <= high)))
+
+    assert inside(UNCERTAINTY[basis]) >= 0.9
+    assert inside(0.97 * UNCERTAINTY[basis]) < 0.9
 
 
 def test_intervals_hold_about_what_they_promise(everything: Report) -> None:

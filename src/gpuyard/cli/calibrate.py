@@ -26,6 +26,9 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option(help="The file to write, instead of gpuyard's own.")
     ] = None,
+    doubtful: Annotated[
+        bool, typer.Option("--doubtful", help="Use runs that are marked as not credible, too.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Write it even where it makes predictions worse.")
     ] = False,
@@ -52,7 +55,7 @@ def calibrate(
     from gpuyard.errors import GpuyardError
     from gpuyard.measure.calibrating import as_document
 
-    rows = _rows(results)
+    rows = _rows(results, doubtful_too=doubtful)
     done, refused = _fit(rows)
     notes = [*rows.notes, *(f"Left out: {r.hardware.label}: {r.sentence}." for r in refused)]
     if not done:
@@ -93,7 +96,7 @@ def calibrate(
     )
 
 
-def _rows(results: list[Path] | None) -> "CalibrationRows":
+def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows":
     from gpuyard import paths
     from gpuyard.errors import GpuyardError
     from gpuyard.measure import Results, calibration_rows, read_results
@@ -106,7 +109,7 @@ def _rows(results: list[Path] | None) -> "CalibrationRows":
     if not found.measurements:
         where = ", ".join(map(str, results or [store]))
         raise GpuyardError(f"no training run is in {where}; make some with: {_MEASURE}")
-    return calibration_rows(found.measurements, found.benches)
+    return calibration_rows(found.measurements, found.benches, doubtful_too=doubtful_too)
 
 
 def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
@@ -135,11 +138,11 @@ def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
 
 def _too_few(rows: "CalibrationRows", refused: "list[Refused]") -> str:
     if not refused:
-        return " ".join(rows.notes) or "no run can be used"
+        return "; ".join(rows.notes) or "no run can be used"
     listed = "; ".join(f"{one.hardware.label} has {one.sentence}" for one in refused)
     return (
         f"too little was measured to calibrate: {listed}; make more, of several batch sizes and "
-        f"worker counts, with: {_MEASURE}"
+        f"worker counts, with: {_MEASURE}" + "".join(f"\n{note}" for note in rows.notes)
     )
 
 

@@ -17,6 +17,7 @@ from gpuyard.specs import Workload
 from gpuyard.workloads import profile_of
 
 _SIGMAS_OF_95 = 1.96
+_MOST_REASONS = 3  # in one note; each has its own figures
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,13 @@ class CalibrationRows:
 
 
 def calibration_rows(
-    measurements: Sequence[Measurement], benches: Sequence[LinkBench]
+    measurements: Sequence[Measurement],
+    benches: Sequence[LinkBench],
+    *,
+    doubtful_too: bool = False,
 ) -> CalibrationRows:
     """What can't be used, because its model can't be looked at here or it was not plain training on
-    one machine, is left out, and a note says so."""
+    one machine, is left out, and a note says so; so is what is not credible, unless asked for."""
     profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
     rows, used = [], []
     others = Counter(filter(None, map(_not_plain, measurements)))
@@ -42,7 +46,11 @@ def calibration_rows(
         f"{count} run{'s are' if count > 1 else ' is'} left out: {reason}"
         for reason, count in others.items()
     ]
-    for measurement in (m for m in measurements if _not_plain(m) is None):
+    plain = [m for m in measurements if _not_plain(m) is None]
+    if not doubtful_too:
+        notes += _doubts([m.doubt for m in plain if m.doubt])
+        plain = [m for m in plain if not m.doubt]
+    for measurement in plain:
         name = measurement.model_dump_json(include={"spec"})
         if name not in profiles:
             try:
@@ -74,6 +82,19 @@ def _not_plain(m: Measurement) -> str | None:
     if m.place.kind != "here":
         return "workers were not on one machine, and a calibration is of one machine"
     return None
+
+
+def _doubts(reasons: Sequence[str]) -> list[str]:
+    if not reasons:
+        return []
+    many = len(reasons)
+    different = list(dict.fromkeys(reasons))
+    told = "; ".join(different[:_MOST_REASONS])
+    more = f"; and {len(different) - _MOST_REASONS} more" if len(different) > _MOST_REASONS else ""
+    return [
+        f"{many} run{'s are' if many > 1 else ' is'} left out as not credible ({told}{more}); "
+        f"--doubtful uses {'them' if many > 1 else 'it'} all the same"
+    ]
 
 
 def hardware_of(measurement: Measurement) -> Hardware:

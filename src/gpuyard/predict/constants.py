@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuyard.predict import transport
-from gpuyard.predict.tuning import fitted, fitted_roofline, spread
+from gpuyard.predict.tuning import fitted, fitted_roofline, one_gpu_spread, spread
 from gpuyard.specs import Strategy
 
 Basis = Literal["measured", "given", "published", "catalog", "fitted", "counted", "elsewhere"]
@@ -143,16 +143,17 @@ KERNEL_LAUNCH = Constant(
 )  # fmt: skip
 
 # One σ, relative, of what a figure stands on; `spread().ends` says how many of them an interval reaches
-# to each side. Measured steps and links from a catalog: by the published tables. Scaled and roofline:
-# their 90th percentile of error was 28 % on GPUs that the constants had not seen. The rest: assumed.
+# to each side. Measured steps and links from a catalog: by the published tables. Scaled and roofline: so
+# that the interval holds 90 % of the figures of GPUs that the constants had not seen. All of these by
+# scripts/fit_constants.py; the rest by scripts/measure_spread.py.
 UNCERTAINTY: dict[str, float] = {
-    "measured here": 0.02,
+    "measured here": 0.0765,
     "measured": spread().compute,
-    "scaled": 0.11,
-    "roofline": 0.11,
+    "scaled": one_gpu_spread()["scaled"],
+    "roofline": one_gpu_spread()["roofline"],
     "more machines": spread().between,
-    "measured link": 0.07,
-    "input": 0.1,
+    "measured link": 0.137,
+    "input": 0.246,
 }
 
 

@@ -114,6 +114,12 @@ def fitted_roofline(without_gpu: str | None = None) -> RooflineFit:
     return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
 
 
+def one_gpu_spread() -> dict[str, float]:
+    """One σ of a GPU's step that was not measured, scaled from another GPU's or by a roofline."""
+    found: dict[str, float] = _sets()["roofline"]["spread"]
+    return found
+
+
 @functools.cache
 def _sets() -> dict[str, Any]:
     text = (resources.files(__package__) / "data" / "fitted.json").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """One GPU's throughput without a measurement, and scaled from another GPU's, against published figures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -66,25 +66,29 @@ def smaller_batch_seconds(pairs: Sequence[Pair], fit: RooflineFit) -> Floats:
 
 
 def score_single_gpu() -> dict[str, Score]:
-    """`roofline`: from the datasheet alone; `scaled`: from the same model's figure on each other GPU of
-    the same set; `smaller batch`: from the same GPU's figure at the next larger batch. The constants are
-    fitted without the GPU that is predicted."""
+    """`smaller batch`: from the same GPU's figure at the next larger batch; the others as below."""
+    ratios = slower_by(fitted_roofline)
+    return {
+        **{name: score_of(ratio - 1) for name, ratio in ratios.items()},
+        "smaller batch": score_of(_smaller_batch_errors()),
+    }
+
+
+def slower_by(without: Callable[[str], RooflineFit]) -> dict[str, Floats]:
+    """Measured over predicted seconds of one GPU, by constants that were fitted without it. `roofline`:
+    from the datasheet alone; `scaled`: from the same model's figure on each other GPU of the same set."""
     rows = one_gpu_rows()
     measured = measured_seconds(rows)
     ids = list(dict.fromkeys(row.gpu for row in rows))
-    by_gpu = {gpu: estimated_seconds(rows, fitted_roofline(gpu)) for gpu in ids}
-    alone = [measured[i] / by_gpu[row.gpu][i] - 1 for i, row in enumerate(rows)]
+    by_gpu = {gpu: estimated_seconds(rows, without(gpu)) for gpu in ids}
+    alone = [measured[i] / by_gpu[row.gpu][i] for i, row in enumerate(rows)]
     scaled = [
-        measured[i] / (by_gpu[row.gpu][i] * measured[j] / by_gpu[row.gpu][j]) - 1
+        measured[i] / (by_gpu[row.gpu][i] * measured[j] / by_gpu[row.gpu][j])
         for i, row in enumerate(rows)
         for j, other in enumerate(rows)
         if _comparable(row, other)
     ]
-    return {
-        "roofline": score_of(np.array(alone)),
-        "scaled": score_of(np.array(scaled)),
-        "smaller batch": score_of(_smaller_batch_errors()),
-    }
+    return {"roofline": np.array(alone), "scaled": np.array(scaled)}
 
 
 def _smaller_batch_errors() -> Floats:
