@@ -83,6 +83,7 @@ TRAFFIC = Traffic(
     backward_share=0.6,
     variation=0.0,
     slowdown=0.0,
+    slowdown_between=0.0,
     launch_seconds=0.0,
 )
 

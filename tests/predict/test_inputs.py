@@ -4,9 +4,18 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster
-from gpuyard.predict.constants import SLOWDOWN
+from gpuyard.predict.constants import SLOWDOWN, SLOWDOWN_BETWEEN
 from gpuyard.predict.remedies import relieve_cluster
-from gpuyard.specs import Cluster, Dataset, KnownThroughput, MachineSpec, Storage, Workload
+from gpuyard.specs import (
+    Cluster,
+    Dataset,
+    KnownThroughput,
+    MachineSpec,
+    Network,
+    Storage,
+    Strategy,
+    Workload,
+)
 from gpuyard.workloads import profile_of
 
 
@@ -104,3 +113,25 @@ def test_samples_of_different_size_make_workers_wait() -> None:
     expected = (SLOWDOWN.value + 0.2 * 1.4343) * varied.step.compute_seconds
     assert varied.step.straggler_seconds == pytest.approx(expected, rel=0.01)
     assert one(fed(), machine(), 8).step.straggler_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "gpus", "lost"),
+    [
+        ("ddp", 8, SLOWDOWN.value),
+        ("ddp", 16, SLOWDOWN.value + SLOWDOWN_BETWEEN.value),
+        ("horovod", 16, SLOWDOWN.value),
+    ],
+)
+def test_workers_lose_compute_among_others_and_ddp_more_over_machines(
+    strategy: Strategy, gpus: int, lost: float
+) -> None:
+    two = machine().model_copy(
+        update={"nodes": 2, "network": Network.model_validate({"rate": "100 Gbit/s"})}
+    )
+    spec = fed(variation="0 %")
+    made = predict_cluster(spec, profile_of(spec), two, [gpus], strategy=strategy)
+    step = made.predictions[0].step
+    assert step.straggler_seconds == pytest.approx(lost * step.compute_seconds, rel=1e-6)
+    named = {constant.name for constant in made.constants}
+    assert ("slowdown_between" in named) == (strategy == "ddp")

@@ -66,6 +66,7 @@ def steps(draw: st.DrawFn) -> tuple[Configurations, Traffic]:
         backward_share=draw(st.floats(0.1, 0.9)),
         variation=draw(st.floats(0, 0.2)),
         slowdown=draw(st.floats(0, 0.1)),
+        slowdown_between=draw(st.floats(0, 0.1)),
         launch_seconds=3e-5,
     )
     one = table(
@@ -165,6 +166,7 @@ def ideal_step() -> tuple[Configurations, Traffic]:
         backward_share=0.6,
         variation=0.0,
         slowdown=0.0,
+        slowdown_between=0.0,
         launch_seconds=0.0,
     )
     return table(4, 1, 0.1, 1e9, np.inf, 0.0), traffic

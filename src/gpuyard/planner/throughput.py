@@ -212,6 +212,7 @@ class _Exchange:
             backward_share=c.BACKWARD_SHARE.value,
             variation=c.GPU_VARIATION.value,
             slowdown=c.SLOWDOWN.value,
+            slowdown_between=c.default_slowdown_between("ddp"),
             launch_seconds=c.LAUNCH.value,
         )
         self._compressed = powersgd.compressed(profile, bucket_caps("ddp"))

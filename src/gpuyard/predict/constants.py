@@ -97,6 +97,9 @@ GLOO_OVERLAP = Constant(
     f"gloo's threads share the cores that compute: {CPU_RANKS}",
 )  # fmt: skip
 SLOWDOWN = Constant("slowdown", _FIT.slowdown, "of compute beside others", "fitted", _FITTED)
+SLOWDOWN_BETWEEN = Constant(
+    "slowdown_between", _FIT.slowdown_between, "of compute beside other machines", "fitted", _FITTED
+)
 INPUT_WORKERS = Constant(
     "input_workers",
     4.0,
@@ -168,6 +171,16 @@ def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
             return (DATA_PARALLEL_BUFFER, DATA_PARALLEL_HOST)
         case "parameter-server":
             return (BACKWARD_SHARE,)
+
+
+def slowdown_constants(strategy: Strategy) -> tuple[Constant, ...]:
+    """What a worker among others loses of its compute. Only DDP's tables show more of it over machines."""
+    return (SLOWDOWN, SLOWDOWN_BETWEEN) if strategy == "ddp" else (SLOWDOWN,)
+
+
+def default_slowdown_between(strategy: Strategy) -> float:
+    """What of it there is only where workers are on several machines."""
+    return SLOWDOWN_BETWEEN.value if SLOWDOWN_BETWEEN in slowdown_constants(strategy) else 0.0
 
 
 def default_overlap(strategy: Strategy) -> Constant:

@@ -94,7 +94,7 @@ def predict(
         method=method,
         overlaps=(overlap, between),
         variation=variation,
-        slowdown=c.SLOWDOWN.value if default else 0.0,
+        disturbed=default,
         platform=platform,
     )
     table = table_of(
@@ -152,7 +152,7 @@ def predict(
         for i, (placement, batch) in enumerate(rows)
     )
     exchange = map(platform.constant, c.exchange_constants(question.strategy))
-    disturbance = (c.SLOWDOWN,) if default else ()
+    disturbance = c.slowdown_constants(question.strategy) if default else ()
     used = (*line.constants, *platform.constants, *exchange, overlap, between, variation,
             *disturbance, *input_constants(workload, platform))  # fmt: skip
     return ClusterPrediction(

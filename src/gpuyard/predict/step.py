@@ -54,6 +54,7 @@ class Traffic:
     backward_share: float
     variation: float
     slowdown: float
+    slowdown_between: float  # where they are on several machines, besides
     launch_seconds: float
     preprocess_seconds: float = 0.0  # of one core, a sample
     hierarchical: bool = False  # where it is faster than a flat ring or tree
@@ -88,7 +89,9 @@ def step_parts(table: Configurations, traffic: Traffic) -> StepParts:
     overlap = np.where(table.local_sgd > 1, 0.0, overlap)
     passes = table.accumulate * table.local_sgd
     exposed = (total - overlap * (total - ideal)) / passes + table.host_overhead_seconds
-    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0)
+    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
+        table.nodes > 1, traffic.slowdown_between, 0.0
+    )
     straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
     busy = compute + exposed + straggling
     input_exposed = np.maximum(0.0, _input_seconds(table, traffic) - busy)

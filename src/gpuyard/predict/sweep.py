@@ -106,5 +106,6 @@ def _traffic(profile: ModelProfile, strategy: Strategy) -> Traffic:
         backward_share=c.BACKWARD_SHARE.value,
         variation=c.GPU_VARIATION.value,
         slowdown=c.SLOWDOWN.value,
+        slowdown_between=c.default_slowdown_between(strategy),
         launch_seconds=c.LAUNCH.value,
     )

@@ -42,7 +42,7 @@ def configurations(
         method=method,
         overlaps=(inside, between),
         variation=varied,
-        slowdown=c.SLOWDOWN.value if overlap is None else 0.0,
+        disturbed=overlap is None,
         platform=platform,
     )
     return table_of(
@@ -58,7 +58,7 @@ def traffic_of(
     method: Method,
     overlaps: tuple[Constant, Constant],
     variation: Constant,
-    slowdown: float,
+    disturbed: bool,
     platform: Platform,
 ) -> Traffic:
     """What the workload moves."""
@@ -73,7 +73,8 @@ def traffic_of(
         overlap_between=overlaps[1].value,
         backward_share=platform.constant(c.BACKWARD_SHARE).value,
         variation=variation.value,
-        slowdown=slowdown,
+        slowdown=c.SLOWDOWN.value if disturbed else 0.0,
+        slowdown_between=c.default_slowdown_between(strategy) if disturbed else 0.0,
         launch_seconds=platform.constant(c.LAUNCH).value,
         preprocess_seconds=preprocess or 0.0,
         hierarchical=method.hierarchical,

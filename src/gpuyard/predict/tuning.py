@@ -34,6 +34,8 @@ class Tuning:
     # what every worker among others loses of its compute, whatever their number: communication kernels
     # take SMs, memory and PCIe traffic, and GPUs that share a host take clocks and launches
     slowdown: float = 0.015
+    # what a worker of PyTorch's DDP loses besides, once they are on several machines
+    slowdown_between: float = 0.02
     # one σ of a worker's step, in shares of it; and where samples differ in size
     variation: float = 0.005
     variation_variable: float = 0.15

@@ -98,6 +98,7 @@ class Cases:
                     backward_share=SYNTHETIC_BACKWARD,
                     overlap_between=1.0,
                     slowdown=0.0,
+                    slowdown_between=0.0,
                     tcp_host_bytes_per_second=np.inf,
                 )
             case "ddp-cpu":
@@ -105,6 +106,7 @@ class Cases:
                     tuning,
                     overlap_between=c.GLOO_OVERLAP.value,
                     slowdown=0.0,
+                    slowdown_between=0.0,
                     variation=c.CPU_VARIATION.value,
                 )
             case _:
@@ -149,6 +151,7 @@ class Cases:
             backward_share=tuning.backward_share,
             variation=0.0 if self.strategy == "none" else variation,
             slowdown=0.0 if self.strategy == "none" else tuning.slowdown,
+            slowdown_between=tuning.slowdown_between if self.strategy == "ddp" else 0.0,
             launch_seconds=tuning.launch_seconds,
         )
 
