@@ -1,15 +1,21 @@
 """Rings share what they cross, and the best choice of GPUs is the best."""
 
 import random
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog import gpus
+from gpuyard.catalog.staged_copies import staged_copies
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import PRESETS, MachineGraph, all_reduce, best_gpus, build_preset, worst_gpus
-from gpuyard.hardware.rings import simultaneous_bandwidth
+from gpuyard.hardware.rings import (
+    STAGED_BOTH_WAYS_SHARE,
+    STAGED_SHARE,
+    simultaneous_bandwidth,
+)
 
 PRESET_GPUS = [
     ("workstation", "gtx-1080-ti", 4),
@@ -78,7 +84,7 @@ def test_two_rings_on_one_link_share_it() -> None:
 def test_staging_through_one_uplink_divides_it() -> None:
     graph = machine("cascaded", "rtx-2080-ti", 8)
     # all eight send up and receive down through the first switch's single uplink of 12 GB/s
-    assert gigabytes(graph, *range(8)) == pytest.approx(12 / 8 * 0.6)
+    assert gigabytes(graph, *range(8)) == pytest.approx(12 / 8 * STAGED_BOTH_WAYS_SHARE)
 
 
 def test_a_gpu_that_hangs_on_one_neighbour_stays_on_nvlink() -> None:
@@ -159,3 +165,17 @@ def test_sixteen_gpus_are_searched_through() -> None:
 
 def test_every_preset_is_covered() -> None:
     assert {name for name, _, _ in PRESET_GPUS} == set(PRESETS)
+
+
+def test_what_staging_leaves_is_the_median_of_what_is_published() -> None:
+    both_ways = [copy.both_ways_share for copy in staged_copies()]
+    assert round(median(copy.one_way_share for copy in staged_copies()), 2) == STAGED_SHARE
+    assert round(median(share for share in both_ways if share), 2) == STAGED_BOTH_WAYS_SHARE
+
+
+def test_a_staged_ring_has_its_share_of_what_the_wires_carry() -> None:
+    staged = all_reduce(machine("workstation", "rtx-4090", 4), ["GPU0", "GPU1", "GPU2", "GPU3"])
+    assert staged.bytes_per_second == pytest.approx(STAGED_BOTH_WAYS_SHARE * 24e9)
+    assert staged.wires_bytes_per_second == pytest.approx(24e9)
+    direct = all_reduce(machine("workstation", "gtx-1080-ti", 4), ["GPU0", "GPU1"])
+    assert direct.wires_bytes_per_second == direct.bytes_per_second == pytest.approx(12e9)

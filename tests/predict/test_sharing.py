@@ -6,6 +6,7 @@ from gpuyard.catalog import gpus
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import build_preset, side_by_side
+from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE
 from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.why import explain
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Workload
@@ -70,8 +71,10 @@ def test_rings_share_the_uplink_that_all_cross() -> None:
     graph = build_preset("cascaded", gpus().get("rtx-2080-ti"), 8)
     (alone,) = side_by_side(graph, 2, 1)
     four = side_by_side(graph, 2, 4)
-    assert alone.bytes_per_second == pytest.approx(12e9 / 2 * 0.6)
-    assert [job.bytes_per_second for job in four] == pytest.approx([12e9 / 8 * 0.6] * 4)
+    assert alone.bytes_per_second == pytest.approx(12e9 / 2 * STAGED_BOTH_WAYS_SHARE)
+    assert [job.bytes_per_second for job in four] == pytest.approx(
+        [12e9 / 8 * STAGED_BOTH_WAYS_SHARE] * 4
+    )
     assert len({gpu for job in four for gpu in job.gpus}) == 8
 
 

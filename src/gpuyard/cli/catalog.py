@@ -2,7 +2,7 @@
 
 import typer
 
-from gpuyard.cli.catalog_fabric import cables, storage, storage_needs, switches
+from gpuyard.cli.catalog_fabric import cables, staged_copies, storage, storage_needs, switches
 from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog_parts import chassis, cloud_data, gpu_prices, ports
 from gpuyard.cli.catalog_rows import Columns, NameArgument, show
@@ -148,5 +148,6 @@ for _table in (
     cables,
     storage,
     storage_needs,
+    staged_copies,
 ):
     app.command()(_table)

@@ -69,6 +69,31 @@ def storage(name: NameArgument = None, *, json_output: JsonOption = False) -> No
     show(table(), name, columns, json_output, "Storage, rates and capacity of one unit")
 
 
+def staged_copies(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
+    """What GPUs without peer access reach of their slots, as published.
+
+    Example: gpuyard catalog staged-copies rtx-4090-nccl-814
+    """
+    from gpuyard.catalog.staged_copies import staged_copies as table
+    from gpuyard.units import format_share
+
+    columns: Columns = {
+        "id": lambda c: c.id,
+        "GPUs": lambda c: f"{c.gpus} × {c.gpu}",
+        "slot": lambda c: c.link,
+        "one way": lambda c: f"{c.one_way_gb_per_second:g} ({format_share(c.one_way_share)})",
+        "both ways": lambda c: (
+            f"{c.both_ways_gb_per_second:g} ({format_share(c.both_ways_share)})"
+            if c.both_ways_share
+            else ""
+        ),
+        "peer": lambda c: c.peer_gb_per_second,
+        "date": lambda c: c.date,
+    }
+    title = "Copies between two GPUs through host memory, GB/s (of the slot, of each direction)"
+    show(table(), name, columns, json_output, title)
+
+
 def storage_needs(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
     """What a GPU reads in training, as MLPerf Storage has it.
 

@@ -6,7 +6,6 @@ from gpuyard.hardware.machine import host_to_gpu_bytes_per_second, machine_graph
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.hardware.rings import (
     MOST_EXACT_GPUS,
-    STAGED_SHARE,
     AllReduce,
     all_reduce,
     best_gpus,
@@ -18,7 +17,6 @@ from gpuyard.hardware.summary import TopologySummary, summarise
 __all__ = [
     "MOST_EXACT_GPUS",
     "PRESETS",
-    "STAGED_SHARE",
     "AllReduce",
     "Device",
     "Host",

@@ -13,9 +13,10 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.detours import detoured_ring
 from gpuyard.hardware.graph import Hop, MachineGraph
 
-# Without peer access every message is written to host memory and read back by two copies that are not
-# perfectly pipelined; nobody has published a clean figure for it, so this is an assumption.
-STAGED_SHARE = 0.6
+# Without peer access every message is written to host memory and read back by two copies. What they
+# reach of the slowest wire: medians of `gpuyard catalog staged-copies`.
+STAGED_SHARE = 0.8  # one way
+STAGED_BOTH_WAYS_SHARE = 0.48  # of each direction, where both ends send and receive at once
 _EXHAUSTIVE_ORDERS = 6  # up to 120 orders of a ring are all tried
 MOST_EXACT_GPUS = 16
 
@@ -32,6 +33,11 @@ class AllReduce:
     latency_seconds: float  # of the slowest hop
     kind: str  # "nvlink", "pcie", "socket": what the limiting wire is
     staged: bool  # some hop goes through host memory
+
+    @property
+    def wires_bytes_per_second(self) -> float:
+        """What the wires would carry if nothing had to be staged."""
+        return self.bytes_per_second / (STAGED_BOTH_WAYS_SHARE if self.staged else 1.0)
 
 
 def simultaneous_bandwidth(graph: MachineGraph, rings: Sequence[Ring]) -> float:
@@ -143,8 +149,8 @@ def _pairs(ring: Ring) -> Iterator[tuple[str, str]]:
 
 def _hops(graph: MachineGraph, a: str, b: str) -> Iterator[tuple[Hop, float]]:
     staged = not graph.offers_peer_to_peer(a, b)
-    for hop in graph.transfer_path(a, b):
-        yield hop, STAGED_SHARE if staged else 1.0
+    for hop in graph.transfer_path(a, b):  # every GPU of a ring sends and receives
+        yield hop, STAGED_BOTH_WAYS_SHARE if staged else 1.0
 
 
 def _best_pcie_ring(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:

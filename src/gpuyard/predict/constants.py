@@ -105,7 +105,7 @@ INPUT_WORKERS = Constant(
     4.0,
     "a GPU",
     "published",
-    "the usual advice, as in PyTorch's forum, where the workload does not say how many",
+    "abhik.ai/concepts/pytorch/num-workers, rule of thumb; where the workload does not say how many",
 )
 GPU_VARIATION = Constant("step_variation", _FIT.variation, "of compute, 1 σ", "fitted", _FITTED)
 CPU_VARIATION = Constant("step_variation", 0.104, "of compute, 1 σ", "elsewhere", CPU_RANKS)
@@ -140,9 +140,11 @@ DATA_PARALLEL_HOST = Constant(
     "dataparallel_host", 36e-6, "seconds a layer and GPU", "elsewhere",
     f"one process copies the module to every GPU in Python for each step: {CPU_RANKS}",
 )  # fmt: skip
+# The blog was read in others' quotes only. Its 9.6 µs are with a wait after every kernel; where launches
+# run ahead of the GPU it has 3.8 µs.
 KERNEL_LAUNCH = Constant(
     "kernel_launch", 6.7e-6, "seconds", "published",
-    "NVIDIA, Getting Started with CUDA Graphs: a kernel of 2.9 µs takes 9.6 µs with its launch",
+    "NVIDIA, developer.nvidia.com/blog/cuda-graphs, as quoted: 2.9 µs of kernel take 9.6 µs on a V100",
 )  # fmt: skip
 
 # One σ, relative, of what a figure stands on; `spread().ends` says how many of them an interval reaches

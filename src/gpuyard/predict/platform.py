@@ -10,7 +10,6 @@ from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import (
     MOST_EXACT_GPUS,
-    STAGED_SHARE,
     AllReduce,
     MachineGraph,
     all_reduce,
@@ -92,7 +91,7 @@ def ring_of(graph: MachineGraph, gpus_used: int) -> AllReduce:
 
 def rate_of(ring: AllReduce) -> float:
     """What a ring gets; one through host memory is held back by its copies, not by the slots."""
-    slots = ring.bytes_per_second / (STAGED_SHARE if ring.staged else 1.0)
+    slots = ring.wires_bytes_per_second
     across = np.array([ring.kind == "socket"])
     return float(inside_rate(np.array([slots]), np.array([ring.staged]), across, fitted())[0])
 

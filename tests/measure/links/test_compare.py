@@ -6,9 +6,16 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.catalog import gpus
-from gpuyard.hardware import STAGED_SHARE, Device, MachineGraph, build_preset
+from gpuyard.catalog.staged_copies import staged_copies
+from gpuyard.hardware import Device, MachineGraph, build_preset
 from gpuyard.hardware.drawing.pairwise import bandwidth_matrix
-from gpuyard.measure.links.compare import compare, find_slow_links
+from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
+from gpuyard.measure.links.compare import (
+    SLOW_BELOW,
+    STAGED_SLOW_BELOW,
+    compare,
+    find_slow_links,
+)
 from gpuyard.measure.links.expected import as_it_should_be, expected_bytes_per_second
 from gpuyard.measure.links.records import (
     Finding,
@@ -65,7 +72,7 @@ def test_both_ways_share_the_wires_that_they_both_cross(
     )
     # under one switch both staged messages go up through its one uplink, and both come down
     staged = expected_bytes_per_second(graph, measured("GPU0", "GPU1", 1, peer=False, **both))
-    assert staged == STAGED_SHARE * SLOT
+    assert staged == STAGED_BOTH_WAYS_SHARE * SLOT
 
 
 def test_nvlinks_count_together(measured: Measured) -> None:
@@ -278,6 +285,40 @@ def test_gpus_without_peer_access_by_design_are_as_expected(
     desktop = build_preset("consumer", gpus().get("rtx-4090"), 2)
     staged = measured("GPU0", "GPU1", 7.2, peer=False)
     assert find(desktop, healthy, staged) == ()
+
+
+def test_no_published_machine_is_called_slow(healthy: HostFacts, measured: Measured) -> None:
+    """Staged copies of sound machines differ twofold."""
+    for copy in staged_copies():
+        lanes = (
+            gpus()
+            .get(copy.gpu)
+            .model_copy(
+                update={
+                    "pcie_generation": int(copy.link[5]),
+                    "pcie_lanes": int(copy.link.rpartition("x")[2]),
+                }
+            )
+        )
+        machine = build_preset("workstation", lanes, 2)
+        one_way = measured("GPU0", "GPU1", copy.one_way_gb_per_second, peer=False)
+        links = compare(machine, [one_way])
+        both = copy.both_ways_gb_per_second
+        if both:
+            way = {"direction": "both-ways", "peer": False}
+            links += compare(machine, [measured("GPU0", "GPU1", both, **way)])
+        assert {link.verdict for link in links} == {"as expected"}, copy.id
+
+
+def test_a_staged_copy_far_below_the_slowest_machine_is_slow(
+    healthy: HostFacts, measured: Measured
+) -> None:
+    slowest = min(copy.one_way_share for copy in staged_copies())
+    assert round(SLOW_BELOW * slowest / STAGED_SHARE, 2) == STAGED_SLOW_BELOW
+    desktop = build_preset("consumer", gpus().get("rtx-3090"), 2)  # slots of 12 GB/s
+    assert find(desktop, healthy, measured("GPU0", "GPU1", 4.3, peer=False)) == ()
+    (finding,) = find(desktop, healthy, measured("GPU0", "GPU1", 4.1, peer=False))
+    assert finding.expected_bytes_per_second == pytest.approx(9.6e9)
 
 
 def test_of_repeats_the_median_counts() -> None:

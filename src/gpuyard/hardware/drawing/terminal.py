@@ -9,7 +9,7 @@ from gpuyard.hardware.drawing.palette import HeatScale
 from gpuyard.hardware.drawing.tree import Branch, host_trees
 from gpuyard.hardware.drawing.words import caption, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire
-from gpuyard.hardware.rings import STAGED_SHARE
+from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
 from gpuyard.units import format_share
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def draw_terminal(graph: MachineGraph) -> "Group":
     if len(graph.gpus) > 1:
         parts += [Text(), _class_table(graph), Text(), _bandwidth_table(graph)]
         if any(is_staged(graph, a, b) for a in graph.gpus for b in graph.gpus):
-            note = f"* staged through host memory, taken as {format_share(STAGED_SHARE)} of the slowest wire"
+            note = (
+                f"* staged through host memory, taken as {format_share(STAGED_SHARE)} of the slowest wire, "
+                f"in rings as {format_share(STAGED_BOTH_WAYS_SHARE)}"
+            )
             parts.append(Text(note, style="dim"))
     return Group(*parts)
 

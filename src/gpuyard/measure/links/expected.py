@@ -6,7 +6,7 @@ from itertools import combinations
 
 from gpuyard.catalog import gpus
 from gpuyard.hardware.graph import Hop, MachineGraph, Wire
-from gpuyard.hardware.rings import STAGED_SHARE
+from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
 from gpuyard.measure.links.records import HostFacts, PlannedLink
 
 
@@ -34,11 +34,16 @@ def expected_bytes_per_second(graph: MachineGraph, link: PlannedLink) -> float |
     if not all(ways):
         return None
     loads = Counter((id(hop.wire), hop.source) for way in ways for hop in way)
-    share = STAGED_SHARE if link.peer is False else 1.0
-    return share * sum(
+    return _staged_share(link) * sum(
         min(hop.wire.bytes_per_second / loads[id(hop.wire), hop.source] for hop in way)
         for way in ways
     )
+
+
+def _staged_share(link: PlannedLink) -> float:
+    if link.peer is not False:
+        return 1.0
+    return STAGED_BOTH_WAYS_SHARE if link.direction == "both-ways" else STAGED_SHARE
 
 
 def peers_of(graph: MachineGraph) -> frozenset[frozenset[str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import VARIABLE_INPUTS, published_profile
 from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
-from gpuyard.hardware import STAGED_SHARE, all_reduce, machine_graph
+from gpuyard.hardware import all_reduce, machine_graph
 from gpuyard.predict import constants as c
 from gpuyard.predict.buckets import Buckets, pack
 from gpuyard.predict.compute import MOST_FIXED, roofline
@@ -234,8 +234,12 @@ def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float,
         fact = fact.model_copy(update={"nvlink_generation": None, "nvlink_links": None})
         topology = "workstation" if count <= 4 else "dual-socket"
     ring = all_reduce(machine_graph(topology, fact, count), [f"GPU{i}" for i in range(count)])
-    rate = ring.bytes_per_second / (STAGED_SHARE if ring.staged else 1.0)
-    return rate, ring.latency_seconds, ring.staged or not peers, ring.kind == "socket"
+    return (
+        ring.wires_bytes_per_second,
+        ring.latency_seconds,
+        ring.staged or not peers,
+        ring.kind == "socket",
+    )
 
 
 @lru_cache(maxsize=1024)
