@@ -29,7 +29,7 @@ def stored(tmp_path: Path, make_measurement: MakeMeasurement) -> Path:
     file.write_text(SWEEP)
     (sweep,) = plan_matrix(read_sweep(file), tmp_path).sweeps
     store = ResultsStore(paths.results_file())
-    for number, (point, rate) in enumerate(zip(sweep.points, (300.0, 240.0), strict=True)):
+    for number, (point, rate) in enumerate(zip(sweep.points, (270.0, 240.0), strict=True)):
         store.add(
             make_measurement(
                 number,
