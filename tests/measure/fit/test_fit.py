@@ -94,11 +94,11 @@ def test_it_learns_stops_when_it_knows_enough_and_says_what_was_held_out(
     tiny: Build, tmp_path: Path
 ) -> None:
     workload = tiny("classifier", source="tiny_models:learnable")
-    plan = plan_fit(workload, epochs=300, target_accuracy=0.95, checkpoint=tmp_path / "c.npz")
+    plan = plan_fit(workload, epochs=300, target_accuracy=0.9, checkpoint=tmp_path / "c.npz")
     result = run_fit(plan)
     assert result.reached
-    assert result.last.training_accuracy > 0.95
-    assert all(epoch.training_accuracy <= 0.95 for epoch in result.epochs[:-1])
+    assert result.last.training_accuracy > 0.9
+    assert all(epoch.training_accuracy <= 0.9 for epoch in result.epochs[:-1])
     assert result.last.held_out_accuracy * 20 == pytest.approx(
         round(result.last.held_out_accuracy * 20)
     )  # of 20 held out

@@ -81,7 +81,7 @@ class Fit:
         # every rank has as many batches; what is left over waits for another epoch's order
         steps = max(1, len(order) // (job.batch_per_worker * job.processes))
         shard = order[job.rank :: job.processes]
-        set_rates(self._optimizer, number)
+        set_rates(self._optimizer, updates=(number - 1) * steps)
         self._module.train()
         for step in range(steps):
             report(FitProgress(epoch=number, fraction=step / steps))

@@ -83,7 +83,7 @@ def plan_fit(
         "cores_each": len(cores_by_worker[0]),
         "device": device,
         "seed": seed,
-        "rates": [rates.FIRST, rates.KEPT_FROM_EPOCH_TO_EPOCH],
+        "rates": [rates.FIRST, rates.KEPT, rates.KEPT_AFTER_UPDATES, rates.LEAST_KEPT],
         "torch": torch_version(),
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ _SILENCE = 1e-4
 
 
 def build_optimizer(module: nn.Module) -> Optimizer:
-    """Adam at the first epoch's rates."""
+    """Adam at the rates of a first update."""
     groups = []
     for layer in module.modules():
         own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
@@ -21,10 +21,10 @@ def build_optimizer(module: nn.Module) -> Optimizer:
     return Adam(groups, fused=True)
 
 
-def set_rates(optimizer: Optimizer, epoch: int) -> None:
-    """What `build_optimizer` made goes on at that epoch's rates."""
+def set_rates(optimizer: Optimizer, updates: int) -> None:
+    """What `build_optimizer` made goes on at the rates after so many updates."""
     for group in optimizer.param_groups:
-        group["lr"] = rate(group["inputs"], epoch)
+        group["lr"] = rate(group["inputs"], updates)
 
 
 def prepared(inputs: tuple[Tensor, ...], source: str) -> tuple[Tensor, ...]:
