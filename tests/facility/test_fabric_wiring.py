@@ -122,6 +122,15 @@ def test_what_is_built_is_no_worse_than_what_was_asked(design: FabricDesign) -> 
     assert design.all_reduce_bytes_per_second <= design.ordered_all_reduce_bytes_per_second + 1
 
 
+def test_links_to_the_core_are_as_fast_as_those_to_the_spine() -> None:
+    # 7 links of 100 Gbit/s leave each part of the fabric, whose machines have 8 ports of 1 Gbit/s
+    request = FabricRequest(379, 8, "nvidia-sn2201", oversubscription=1.25, spine="mellanox-sn2700")
+    design = design_fabric(request)
+    assert (design.shape.tiers, design.shape.uplinks_per_spine) == (3, 7)
+    assert design.ordered_all_reduce_bytes_per_second == pytest.approx(8 * 1e9 / 8)
+    assert design.all_reduce_bytes_per_second < design.ordered_all_reduce_bytes_per_second
+
+
 @given(designs())
 def test_every_link_is_a_cable(design: FabricDesign) -> None:
     counted: Counter[str] = Counter()

@@ -144,10 +144,10 @@ class FabricDesign:
         if self.shape.tiers == 1:
             return self.all_reduce_bytes_per_second
         leaving = self.request.ports_per_node / self.shape.groups
-        up = self.shape.uplinks_per_leaf * float(self._uplink_speed)
+        up = self.shape.uplinks_per_leaf
         if self.shape.tiers == 3:
             up = min(up, self.shape.uplinks_per_spine * self.shape.spines_per_pod)
-        return node * min(1.0, up / leaving)
+        return node * min(1.0, up * float(self._uplink_speed) / leaving)
 
     @property
     def network(self) -> Network:
