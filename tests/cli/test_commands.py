@@ -102,16 +102,21 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert not done.stdout
 
 
+def printed(script: str) -> str:
+    """By a Python that has imported nothing yet."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
 def test_help_imports_nothing_heavy() -> None:
     script = (
         "import sys, typer, gpuyard.cli.main as cli; typer.main.get_command(cli.app).list_commands(None); "
         "assert 'gpuyard.cli.bench' in sys.modules; "
         "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert printed(script) == "[]"
 
 
 def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
@@ -123,10 +128,7 @@ def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
         "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.switches', 'predict.why')\n"
         "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert printed(script) == "[]"
 
 
 def test_planning_needs_no_torch() -> None:

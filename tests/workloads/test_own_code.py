@@ -1,9 +1,12 @@
 """A fault in the user's own code is a sentence that names their file and line."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from gpuyard.catalog.specfiles import read_workload
+from gpuyard.workloads.synthetic import synthetic_layers
 from tests.conftest import Cli
 
 WORKLOAD = "name: own\nmodel: own_net:make\ninput: {shape: [8]}\ntarget: {classes: 3}\n"
@@ -30,3 +33,27 @@ def test_predict_names_the_users_file_and_line(
     done = cli("predict", "own.workload.yaml", "--on", "dgx-a100", cwd=tmp_path, status=2)
     assert done.stderr.startswith("gpuyard: ")
     assert sentence in done.stderr
+
+
+@pytest.fixture
+def looking(tmp_path: Path) -> Path:
+    """A workload whose model looks at values while it is built; torch's meta device has none."""
+    (tmp_path / "looking_net.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Linear(8, int(torch.ones(3).sum().item()))\n"
+    )
+    path = tmp_path / "own.workload.yaml"
+    path.write_text(WORKLOAD.replace("own_net", "looking_net"))
+    return path
+
+
+def test_a_model_may_look_at_values_while_it_is_built(cli: Cli, looking: Path) -> None:
+    done = cli("predict", looking.name, "--on", "dgx-a100", "--json", cwd=looking.parent)
+    assert json.loads(done.stdout)["predictions"]
+
+
+def test_a_synthetic_gpu_has_the_shapes_of_such_a_model(
+    looking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(looking.parent)
+    (layer,) = synthetic_layers(read_workload(str(looking)))
+    assert layer.shapes == ((3, 8), (3,))

@@ -27,10 +27,8 @@ def _profile_own(workload: Workload) -> ModelProfile:
         with torch.device("meta"):  # no memory, no arithmetic: a model of any size is quick
             task = build_task(workload)
             return profile_task(task, id=workload.name, name=workload.model)
-    except GpuyardError:
-        raise
     except Exception:  # noqa: BLE001
-        # some modules look at their values, which "meta" has none of: run them for real, and if it
+        # some models look at their values, which "meta" has none of: run them for real, and if it
         # was the user's own fault it comes again and is told
         return _profile_for_real(workload)
 

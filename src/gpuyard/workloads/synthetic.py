@@ -15,6 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.errors import GpuyardError
 from gpuyard.specs import Workload
 from gpuyard.workloads.profiles import profile_of
 from gpuyard.workloads.profiling import trained_layers
@@ -113,7 +114,9 @@ def _shapes(workload: Workload) -> dict[str, list[tuple[int, ...]]]:
     try:
         with torch.device("meta"):
             model = build_task(workload).model
-    except (NotImplementedError, RuntimeError):  # it looks at values, which "meta" has none of
+    except (
+        GpuyardError
+    ):  # it looks at values, which "meta" has none of; any other fault comes again
         model = build_task(workload).model
     return {
         name: [tuple(parameter.shape) for parameter in own]
