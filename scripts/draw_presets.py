@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from gpuyard.catalog import gpus, machines
+from gpuyard.draw.topology import draw_svg
 from gpuyard.files import write_text
-from gpuyard.hardware.drawing import draw_svg
 from gpuyard.hardware.presets import PRESETS, build_preset
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

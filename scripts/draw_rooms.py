@@ -9,8 +9,8 @@ from pathlib import Path
 from gpuyard.catalog.inputfiles import read_site
 from gpuyard.catalog.plugs import plugs
 from gpuyard.catalog.specfiles import read_cluster
+from gpuyard.draw.room import draw_plugs, draw_racks
 from gpuyard.facility.design import design_facility
-from gpuyard.facility.drawing import draw_plugs, draw_racks
 from gpuyard.files import write_text
 
 ROOT = Path(__file__).parents[1]

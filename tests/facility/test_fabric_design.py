@@ -8,6 +8,7 @@ import pytest
 
 from gpuyard.catalog.cables import cables
 from gpuyard.catalog.switches import switches
+from gpuyard.draw.fabric import draw_fabric
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricRequest,
@@ -19,7 +20,6 @@ from gpuyard.facility.fabric import (
 )
 from gpuyard.facility.fabric.cabling import choose_cable
 from gpuyard.facility.fabric.director import populate
-from gpuyard.facility.fabric.drawing import draw_fabric
 
 
 def test_32_dgx_h100() -> None:

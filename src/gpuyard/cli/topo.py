@@ -54,8 +54,8 @@ def topo(
     graph = _graph(preset, from_file, cluster, gpu=gpu, gpus=gpus)
     summary = summarise(graph)
     if svg is not None:
+        from gpuyard.draw.topology import draw_svg
         from gpuyard.files import write_text
-        from gpuyard.hardware.drawing import draw_svg
 
         write_text(svg, draw_svg(graph))
     if json_output:
@@ -152,7 +152,7 @@ def _graph(
 
 
 def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
-    from gpuyard.hardware.drawing import draw_terminal
+    from gpuyard.draw.topology import draw_terminal
     from gpuyard.hardware.summary import name_gpus
     from gpuyard.units import format_byte_rate
 
@@ -191,7 +191,7 @@ def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
 def _document(graph: "MachineGraph", summary: "TopologySummary") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gpuyard.hardware.drawing import bandwidth_matrix, class_matrix, latency_matrix
+    from gpuyard.draw.topology import bandwidth_matrix, class_matrix, latency_matrix
 
     return {
         "name": graph.name,

@@ -53,8 +53,8 @@ def print_why(why: "Why") -> None:
 
 def write_svg(why: "Why", title: str, path: Path) -> None:
     """The time line as a picture."""
+    from gpuyard.draw.timeline import timeline_svg
     from gpuyard.files import write_text
-    from gpuyard.report.timeline import timeline_svg
 
     many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
     write_text(path, timeline_svg(why.timeline, f"One step of {title}, {many}"))

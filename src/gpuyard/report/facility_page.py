@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpuyard import __version__
 from gpuyard.catalog.plugs import Plug, plugs
+from gpuyard.draw.fabric import draw_fabric
+from gpuyard.draw.room import draw_face, draw_racks
 from gpuyard.facility.bill import Item, bill_of_materials, known_total
 from gpuyard.facility.cord_list import PlacedCord, cord_counts, rack_cords
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.drawing import draw_face, draw_racks
-from gpuyard.facility.fabric.drawing import draw_fabric
 from gpuyard.facility.feed_loss import feed_losses
 from gpuyard.facility.needs import room_needs
 from gpuyard.facility.words import (

@@ -10,10 +10,10 @@ import pytest
 from gpuyard.catalog.inputfiles import read_site
 from gpuyard.catalog.plugs import plugs
 from gpuyard.catalog.specfiles import read_cluster
+from gpuyard.draw.room import draw_face, draw_plugs, draw_racks, face_text
 from gpuyard.facility.bill import bill_csv, bill_of_materials
 from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.drawing import draw_face, draw_plugs, draw_racks, face_text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

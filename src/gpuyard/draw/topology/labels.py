@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuyard.hardware.drawing.layout import Layout
-from gpuyard.hardware.drawing.markup import text_width
-from gpuyard.hardware.drawing.routes import Route
-from gpuyard.hardware.drawing.words import rate, wire_name
+from gpuyard.draw.markup import text_width
+from gpuyard.draw.topology.layout import Layout
+from gpuyard.draw.topology.routes import Route
+from gpuyard.draw.topology.words import rate, wire_name
 
 SIZE = 11.0
 _BESIDE = 6.0  # from a wire

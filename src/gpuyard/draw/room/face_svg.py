@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from gpuyard.catalog.plugs import Plug
-from gpuyard.facility.drawing.faces import Contact, Face, face_of
-from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text, words
-from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND, INK
+from gpuyard.draw.markup import FONT, element, number, shorten, text, words
+from gpuyard.draw.palette import FADED, FRAME, GROUND, INK
+from gpuyard.draw.room.faces import Contact, Face, face_of
 
 _SCALE = 2.7
 _TILE_WIDTH, _TILE_HEIGHT, _COLUMNS = 308.0, 236.0, 4

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gpuyard.hardware.drawing.boxes import (
+from gpuyard.draw.topology.boxes import (
     BRIDGE_INSET,
     GROUP_GAP,
     PERIPHERALS,
@@ -13,7 +13,7 @@ from gpuyard.hardware.drawing.boxes import (
     SIBLING_GAP,
     box_width,
 )
-from gpuyard.hardware.drawing.tree import Branch
+from gpuyard.draw.topology.tree import Branch
 
 Unit = tuple[Branch, ...]
 """What takes one place in a row: a subtree, or a column of two peripherals."""

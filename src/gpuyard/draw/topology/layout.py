@@ -7,11 +7,11 @@ Pure: the same graph gives the same positions. The drawing starts at (0, 0).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.hardware.drawing import boxes as sizes
-from gpuyard.hardware.drawing.arcs import Arc, nvlink_arcs
-from gpuyard.hardware.drawing.boxes import Box
-from gpuyard.hardware.drawing.columns import Columns
-from gpuyard.hardware.drawing.routes import (
+from gpuyard.draw.topology import boxes as sizes
+from gpuyard.draw.topology.arcs import Arc, nvlink_arcs
+from gpuyard.draw.topology.boxes import Box
+from gpuyard.draw.topology.columns import Columns
+from gpuyard.draw.topology.routes import (
     FIRST_TRACK,
     TRACK_GAP,
     Lane,
@@ -20,7 +20,7 @@ from gpuyard.hardware.drawing.routes import (
     route,
     track_count,
 )
-from gpuyard.hardware.drawing.tree import Branch, host_trees, wires_beside
+from gpuyard.draw.topology.tree import Branch, host_trees, wires_beside
 from gpuyard.hardware.graph import MachineGraph, Wire
 
 _LABEL_ROOM = 46.0  # between the last track and the next tier

@@ -1,11 +1,11 @@
 """The boxes of a diagram, each with its id, what it is, and all of it as a tooltip."""
 
-from gpuyard.hardware.drawing.boxes import Box
-from gpuyard.hardware.drawing.layout import Layout
-from gpuyard.hardware.drawing.markup import element, shorten, text, words, wrap
-from gpuyard.hardware.drawing.nvlinks import switched_bundles
-from gpuyard.hardware.drawing.palette import BOXES, FADED, INK
-from gpuyard.hardware.drawing.words import KIND_NAMES, caption, rate
+from gpuyard.draw.markup import element, shorten, text, words, wrap
+from gpuyard.draw.palette import BOXES, FADED, INK
+from gpuyard.draw.topology.boxes import Box
+from gpuyard.draw.topology.layout import Layout
+from gpuyard.draw.topology.nvlinks import switched_bundles
+from gpuyard.draw.topology.words import KIND_NAMES, caption, rate
 from gpuyard.hardware.graph import Device, MachineGraph
 
 _NAME, _CAPTION = 13.0, 11.0

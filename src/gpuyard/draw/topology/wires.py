@@ -2,16 +2,16 @@
 
 from itertools import pairwise
 
-from gpuyard.hardware.drawing.arcs import Arc
-from gpuyard.hardware.drawing.boxes import Box
-from gpuyard.hardware.drawing.labels import SIZE as LABEL_SIZE
-from gpuyard.hardware.drawing.labels import Label
-from gpuyard.hardware.drawing.layout import Layout, SocketLink
-from gpuyard.hardware.drawing.markup import path, text
-from gpuyard.hardware.drawing.nvlinks import host_wires, switched_bundles
-from gpuyard.hardware.drawing.palette import FADED, GROUND, WIRES
-from gpuyard.hardware.drawing.routes import Route
-from gpuyard.hardware.drawing.words import rate
+from gpuyard.draw.markup import path, text
+from gpuyard.draw.palette import FADED, GROUND, WIRES
+from gpuyard.draw.topology.arcs import Arc
+from gpuyard.draw.topology.boxes import Box
+from gpuyard.draw.topology.labels import SIZE as LABEL_SIZE
+from gpuyard.draw.topology.labels import Label
+from gpuyard.draw.topology.layout import Layout, SocketLink
+from gpuyard.draw.topology.nvlinks import host_wires, switched_bundles
+from gpuyard.draw.topology.routes import Route
+from gpuyard.draw.topology.words import rate
 from gpuyard.hardware.graph import MachineGraph, Wire
 
 Points = tuple[tuple[float, float], ...]

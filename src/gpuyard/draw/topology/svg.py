@@ -4,16 +4,16 @@ Text and shapes only: no fonts, scripts, styles or ids, so it stands alone or in
 same machine always gives the same bytes.
 """
 
-from gpuyard.hardware.drawing.blocks import draw_blocks
-from gpuyard.hardware.drawing.heatmap import HeatMap
-from gpuyard.hardware.drawing.labels import Label, pcie_labels
-from gpuyard.hardware.drawing.layout import Layout, lay_out
-from gpuyard.hardware.drawing.legend import WIDTH as LEGEND_WIDTH
-from gpuyard.hardware.drawing.legend import Legend
-from gpuyard.hardware.drawing.markup import FONT, element, number, shorten, text, words
-from gpuyard.hardware.drawing.palette import FADED, FRAME, GROUND
-from gpuyard.hardware.drawing.wires import draw_labels, draw_wires
-from gpuyard.hardware.drawing.words import summary
+from gpuyard.draw.markup import FONT, element, number, shorten, text, words
+from gpuyard.draw.palette import FADED, FRAME, GROUND
+from gpuyard.draw.topology.blocks import draw_blocks
+from gpuyard.draw.topology.heatmap import HeatMap
+from gpuyard.draw.topology.labels import Label, pcie_labels
+from gpuyard.draw.topology.layout import Layout, lay_out
+from gpuyard.draw.topology.legend import WIDTH as LEGEND_WIDTH
+from gpuyard.draw.topology.legend import Legend
+from gpuyard.draw.topology.wires import draw_labels, draw_wires
+from gpuyard.draw.topology.words import summary
 from gpuyard.hardware.graph import MachineGraph
 
 _MARGIN = 28.0

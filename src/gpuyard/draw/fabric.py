@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gpuyard.draw.markup import FONT, element, number, path, shorten, text, words
 from gpuyard.facility.fabric.design import FabricDesign
-from gpuyard.hardware.drawing.markup import FONT, element, number, path, shorten, text, words
 from gpuyard.units import format_bit_rate, format_byte_rate
 
 _GROUND, _FRAME, _INK, _FADED = "#ffffff", "#d0d7de", "#1f2937", "#57606a"

@@ -1,7 +1,7 @@
 """Faces for a terminal: a few characters that show which hole is where."""
 
 from gpuyard.catalog.plugs import Plug
-from gpuyard.facility.drawing.faces import Contact, face_of
+from gpuyard.draw.room.faces import Contact, face_of
 
 _COLUMNS, _LINES = 13, 5
 

@@ -14,14 +14,14 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from gpuyard.catalog import gpus
-from gpuyard.hardware.drawing import (
+from gpuyard.draw.topology import (
     bandwidth_matrix,
     class_matrix,
     draw_svg,
     draw_terminal,
     latency_matrix,
 )
-from gpuyard.hardware.drawing.layout import lay_out
+from gpuyard.draw.topology.layout import lay_out
 from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.hardware.rings import STAGED_SHARE

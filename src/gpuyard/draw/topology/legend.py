@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuyard.hardware.drawing.heatmap import HeatMap, staged_mark
-from gpuyard.hardware.drawing.layout import Layout
-from gpuyard.hardware.drawing.markup import element, path, text, wrap
-from gpuyard.hardware.drawing.nvlinks import (
+from gpuyard.draw.markup import element, path, text, wrap
+from gpuyard.draw.palette import FADED, FRAME, WIRES
+from gpuyard.draw.topology.heatmap import HeatMap, staged_mark
+from gpuyard.draw.topology.layout import Layout
+from gpuyard.draw.topology.nvlinks import (
     Bundle,
     bundle,
     direct_bundles,
     host_wires,
     switched_bundles,
 )
-from gpuyard.hardware.drawing.palette import FADED, FRAME, WIRES
-from gpuyard.hardware.drawing.wires import SOCKET_WEIGHT, nvlink_weight, pcie_weight
-from gpuyard.hardware.drawing.words import gigabytes, rate, wire_name
+from gpuyard.draw.topology.wires import SOCKET_WEIGHT, nvlink_weight, pcie_weight
+from gpuyard.draw.topology.words import gigabytes, rate, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire, WireKind
 from gpuyard.hardware.rings import STAGED_SHARE
 from gpuyard.units import format_share

@@ -4,9 +4,9 @@ straight down. No two of them cross."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.hardware.drawing.boxes import BRIDGE_INSET, Box
-from gpuyard.hardware.drawing.columns import Columns
-from gpuyard.hardware.drawing.tree import Branch
+from gpuyard.draw.topology.boxes import BRIDGE_INSET, Box
+from gpuyard.draw.topology.columns import Columns
+from gpuyard.draw.topology.tree import Branch
 from gpuyard.hardware.graph import Wire
 
 TRACK_GAP = 7.0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuyard.hardware.drawing.boxes import Box
-from gpuyard.hardware.drawing.nvlinks import Bundle, direct_bundles
+from gpuyard.draw.topology.boxes import Box
+from gpuyard.draw.topology.nvlinks import Bundle, direct_bundles
 from gpuyard.hardware.graph import MachineGraph
 
 _FIRST_DEPTH = 30.0

@@ -1,9 +1,9 @@
 """The bandwidth between every two GPUs as a coloured table, each cell with its class."""
 
-from gpuyard.hardware.drawing.markup import element, shorten, text, text_width, words
-from gpuyard.hardware.drawing.pairwise import bandwidth_matrix, class_matrix, is_staged
-from gpuyard.hardware.drawing.palette import FADED, GROUND, INK, HeatScale
-from gpuyard.hardware.drawing.words import gigabytes
+from gpuyard.draw.markup import element, shorten, text, text_width, words
+from gpuyard.draw.palette import FADED, GROUND, INK, HeatScale
+from gpuyard.draw.topology.pairwise import bandwidth_matrix, class_matrix, is_staged
+from gpuyard.draw.topology.words import gigabytes
 from gpuyard.hardware.graph import MachineGraph
 
 CELL_WIDTH, CELL_HEIGHT = 52.0, 34.0

@@ -1,0 +1,1 @@
+"""Pictures: SVG files that stand alone, and drawings for a terminal. They draw values, and reckon none."""

@@ -1,7 +1,0 @@
-"""A machine as a picture: a block diagram as SVG, and the same for a terminal."""
-
-from gpuyard.hardware.drawing.pairwise import bandwidth_matrix, class_matrix, latency_matrix
-from gpuyard.hardware.drawing.svg import draw_svg
-from gpuyard.hardware.drawing.terminal import draw_terminal
-
-__all__ = ["bandwidth_matrix", "class_matrix", "draw_svg", "draw_terminal", "latency_matrix"]
