@@ -6,9 +6,8 @@ With --check nothing is written; the exit status is 1 where a picture is missing
 import sys
 from pathlib import Path
 
-from gpuyard.catalog.inputfiles import read_site
-from gpuyard.catalog.plugs import plugs
-from gpuyard.catalog.specfiles import read_cluster
+from gpuyard.catalog.facility import plugs
+from gpuyard.catalog.specfiles import read_cluster, read_site
 from gpuyard.draw.room import draw_plugs, draw_racks
 from gpuyard.facility.design import design_facility
 from gpuyard.files import write_text

@@ -7,7 +7,7 @@ To measure again: gpuyard bench sweep examples/NAME.sweep.yaml --output tests/da
 
 from pathlib import Path
 
-from gpuyard.catalog.inputfiles import read_sweep
+from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.files import write_text
 from gpuyard.measure import read_results
 from gpuyard.report.scaling_picture import scaling_svg

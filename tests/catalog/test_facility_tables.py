@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import machines
-from gpuyard.catalog.facility_costs import facility_costs
-from gpuyard.catalog.pdus import pdus
-from gpuyard.catalog.plugs import fits, plugs
-from gpuyard.catalog.servers import servers
+from gpuyard.catalog.facility import facility_costs, fits, pdus, plugs, servers
 
 ROOT = Path(__file__).parents[2]
 

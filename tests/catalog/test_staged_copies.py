@@ -1,7 +1,7 @@
 """Every published reading is of a slot that its GPU has, and plausible for it."""
 
 from gpuyard.catalog import gpus, links
-from gpuyard.catalog.staged_copies import staged_copies
+from gpuyard.catalog.hardware import staged_copies
 
 
 def _generation(link: str) -> int:

@@ -1,9 +1,8 @@
 """What people rely on in the tables of switches, cables, and storage."""
 
 from gpuyard.catalog import links
-from gpuyard.catalog.cables import cables
+from gpuyard.catalog.fabric import cables, switches
 from gpuyard.catalog.storage import storage_options
-from gpuyard.catalog.switches import switches
 
 
 def test_the_switches_that_are_often_wrong() -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuyard import paths
-from gpuyard.catalog.inputfiles import read_sweep
+from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.measure import ResultsStore, read_results
 from gpuyard.measure.matrix import plan_matrix
 from tests.conftest import Cli, MakeMeasurement

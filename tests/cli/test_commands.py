@@ -125,7 +125,7 @@ def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
         "from gpuyard.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()\n"
         "assert 'gpuyard.cli.predict' in sys.modules\n"
-        "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.switches', 'predict.why')\n"
+        "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.fabric', 'predict.why')\n"
         "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
     )
     assert printed(script) == "[]"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.inputfiles import read_sweep
+from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.measure import Measurement, read_results
 from gpuyard.report.scaling import ScalingPanel, scaling_panels
 from gpuyard.report.scaling_picture import scaling_svg

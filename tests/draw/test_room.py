@@ -7,9 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuyard.catalog.inputfiles import read_site
-from gpuyard.catalog.plugs import plugs
-from gpuyard.catalog.specfiles import read_cluster
+from gpuyard.catalog.facility import plugs
+from gpuyard.catalog.specfiles import read_cluster, read_site
 from gpuyard.draw.room import draw_face, draw_plugs, draw_racks, face_text
 from gpuyard.facility.bill import bill_csv, bill_of_materials
 from gpuyard.facility.cord_list import all_cords

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.catalog.inputfiles import read_site
-from gpuyard.catalog.plugs import plugs
-from gpuyard.catalog.specfiles import known_names, read_cluster
+from gpuyard.catalog.facility import plugs
+from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
 from gpuyard.facility import balance_model, packing
 from gpuyard.facility.cord import CONNECTORS, cord_for

@@ -40,7 +40,7 @@ def test_four_cards_at_one_desk_are_a_tower_and_in_a_cluster_a_rack_server() -> 
 
 def test_every_catalog_machine_has_a_box_that_its_supplies_can_feed() -> None:
     from gpuyard.catalog import machines
-    from gpuyard.catalog.servers import servers
+    from gpuyard.catalog.facility import servers
 
     for machine in machines():
         if machine.id.startswith("aws-"):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.cables import cables
-from gpuyard.catalog.switches import switches
+from gpuyard.catalog.fabric import cables, switches
 from gpuyard.draw.fabric import draw_fabric
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (

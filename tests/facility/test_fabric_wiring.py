@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuyard.catalog.switches import switches
+from gpuyard.catalog.fabric import switches
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import FabricDesign, FabricRequest, design_fabric
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog import gpus
-from gpuyard.catalog.staged_copies import staged_copies
+from gpuyard.catalog.hardware import staged_copies
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import PRESETS, MachineGraph, all_reduce, best_gpus, build_preset, worst_gpus
 from gpuyard.hardware.rings import (

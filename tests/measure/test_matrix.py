@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.inputfiles import read_sweep
+from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
 from gpuyard.measure import ResultsStore, matrix
 from gpuyard.measure.matrix import MatrixEvent, judge_of, plan_matrix, run_matrix

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.catalog.switches import switches
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import FabricRequest, design_fabric
 from gpuyard.planner.fabric_choice import FabricChoice, choose_fabric, exchange_bytes_per_second

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.inputfiles import read_plan
+from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import HYBRID, well_known

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.catalog.inputfiles import read_plan
 from gpuyard.catalog.parts import chassis, gpu_prices
+from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner.playbook import Team, advise, team_of
 from gpuyard.planner.rulebook import rulebook
 from tests.docs.test_docs import COMMANDS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.catalog.inputfiles import read_site
+from gpuyard.catalog.specfiles import read_site
 from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
 from gpuyard.planner.making import answer, search

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.inputfiles import read_offers, read_plan, read_site, read_study, read_sweep
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import (
+    read_cluster,
+    read_offers,
+    read_plan,
+    read_site,
+    read_study,
+    read_sweep,
+    read_workload,
+)
 from gpuyard.errors import SpecError, UnknownName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

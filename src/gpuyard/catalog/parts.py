@@ -5,7 +5,7 @@ import functools
 
 from pydantic import Field
 
-from gpuyard.catalog.gpus import Gpu, gpus
+from gpuyard.catalog.hardware import Gpu, gpus
 from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
 from gpuyard.specs import Topology
 

@@ -1,5 +1,5 @@
-"""What clouds ask for their GPU instances. `scripts/import_prices.py` writes the data file; show
-the date wherever a price is shown."""
+"""What clouds ask for GPU instances and for data. `scripts/import_prices.py` writes the table of instances;
+show the date wherever a price is shown."""
 
 import csv
 import datetime
@@ -107,3 +107,21 @@ def _stored(path: Path, changed_ns: int, size: int) -> Table[Price]:
             f"the stored prices can't be used: {broken}; go back to the shipped ones with: "
             "gpuyard prices reset"
         ) from None
+
+
+ASSUMED_CLOUD = "aws"
+"""Stands in for clouds whose prices of data are not in the table."""
+
+
+class CloudData(Fact):
+    """One cloud's list prices, in US dollars a GB (and month)."""
+
+    storage_usd_per_gb_month: float = Field(ge=0)
+    egress_usd_per_gb: float = Field(ge=0)
+    free_egress_gb_per_month: float = Field(ge=0)
+    note: str = ""
+
+
+@functools.cache
+def cloud_data() -> Table[CloudData]:
+    return read_csv("cloud's prices of data", CloudData, "cloud_data.csv")

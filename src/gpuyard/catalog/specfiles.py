@@ -1,19 +1,24 @@
-"""Workloads and clusters read with every name checked against the catalog; a catalog name does instead
-of a file."""
+"""Spec files read with every name checked against the catalog; a catalog name does instead of a workload
+or cluster file. The larger specs are imported when one is read: a prediction starts sooner without."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpuyard.catalog.gpus import gpus
-from gpuyard.catalog.links import links
-from gpuyard.catalog.machines import machines
+from gpuyard.catalog.facility import pdus, plugs
+from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.parts import build_ids
-from gpuyard.catalog.pdus import pdus
-from gpuyard.catalog.plugs import plugs
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Cluster, Dataset, KnownNames, Workload, read_spec
+
+if TYPE_CHECKING:
+    from gpuyard.specs.offers import Offers
+    from gpuyard.specs.plan import Plan
+    from gpuyard.specs.site import Site
+    from gpuyard.specs.study import Study
+    from gpuyard.specs.sweep import SweepFile
 
 # the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
@@ -72,6 +77,39 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
             "cluster file or machine of `gpuyard catalog machines`", name_or_path, known
         )
     return Cluster(name=machines().get(name_or_path).name, machine=name_or_path)
+
+
+def read_study(path: Path) -> "Study":
+    """The files that it names are read by whoever runs it."""
+    from gpuyard.specs.study import Study
+
+    return read_spec(path, Study, known_names())
+
+
+def read_plan(path: Path) -> "Plan":
+    """The workload that it names is read by whoever makes the plan."""
+    from gpuyard.specs.plan import Plan
+
+    return read_spec(path, Plan, known_names())
+
+
+def read_offers(path: Path) -> "Offers":
+    from gpuyard.specs.offers import Offers
+
+    return read_spec(path, Offers, known_names())
+
+
+def read_site(path: Path) -> "Site":
+    from gpuyard.specs.site import Site
+
+    return read_spec(path, Site, known_names())
+
+
+def read_sweep(path: Path) -> "SweepFile":
+    """The files that it names are read by whoever runs it."""
+    from gpuyard.specs.sweep import SweepFile
+
+    return read_spec(path, SweepFile, known_names())
 
 
 def _is_file(name_or_path: str, beside: Path) -> bool:

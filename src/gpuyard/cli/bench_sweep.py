@@ -36,7 +36,7 @@ def sweep(
     Example: gpuyard bench sweep examples/choke.sweep.yaml
     """
     from gpuyard import paths
-    from gpuyard.catalog.inputfiles import read_sweep
+    from gpuyard.catalog.specfiles import read_sweep
     from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.files import check_writable, write_text
     from gpuyard.measure import ResultsStore, to_json_lines

@@ -9,7 +9,7 @@ def switches(name: NameArgument = None, *, json_output: JsonOption = False) -> N
 
     Example: gpuyard catalog switches nvidia-qm9700
     """
-    from gpuyard.catalog.switches import switches as table
+    from gpuyard.catalog.fabric import switches as table
 
     columns: Columns = {
         "id": lambda s: s.id,
@@ -32,7 +32,7 @@ def cables(name: NameArgument = None, *, json_output: JsonOption = False) -> Non
 
     Example: gpuyard catalog cables dac-400g
     """
-    from gpuyard.catalog.cables import cables as table
+    from gpuyard.catalog.fabric import cables as table
 
     columns: Columns = {
         "id": lambda c: c.id,
@@ -74,7 +74,7 @@ def staged_copies(name: NameArgument = None, *, json_output: JsonOption = False)
 
     Example: gpuyard catalog staged-copies rtx-4090-nccl-814
     """
-    from gpuyard.catalog.staged_copies import staged_copies as table
+    from gpuyard.catalog.hardware import staged_copies as table
     from gpuyard.units import format_share
 
     columns: Columns = {
@@ -99,7 +99,7 @@ def storage_needs(name: NameArgument = None, *, json_output: JsonOption = False)
 
     Example: gpuyard catalog storage-needs resnet50-h100
     """
-    from gpuyard.catalog.storage_needs import storage_needs as table
+    from gpuyard.catalog.storage import storage_needs as table
 
     columns: Columns = {
         "id": lambda n: n.id,

@@ -9,7 +9,7 @@ def servers(name: NameArgument = None, *, json_output: JsonOption = False) -> No
 
     Example: gpuyard catalog servers dgx-h100
     """
-    from gpuyard.catalog.servers import servers as table
+    from gpuyard.catalog.facility import servers as table
 
     columns: Columns = {
         "id": lambda s: s.id,
@@ -30,7 +30,7 @@ def pdus(name: NameArgument = None, *, json_output: JsonOption = False) -> None:
 
     Example: gpuyard catalog pdus apc-ap8966
     """
-    from gpuyard.catalog.pdus import pdus as table
+    from gpuyard.catalog.facility import pdus as table
 
     columns: Columns = {
         "id": lambda p: p.id,
@@ -52,7 +52,7 @@ def plugs(name: NameArgument = None, *, json_output: JsonOption = False) -> None
 
     Example: gpuyard catalog plugs c19
     """
-    from gpuyard.catalog.plugs import plugs as table
+    from gpuyard.catalog.facility import plugs as table
 
     columns: Columns = {
         "id": lambda p: p.id,
@@ -71,7 +71,7 @@ def facility_costs(name: NameArgument = None, *, json_output: JsonOption = False
 
     Example: gpuyard catalog facility-costs colocation-2024
     """
-    from gpuyard.catalog.facility_costs import facility_costs as table
+    from gpuyard.catalog.facility import facility_costs as table
 
     columns: Columns = {
         "id": lambda c: c.id,

@@ -57,7 +57,7 @@ def cloud_data(name: NameArgument = None, *, json_output: JsonOption = False) ->
 
     Example: gpuyard catalog cloud-data aws
     """
-    from gpuyard.catalog.cloud_data import cloud_data as table
+    from gpuyard.catalog.prices import cloud_data as table
 
     columns: Columns = {
         "id": lambda c: c.id,

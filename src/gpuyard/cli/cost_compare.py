@@ -23,7 +23,7 @@ def compare(
     from dataclasses import asdict
 
     from gpuyard import units
-    from gpuyard.catalog.inputfiles import read_offers
+    from gpuyard.catalog.specfiles import read_offers
     from gpuyard.cli.owning import given_on
     from gpuyard.economics import compare_offers
 

@@ -40,8 +40,7 @@ def design(
         raise UserMistake(f"give one of {' and '.join(chosen)}, not both")
     if output is not None and not chosen:
         raise UserMistake("--output goes with one of --html, --svg, --csv and --json")
-    from gpuyard.catalog.inputfiles import read_site
-    from gpuyard.catalog.specfiles import read_cluster
+    from gpuyard.catalog.specfiles import read_cluster, read_site
     from gpuyard.facility.design import design_facility
 
     spec = read_cluster(cluster)

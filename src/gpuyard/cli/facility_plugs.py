@@ -9,7 +9,7 @@ from gpuyard.cli.options import JsonOption, print_json, print_table
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.catalog.plugs import Plug
+    from gpuyard.catalog.facility import Plug
 
 
 def plugs(
@@ -25,7 +25,7 @@ def plugs(
     """
     if svg + html + json_output > 1:
         raise UserMistake("give one of --svg, --html and --json, not several")
-    from gpuyard.catalog.plugs import plugs as table
+    from gpuyard.catalog.facility import plugs as table
     from gpuyard.draw.room import draw_face, draw_plugs, face_text
 
     rows = [table().get(name)] if name else list(table())

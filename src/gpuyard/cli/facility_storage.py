@@ -7,7 +7,7 @@ import typer
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.catalog.storage_needs import StorageNeed
+    from gpuyard.catalog.storage import StorageNeed
     from gpuyard.facility.storage import StorageFit, StorageSizing
     from gpuyard.specs import Cluster
 

@@ -32,7 +32,7 @@ def plan(
 
     Example: gpuyard plan examples/resnet50.plan.yaml
     """
-    from gpuyard.catalog.inputfiles import read_plan, read_site
+    from gpuyard.catalog.specfiles import read_plan, read_site
     from gpuyard.planner import make_plan
 
     asked, constants = read_plan(file), chosen_calibration(calibration)

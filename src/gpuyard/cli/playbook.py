@@ -78,7 +78,7 @@ def playbook(
 
 
 def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | None"]:
-    from gpuyard.catalog.inputfiles import read_plan
+    from gpuyard.catalog.specfiles import read_plan
     from gpuyard.planner.playbook import team_of
 
     asked = read_plan(file)

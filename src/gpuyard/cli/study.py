@@ -32,7 +32,7 @@ def study(
     Example: gpuyard study examples/spoken-digits.study.yaml --output study
     """
     from gpuyard import paths
-    from gpuyard.catalog.inputfiles import read_study
+    from gpuyard.catalog.specfiles import read_study
     from gpuyard.files import check_writable
     from gpuyard.measure import ResultsStore
     from gpuyard.report import write_report

@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog import PRICES_OF
-from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.fabric import PRICES_OF
+from gpuyard.catalog.facility import plugs
 from gpuyard.facility.cord_list import cord_counts
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.network_cables import NetworkCable

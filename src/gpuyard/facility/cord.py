@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.facility import plugs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.strip import Strip
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine
-from gpuyard.catalog.servers import Server
+from gpuyard.catalog.facility import Server
 from gpuyard.facility.supplies import wall_watts
 
 # Watts of parts that no machine row lists; assumed, from usual datasheets of 2017 to 2024

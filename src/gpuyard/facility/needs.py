@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.facility import plugs
 from gpuyard.facility.checks import FOOTPRINT_M2, rack_weight_kg
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.electricity import airflow_cfm, btu_per_hour, cooling_tons

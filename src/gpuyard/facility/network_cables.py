@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog.cables import cables
+from gpuyard.catalog.fabric import cables
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.cabling import choose_cable
 from gpuyard.facility.network import RoomNetwork

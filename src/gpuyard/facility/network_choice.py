@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from gpuyard.catalog import Link, links, machines
-from gpuyard.catalog.switches import Switch, switches
+from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import (
     FabricDesign,

@@ -2,8 +2,8 @@
 
 import math
 
-from gpuyard.catalog.servers import servers
-from gpuyard.catalog.switches import Switch
+from gpuyard.catalog.fabric import Switch
+from gpuyard.catalog.facility import servers
 from gpuyard.facility.device import Device, Kind
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.director import Boards

@@ -4,7 +4,7 @@ import datetime
 import math
 
 from gpuyard.catalog import Gpu, Machine, gpus, machines
-from gpuyard.catalog.servers import Server, servers
+from gpuyard.catalog.facility import Server, servers
 from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
 from gpuyard.facility.draw import Draw, draw_of

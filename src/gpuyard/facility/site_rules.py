@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog.facility_costs import facility_costs
-from gpuyard.catalog.plugs import Region
+from gpuyard.catalog.facility import Region, facility_costs
 from gpuyard.facility.device import Device
 from gpuyard.facility.electricity import apparent_va, continuous_share
 from gpuyard.facility.strip import region_of

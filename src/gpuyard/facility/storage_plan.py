@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import Link, gpus, links, machines
-from gpuyard.catalog.storage_needs import storage_needs
-from gpuyard.catalog.switches import switches
+from gpuyard.catalog.fabric import switches
+from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.fabric import usual_storage_servers
 from gpuyard.facility.network_choice import HostPorts, between_hosts

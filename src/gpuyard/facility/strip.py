@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuyard.catalog.pdus import Pdu
-from gpuyard.catalog.plugs import Region, plugs
+from gpuyard.catalog.facility import Pdu, Region, plugs
 from gpuyard.facility.electricity import leg_volts, line_amps, usable_va
 from gpuyard.specs.site import Circuit
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog.pdus import Pdu, pdus
-from gpuyard.catalog.plugs import fits, plugs
+from gpuyard.catalog.facility import Pdu, fits, pdus, plugs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Device
 from gpuyard.facility.packing import Limits

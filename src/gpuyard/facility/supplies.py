@@ -2,7 +2,7 @@
 
 import itertools
 
-from gpuyard.catalog.servers import SupplyGrade
+from gpuyard.catalog.facility import SupplyGrade
 
 # 80 PLUS, 230 V internal redundant: efficiency at a share of the rated load
 _CURVES: dict[SupplyGrade, tuple[tuple[float, float], ...]] = {

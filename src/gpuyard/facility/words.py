@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
-from gpuyard.catalog.plugs import plugs
+from gpuyard.catalog.facility import plugs
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device

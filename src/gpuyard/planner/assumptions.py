@@ -1,7 +1,7 @@
 """What a plan's answer stands on that nobody measured, quoted or looked up, in words."""
 
 from gpuyard import units
-from gpuyard.catalog.cloud_data import ASSUMED_CLOUD, cloud_data
+from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
 from gpuyard.facility.room_terms import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.hosts import unusable_prices

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.cloud_data import ASSUMED_CLOUD
-from gpuyard.catalog.cloud_data import cloud_data as prices_table
+from gpuyard.catalog.prices import ASSUMED_CLOUD
+from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics import egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
 from gpuyard.planner.demand import Demand

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.switches import Switch, switches
+from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricBill,

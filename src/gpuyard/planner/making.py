@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.inputfiles import read_site
-from gpuyard.catalog.specfiles import read_workload
+from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.alternatives import alternatives, hybrid_alternative
 from gpuyard.planner.assumptions import assumptions

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.storage_needs import StorageNeed, storage_needs
+from gpuyard.catalog.storage import StorageNeed, storage_needs
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
 from gpuyard.predict import machine_of, predict_cluster
 from gpuyard.specs import Cluster, Workload

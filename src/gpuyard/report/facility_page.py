@@ -7,7 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from gpuyard import __version__
-from gpuyard.catalog.plugs import Plug, plugs
+from gpuyard.catalog.facility import Plug, plugs
 from gpuyard.draw.fabric import draw_fabric
 from gpuyard.draw.room import draw_face, draw_racks
 from gpuyard.facility.bill import Item, bill_of_materials, known_total

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuyard import __version__
-from gpuyard.catalog.inputfiles import read_plan
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
 from gpuyard.economics import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.catalog import gpus
-from gpuyard.catalog.staged_copies import staged_copies
+from gpuyard.catalog.hardware import staged_copies
 from gpuyard.draw.topology.pairwise import bandwidth_matrix
 from gpuyard.hardware import Device, MachineGraph, build_preset
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE

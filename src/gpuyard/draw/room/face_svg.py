@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from gpuyard.catalog.plugs import Plug
+from gpuyard.catalog.facility import Plug
 from gpuyard.draw.markup import FONT, element, number, shorten, text, words
 from gpuyard.draw.palette import FADED, FRAME, GROUND, INK
 from gpuyard.draw.room.faces import Contact, Face, face_of

@@ -1,6 +1,6 @@
 """Faces for a terminal: a few characters that show which hole is where."""
 
-from gpuyard.catalog.plugs import Plug
+from gpuyard.catalog.facility import Plug
 from gpuyard.draw.room.faces import Contact, face_of
 
 _COLUMNS, _LINES = 13, 5

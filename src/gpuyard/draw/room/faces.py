@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.catalog.plugs import Plug
+from gpuyard.catalog.facility import Plug
 
 Outline = Literal["round", "box", "notched", "chamfered"]
 

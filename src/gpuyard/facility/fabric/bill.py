@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog.switches import Switch
+from gpuyard.catalog.fabric import Switch
 from gpuyard.facility.fabric.design import FabricDesign
 from gpuyard.facility.fabric.director import Boards
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard.catalog.cables import Cable, cables
+from gpuyard.catalog.fabric import Cable, cables
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.wiring import Wiring

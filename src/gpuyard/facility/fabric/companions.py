@@ -2,7 +2,7 @@
 
 import math
 
-from gpuyard.catalog.switches import switches
+from gpuyard.catalog.fabric import switches
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.request import FabricRequest

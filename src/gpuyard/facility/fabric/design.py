@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from gpuyard.catalog.switches import Switch
+from gpuyard.catalog.fabric import Switch
 from gpuyard.facility.fabric.cabling import CableRun, lay_cables
 from gpuyard.facility.fabric.director import Boards, populate
 from gpuyard.facility.fabric.floor import Floor

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpuyard.catalog.switches import Switch
+from gpuyard.catalog.fabric import Switch
 from gpuyard.errors import UserMistake
 
 # an assumption: of a full director's price, what the bare chassis with its fans and supplies costs

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpuyard.catalog.switches import Switch, switches
+from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric.floor import Floor
 from gpuyard.facility.fabric.search import Demand, Ports

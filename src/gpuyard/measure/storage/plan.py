@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.storage_needs import storage_needs
+from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.predict import compute_line
 from gpuyard.specs import Workload

@@ -1,12 +1,21 @@
-"""The switches that a fabric is built of, from a shelf of one rack unit to a director chassis."""
+"""What a fabric is built of: switches, from a shelf of one rack unit to a director chassis, and cables."""
 
+import datetime
 import functools
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from gpuyard.catalog.price_basis import PriceBasis, price_as_of
 from gpuyard.catalog.tables import Fact, Table, read_toml
+
+PriceBasis = Literal["listed", "estimate"]
+PRICES_OF = 2026
+"""The year of every estimate in switches.toml and cables.toml; a row's date is that of its other facts."""
+
+
+def price_as_of(basis: PriceBasis, date: datetime.date) -> str:
+    """For people: an estimate is of the year that it was made in, whatever its row's source."""
+    return f"{PRICES_OF}, estimate" if basis == "estimate" else f"{date}, {basis}"
 
 
 class Switch(Fact):
@@ -74,3 +83,40 @@ class Switch(Fact):
 @functools.cache
 def switches() -> Table[Switch]:
     return read_toml("switch", Switch, "switches.toml")
+
+
+CableKind = Literal["twisted-pair", "dac", "acc", "aoc", "optics"]
+
+
+class Cable(Fact):
+    """One sort of cable, with what is at its ends. Prices are of one cable, and of each metre."""
+
+    name: str
+    kind: CableKind
+    gbit_per_second: float = Field(gt=0)
+    lengths_m: tuple[float, ...] = Field(min_length=1)
+    price_usd: float = Field(gt=0)
+    price_usd_per_m: float = Field(ge=0)
+    price_basis: PriceBasis
+    watts: float = Field(ge=0)
+    note: str = ""
+
+    @property
+    def price_as_of(self) -> str:
+        return price_as_of(self.price_basis, self.date)
+
+    @property
+    def reach_m(self) -> float:
+        return self.lengths_m[-1]
+
+    def sold_length_m(self, needed_m: float) -> float:
+        """The shortest length on sale that is long enough."""
+        return next(length for length in self.lengths_m if length >= needed_m)
+
+    def cost_usd(self, length_m: float) -> float:
+        return self.price_usd + self.price_usd_per_m * length_m
+
+
+@functools.cache
+def cables() -> Table[Cable]:
+    return read_toml("cable", Cable, "cables.toml")
