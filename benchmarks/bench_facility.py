@@ -4,9 +4,9 @@ import json
 import time
 
 from gpuyard.catalog.specfiles import known_names
-from gpuyard.facility.balance_model import solver_module
 from gpuyard.facility.design import design_facility
 from gpuyard.facility.document import design_document
+from gpuyard.facility.power.phase_model import solver_module
 from gpuyard.specs import Cluster
 
 

@@ -10,9 +10,9 @@ import pytest
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_cluster, read_site
 from gpuyard.draw.room import draw_face, draw_plugs, draw_racks, face_text
-from gpuyard.facility.bill import bill_csv, bill_of_materials
-from gpuyard.facility.cord_list import all_cords
+from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
+from gpuyard.facility.power.cord_list import all_cords
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

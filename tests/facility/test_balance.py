@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.facility import balance as balance_module
-from gpuyard.facility import balance_model
-from gpuyard.facility.balance import Balance, Load, balance
-from gpuyard.facility.strip import Bank
+from gpuyard.facility.power import phase_model as balance_model
+from gpuyard.facility.power import phases as balance_module
+from gpuyard.facility.power.phases import Balance, Load, balance
+from gpuyard.facility.power.rack_pdu import Bank
 
 VOLTS = 208.0
 

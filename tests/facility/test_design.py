@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
-from gpuyard.facility import balance_model, packing
-from gpuyard.facility.cord import CONNECTORS, cord_for
-from gpuyard.facility.cord_list import all_cords
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.electricity import POWER_FACTOR, line_amps
-from gpuyard.facility.feed_loss import feed_losses, rack_losses
-from gpuyard.facility.needs import room_needs
-from gpuyard.facility.rack_power import _cached_balance
+from gpuyard.facility.power import phase_model as balance_model
+from gpuyard.facility.power.cord import CONNECTORS, cord_for
+from gpuyard.facility.power.cord_list import all_cords
+from gpuyard.facility.power.electricity import POWER_FACTOR, line_amps
+from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
+from gpuyard.facility.power.rack_power import _cached_balance
+from gpuyard.facility.racks import packing
+from gpuyard.facility.requirements import room_needs
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site

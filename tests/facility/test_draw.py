@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_cluster
 from gpuyard.errors import UserMistake
-from gpuyard.facility.server_box import server_device
+from gpuyard.facility.server import server_device
 from gpuyard.specs import Cluster
 
 

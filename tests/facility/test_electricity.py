@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gpuyard.facility.electricity import (
+from gpuyard.facility.power.electricity import (
     airflow_cfm,
     btu_per_hour,
     continuous_share,
@@ -13,7 +13,7 @@ from gpuyard.facility.electricity import (
     line_amps,
     usable_va,
 )
-from gpuyard.facility.supplies import efficiency, most_at_once, wall_watts
+from gpuyard.facility.power.supplies import efficiency, most_at_once, wall_watts
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.facility import packing as packing_module
 from gpuyard.facility.device import Device
-from gpuyard.facility.packing import Limits, pack
+from gpuyard.facility.racks import packing as packing_module
+from gpuyard.facility.racks.packing import Limits, pack
 
 
 def device(name: str, units: int, kg: float = 10, watts: float = 100) -> Device:

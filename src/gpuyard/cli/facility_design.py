@@ -76,7 +76,7 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
             return draw_racks(made)
         case "--csv":
-            from gpuyard.facility.bill import bill_csv, bill_of_materials
+            from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 
             return bill_csv(bill_of_materials(made))
         case "--html":
@@ -92,8 +92,8 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
 
 def _show(made: "FacilityDesign") -> None:
-    from gpuyard.facility.feed_loss import feed_losses
-    from gpuyard.facility.words import (
+    from gpuyard.facility.power.feed_loss import feed_losses
+    from gpuyard.facility.tables import (
         circuit_rows,
         cost_rows,
         headline,

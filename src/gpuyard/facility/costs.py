@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.room_terms import BUILD_YEARS, RoomTerms, room_terms
+from gpuyard.facility.housing import BUILD_YEARS, RoomTerms, room_terms
 
 HOURS_PER_MONTH = 8766 / 12
 

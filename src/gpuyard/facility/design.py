@@ -6,19 +6,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.checks import check_device, check_room
-from gpuyard.facility.cord_list import check_cords
 from gpuyard.facility.device import Device
-from gpuyard.facility.draw import Draw
-from gpuyard.facility.network import RoomNetwork, network_for
-from gpuyard.facility.network_cables import NetworkCable, network_cables
-from gpuyard.facility.packing import Limits, Packing, pack
-from gpuyard.facility.placing import Room, place
-from gpuyard.facility.rack_power import CannotPower, Contents, RackPower, power_rack
-from gpuyard.facility.rows import RACK_WIDTH_M, ROW_PITCH_M
-from gpuyard.facility.server_box import server_device
+from gpuyard.facility.network.cables import NetworkCable, network_cables
+from gpuyard.facility.network.room_network import RoomNetwork, network_for
+from gpuyard.facility.power.cord_list import check_cords
+from gpuyard.facility.power.pdu_choice import Feeding, choose_feeding
+from gpuyard.facility.power.rack_power import CannotPower, Contents, RackPower, power_rack
+from gpuyard.facility.power.wall_power import Draw
+from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M
+from gpuyard.facility.racks.packing import Limits, Packing, pack
+from gpuyard.facility.racks.placing import Room, place
+from gpuyard.facility.server import server_device
+from gpuyard.facility.shortfalls import check_device, check_room
 from gpuyard.facility.site_rules import Rules, rules_for, usual_site
-from gpuyard.facility.strip_choice import Feeding, choose_feeding
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 

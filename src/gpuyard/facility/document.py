@@ -3,14 +3,14 @@
 from collections import Counter
 from typing import Any
 
-from gpuyard.facility.bill import COLUMNS, bill_of_materials
-from gpuyard.facility.cord_list import all_cords
+from gpuyard.facility.bill_of_materials import COLUMNS, bill_of_materials
 from gpuyard.facility.costs import RoomCost, compare_costs
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.feed_loss import feed_losses, rack_losses
-from gpuyard.facility.needs import RackNeed, room_needs
-from gpuyard.facility.network_figures import NetworkFigures, network_figures
-from gpuyard.facility.rack_power import StripLoad
+from gpuyard.facility.network.figures import NetworkFigures, network_figures
+from gpuyard.facility.power.cord_list import all_cords
+from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
+from gpuyard.facility.power.rack_power import StripLoad
+from gpuyard.facility.requirements import RackNeed, room_needs
 
 
 def design_document(design: FacilityDesign) -> dict[str, Any]:

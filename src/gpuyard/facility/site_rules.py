@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.facility import Region, facility_costs
 from gpuyard.facility.device import Device
-from gpuyard.facility.electricity import apparent_va, continuous_share
-from gpuyard.facility.strip import region_of
+from gpuyard.facility.power.electricity import apparent_va, continuous_share
+from gpuyard.facility.power.rack_pdu import region_of
 from gpuyard.specs.site import Site
 
 # watts that a rack may turn into heat there; assumptions of the usual, a site file overrides them

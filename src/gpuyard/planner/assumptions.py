@@ -2,7 +2,7 @@
 
 from gpuyard import units
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
-from gpuyard.facility.room_terms import BUILD_YEARS
+from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.hosts import unusable_prices
 from gpuyard.planner.offers import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard import units
 from gpuyard.errors import UserMistake
-from gpuyard.facility.room_terms import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
+from gpuyard.facility.housing import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import site as sites
 from gpuyard.specs.plan import Plan, Site, Way

@@ -10,12 +10,12 @@ from gpuyard import __version__
 from gpuyard.catalog.facility import Plug, plugs
 from gpuyard.draw.fabric import draw_fabric
 from gpuyard.draw.room import draw_face, draw_racks
-from gpuyard.facility.bill import Item, bill_of_materials, known_total
-from gpuyard.facility.cord_list import PlacedCord, cord_counts, rack_cords
+from gpuyard.facility.bill_of_materials import Item, bill_of_materials, known_total
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.feed_loss import feed_losses
-from gpuyard.facility.needs import room_needs
-from gpuyard.facility.words import (
+from gpuyard.facility.power.cord_list import PlacedCord, cord_counts, rack_cords
+from gpuyard.facility.power.feed_loss import feed_losses
+from gpuyard.facility.requirements import room_needs
+from gpuyard.facility.tables import (
     circuit_rows,
     cost_rows,
     draw_rows,

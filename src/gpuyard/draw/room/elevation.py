@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from gpuyard.draw.markup import FONT, element, number, shorten, text, text_width, words
 from gpuyard.draw.palette import FADED, FRAME, GROUND, INK
-from gpuyard.facility.cord_list import PlacedCord, rack_cords
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.rows import Placed
-from gpuyard.facility.words import number_list
+from gpuyard.facility.power.cord_list import PlacedCord, rack_cords
+from gpuyard.facility.racks.floor_plan import Placed
+from gpuyard.facility.tables import number_list
 
 _UNIT = 14.0
 _WIDTH = 236.0  # of the 19 inches between the posts

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.rack_power import StripLoad
+from gpuyard.facility.power.rack_power import StripLoad
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from gpuyard.facility.device import Device
 from gpuyard.facility.fabric import FabricDesign, Floor, management_network
-from gpuyard.facility.network_choice import cheapest_fabric, machine_ports
-from gpuyard.facility.network_devices import TIERS, storage_device, switch_devices
-from gpuyard.facility.storage_plan import StoragePlan, storage_plan
+from gpuyard.facility.network.host_ports import cheapest_fabric, machine_ports
+from gpuyard.facility.network.storage_network import StoragePlan, storage_plan
+from gpuyard.facility.network.switch_devices import TIERS, storage_device, switch_devices
 from gpuyard.specs import Cluster
 
 Members = tuple[tuple[int, ...], ...]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuyard.catalog.facility import Pdu, Region, plugs
-from gpuyard.facility.electricity import leg_volts, line_amps, usable_va
+from gpuyard.facility.power.electricity import leg_volts, line_amps, usable_va
 from gpuyard.specs.site import Circuit
 
 _BANK_AMPS: Mapping[Region, float] = {"north-america": 20.0, "iec": 16.0}

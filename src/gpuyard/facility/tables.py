@@ -8,11 +8,11 @@ from gpuyard.catalog.facility import plugs
 from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
-from gpuyard.facility.electricity import apparent_va
-from gpuyard.facility.feed_loss import rack_losses
-from gpuyard.facility.needs import RackNeed, RoomNeeds, room_needs
-from gpuyard.facility.network_figures import NetworkFigures, network_figures
-from gpuyard.facility.rack_power import StripLoad
+from gpuyard.facility.network.figures import NetworkFigures, network_figures
+from gpuyard.facility.power.electricity import apparent_va
+from gpuyard.facility.power.feed_loss import rack_losses
+from gpuyard.facility.power.rack_power import StripLoad
+from gpuyard.facility.requirements import RackNeed, RoomNeeds, room_needs
 from gpuyard.units import format_usd
 
 Rows = tuple[list[str], list[list[str]]]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.network import RoomNetwork
-from gpuyard.facility.network_devices import TIERS
-from gpuyard.facility.packing import Limits, Packing, room_left, used_by
-from gpuyard.facility.rows import Placed, Rows
+from gpuyard.facility.network.room_network import RoomNetwork
+from gpuyard.facility.network.switch_devices import TIERS
+from gpuyard.facility.racks.floor_plan import Placed, Rows
+from gpuyard.facility.racks.packing import Limits, Packing, room_left, used_by
 
 _AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
 """In this order, so that each finds those that it serves in their places."""

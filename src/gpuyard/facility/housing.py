@@ -4,7 +4,7 @@ that the planner takes from a site file."""
 from dataclasses import dataclass
 
 from gpuyard.catalog.facility import facility_costs
-from gpuyard.facility.electricity import POWER_FACTOR, usable_va
+from gpuyard.facility.power.electricity import POWER_FACTOR, usable_va
 from gpuyard.facility.site_rules import Rules
 from gpuyard.specs.site import Circuit
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine
 from gpuyard.catalog.facility import Server
-from gpuyard.facility.supplies import wall_watts
+from gpuyard.facility.power.supplies import wall_watts
 
 # Watts of parts that no machine row lists; assumed, from usual datasheets of 2017 to 2024
 _CPU_WATTS = {1: 165.0, 2: 205.0}  # of each socket, by how many there are

@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuyard.catalog.facility import plugs
-from gpuyard.facility.checks import FOOTPRINT_M2, rack_weight_kg
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.electricity import airflow_cfm, btu_per_hour, cooling_tons
-from gpuyard.facility.supplies import INRUSH_AMPS, most_at_once
+from gpuyard.facility.power.electricity import airflow_cfm, btu_per_hour, cooling_tons
+from gpuyard.facility.power.supplies import INRUSH_AMPS, most_at_once
+from gpuyard.facility.shortfalls import FOOTPRINT_M2, rack_weight_kg
 from gpuyard.specs.site import Circuit
 
 _FLOOR_PER_RACK_M2 = 2.5

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.strip import Strip
+from gpuyard.facility.power.rack_pdu import Strip
 
 # the connector that goes on an inlet
 CONNECTORS = {"c14": "c13", "c16": "c15", "c20": "c19"}

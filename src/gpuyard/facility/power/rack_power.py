@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.balance import Balance, Load, balance
-from gpuyard.facility.cord import cord_amps, outlets_for
 from gpuyard.facility.device import Device
-from gpuyard.facility.electricity import apparent_va
-from gpuyard.facility.strip import Strip
+from gpuyard.facility.power.cord import cord_amps, outlets_for
+from gpuyard.facility.power.electricity import apparent_va
+from gpuyard.facility.power.phases import Balance, Load, balance
+from gpuyard.facility.power.rack_pdu import Strip
 
 Contents = tuple[tuple[Device, int], ...]
 """What is in one rack: devices and how many of each."""

@@ -7,7 +7,7 @@ from gpuyard.catalog import Gpu, Machine, gpus, machines
 from gpuyard.catalog.facility import Server, servers
 from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
-from gpuyard.facility.draw import Draw, draw_of
+from gpuyard.facility.power.wall_power import Draw, draw_of
 from gpuyard.specs import Cluster
 
 _SUPPLY_SIZES = (750.0, 1000.0, 1200.0, 1600.0, 2000.0, 2200.0, 2700.0, 3000.0, 3300.0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuyard.facility.strip import Bank
+from gpuyard.facility.power.rack_pdu import Bank
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

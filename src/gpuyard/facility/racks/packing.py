@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.balance_model import solver_module
 from gpuyard.facility.device import Device
+from gpuyard.facility.power.phase_model import solver_module
 
 _MOST_RACKS_FOR_THE_MODEL = 40
 _SECONDS = 3.0

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuyard.facility.cord import CordKind, cord_for
-from gpuyard.facility.rack_power import Cord, StripLoad
-from gpuyard.facility.rows import UNIT_M, Placed
+from gpuyard.facility.power.cord import CordKind, cord_for
+from gpuyard.facility.power.rack_power import Cord, StripLoad
+from gpuyard.facility.racks.floor_plan import UNIT_M, Placed
 
 if TYPE_CHECKING:
     from gpuyard.facility.design import FacilityDesign

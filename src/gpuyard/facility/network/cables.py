@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gpuyard.catalog.fabric import cables
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.cabling import choose_cable
-from gpuyard.facility.network import RoomNetwork
-from gpuyard.facility.network_devices import TIERS
-from gpuyard.facility.placing import Room
-from gpuyard.facility.rows import Placed
+from gpuyard.facility.network.room_network import RoomNetwork
+from gpuyard.facility.network.switch_devices import TIERS
+from gpuyard.facility.racks.floor_plan import Placed
+from gpuyard.facility.racks.placing import Room
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.fabric import PRICES_OF
 from gpuyard.catalog.facility import plugs
-from gpuyard.facility.cord_list import cord_counts
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.network_cables import NetworkCable
+from gpuyard.facility.network.cables import NetworkCable
+from gpuyard.facility.power.cord_list import cord_counts
 from gpuyard.units import format_usd
 
 COLUMNS = (

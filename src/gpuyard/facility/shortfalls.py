@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.placing import Room
-from gpuyard.facility.rack_power import RackPower
+from gpuyard.facility.power.rack_power import RackPower
+from gpuyard.facility.racks.placing import Room
 from gpuyard.facility.site_rules import Rules
 
 FOOTPRINT_M2 = 0.6 * 1.2

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.balance_model import solve_banks
-from gpuyard.facility.strip import Bank
+from gpuyard.facility.power.phase_model import solve_banks
+from gpuyard.facility.power.rack_pdu import Bank
 
 _MOST_WAYS = 20_000
 

@@ -7,7 +7,7 @@ from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.fabric import usual_storage_servers
-from gpuyard.facility.network_choice import HostPorts, between_hosts
+from gpuyard.facility.network.host_ports import HostPorts, between_hosts
 from gpuyard.specs import Cluster, Storage
 
 SERVER_PORTS = 2

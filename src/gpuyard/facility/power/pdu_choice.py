@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gpuyard.catalog.facility import Pdu, fits, pdus, plugs
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Device
-from gpuyard.facility.packing import Limits
-from gpuyard.facility.rack_power import CannotPower, power_rack
+from gpuyard.facility.power.rack_pdu import Strip, pdu_on, wall_circuit
+from gpuyard.facility.power.rack_power import CannotPower, power_rack
+from gpuyard.facility.racks.packing import Limits
 from gpuyard.facility.site_rules import Rules
-from gpuyard.facility.strip import Strip, pdu_on, wall_circuit
 from gpuyard.specs.site import Circuit
 
 PLACES = 4

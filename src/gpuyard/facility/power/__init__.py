@@ -1,0 +1,1 @@
+"""From the wall to a supply: circuits, PDUs, phases, banks and cords."""

@@ -1,0 +1,1 @@
+"""Which devices share a rack, and where everything stands."""
