@@ -6,7 +6,7 @@ import os
 import time
 
 from gpuyard.catalog import models
-from gpuyard.planner.making import answer, search
+from gpuyard.planner.search import answer, search
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 

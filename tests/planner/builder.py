@@ -4,7 +4,7 @@ from typing import Any
 
 from gpuyard.catalog import models
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.making import search
+from gpuyard.planner.search import search
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 

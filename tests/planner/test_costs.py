@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.planner import Choice
-from gpuyard.planner.making import answer
+from gpuyard.planner.search import answer
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.planner import PlanResult
-from gpuyard.planner.making import answer
 from gpuyard.planner.mixes import find_mixes
 from gpuyard.planner.ranking import rank
+from gpuyard.planner.search import answer
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

@@ -8,9 +8,9 @@ from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
-from gpuyard.planner.making import answer, search
 from gpuyard.planner.premises import premises_of
 from gpuyard.planner.result import PlanResult
+from gpuyard.planner.search import answer, search
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from tests.planner.builder import offer, plan, workload

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.planner.making import answer
 from gpuyard.planner.ranking import HARDLY_WORSE, pareto_front, plainest, rank
+from gpuyard.planner.search import answer
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

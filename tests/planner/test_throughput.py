@@ -16,7 +16,7 @@ from gpuyard.predict.placement import Placement
 from gpuyard.predict.remedies import changes
 from gpuyard.predict.setting import setting_of
 from gpuyard.specs import Cluster, MachineSpec, Network, Workload
-from gpuyard.specs.plan import PlanRemedy
+from gpuyard.specs.plan import RemedyName
 
 PROFILE = models().get("resnet50")
 WORKLOAD = Workload(name="r", model="resnet50", precision="fp16", batch_per_gpu=64)
@@ -30,7 +30,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def found(remedies: tuple[PlanRemedy, ...] = ("none",)) -> Throughputs:
+def found(remedies: tuple[RemedyName, ...] = ("none",)) -> Throughputs:
     lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
     return predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, Grid((1, 2, 5), (32, 64), remedies))
 
@@ -60,7 +60,7 @@ def test_every_row_is_what_predict_says() -> None:
     ("remedy", "words"),
     [("fp16-gradients", "16-bit"), ("accumulation", "accumulation"), ("powersgd", "PowerSGD")],
 )
-def test_remedies_are_those_of_relief(remedy: PlanRemedy, words: str) -> None:
+def test_remedies_are_those_of_relief(remedy: RemedyName, words: str) -> None:
     table = found(("none", remedy))
     checked = 0
     for i in np.flatnonzero((table.remedy == 1) & (table.batch_per_gpu == 64)):

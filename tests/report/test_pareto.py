@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.planner import PlanResult
-from gpuyard.planner.making import answer
+from gpuyard.planner.search import answer
 from gpuyard.report import render_study
 from gpuyard.report.figures import pareto_option
 from gpuyard.report.plan_page import render_plan, write_plan

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gpuyard.planner.making import answer
+from gpuyard.planner.search import answer
 from gpuyard.report import write_report
 from gpuyard.report.cost_page import CostPage, write_cost_page
 from gpuyard.report.plan_page import write_plan

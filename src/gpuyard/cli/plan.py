@@ -51,7 +51,7 @@ def plan(
 
 
 def _print(result: "PlanResult") -> None:
-    from gpuyard.planner.words import place_rows, price_dates
+    from gpuyard.planner.words import price_dates, siting_rows
 
     out = console()
     out.print(result.name, style="bold", highlight=False, markup=False)
@@ -66,7 +66,7 @@ def _print(result: "PlanResult") -> None:
             [_row(choice) for choice in result.front],
         )  # fmt: skip
     if result.places:
-        print_table(*place_rows(result))
+        print_table(*siting_rows(result))
     if result.alternatives:
         print_table(
             "Why the others lost",
@@ -85,11 +85,11 @@ def _print(result: "PlanResult") -> None:
 
 def _row(choice: "Choice") -> list[str]:
     from gpuyard import units
-    from gpuyard.planner.words import hours, machines, usd, way_cell
+    from gpuyard.planner.words import acquired_cell, hours, machines, usd
 
     return [
         machines(choice),
-        way_cell(choice),
+        acquired_cell(choice),
         str(choice.gpus),
         choice.network,
         str(choice.batch_per_gpu),

@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.choices import choices, mixed_choices
 from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
 from gpuyard.planner.offers import Offer
 from gpuyard.planner.ranking import Ranking, Truths
 from gpuyard.planner.result import Alternative, Choice
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs.plan import Way
+from gpuyard.specs.plan import Acquisition
 
 _SAME = 1.005  # costs that close are called the same
 HYBRID = "the best mix: own some, rent the rest"
@@ -30,7 +30,7 @@ class WellKnown(BaseModel):
 
     name: str
     offers: tuple[str, ...] | None = None
-    ways: tuple[Way, ...] | None = None
+    ways: tuple[Acquisition, ...] | None = None
     gpus: tuple[str, ...] | None = None
     networks: tuple[str, ...] | None = None
     nodes: tuple[int, int] = Field(default=(1, 1_000_000))
@@ -102,9 +102,9 @@ def _matches(candidates: Candidates, asked: WellKnown) -> Integers:
 def _fits(offer: Offer, asked: WellKnown) -> bool:
     link = offer.network.link if offer.network else None
     return (
-        (asked.offers is None or offer.host.id in asked.offers)
-        and (asked.ways is None or offer.way in asked.ways)
-        and (asked.gpus is None or offer.host.gpu.id in asked.gpus)
+        (asked.offers is None or offer.server.id in asked.offers)
+        and (asked.ways is None or offer.acquisition in asked.ways)
+        and (asked.gpus is None or offer.server.gpu.id in asked.gpus)
         and (asked.networks is None or link in asked.networks)
     )
 

@@ -4,15 +4,15 @@ from gpuyard import units
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.hosts import unusable_prices
 from gpuyard.planner.offers import (
-    OWNED_WAYS,
+    OWNED,
     RESERVING_CLOUDS,
     discount,
     given_discount,
     years_of,
 )
-from gpuyard.specs.plan import RESERVED_YEARS, Plan, Way
+from gpuyard.planner.servers import unusable_prices
+from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 
 def assumptions(candidates: Candidates) -> tuple[str, ...]:
@@ -21,10 +21,14 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
     found = []
     bases = sorted({line.basis for line in candidates.lines.values()})
     found.append(f"The speed of one GPU is {' or '.join(bases)}; more GPUs are predicted.")
-    found += [reserved_words(plan, way) for way in plan.search.ways if way in RESERVED_YEARS]
-    if set(OWNED_WAYS) & set(plan.search.ways):
+    found += [
+        reserved_words(plan, acquisition)
+        for acquisition in plan.search.ways
+        if acquisition in RESERVED_YEARS
+    ]
+    if set(OWNED) & set(plan.search.ways):
         found += _owning(candidates)
-    if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED_WAYS, "hybrid"}:
+    if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED, "hybrid"}:
         start = plan.renting.start / 60
         found.append(f"Every rented run starts {start:g} minutes before its first step.")
         found.append(_data_words(candidates))
@@ -80,20 +84,20 @@ def _data_words(candidates: Candidates) -> str:
     return f"Rented runs keep {stored} in the cloud and take out {out} each, {prices}."
 
 
-def reserved_words(plan: Plan, way: Way) -> str:
-    term, years = RESERVED_YEARS[way], years_of(plan)
+def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
+    term, years = RESERVED_YEARS[acquisition], years_of(plan)
     if term > years:
-        return f"{way} is left out: it binds you for longer than the horizon."
-    priced = _reserved_price(plan, way)
+        return f"{acquisition} is left out: it binds you for longer than the horizon."
+    priced = _reserved_price(plan, acquisition)
     if years % term > 1e-6:
         priced += " Its last term runs past the horizon and is paid to its end."
     return priced
 
 
-def _reserved_price(plan: Plan, way: Way) -> str:
-    off = f"{100 * discount(plan, way):.0f} % off the price on demand"
-    if given_discount(plan, way) is not None:
-        return f"{way} is {off}, as the plan says."
+def _reserved_price(plan: Plan, acquisition: Acquisition) -> str:
+    off = f"{100 * discount(plan, acquisition):.0f} % off the price on demand"
+    if given_discount(plan, acquisition) is not None:
+        return f"{acquisition} is {off}, as the plan says."
     clouds = ", ".join(sorted(RESERVING_CLOUDS))
-    key = way.replace("-", "_")
-    return f"{way} is assumed to be {off}, at {clouds} only; no list has it (prices.{key})."
+    key = acquisition.replace("-", "_")
+    return f"{acquisition} is assumed to be {off}, at {clouds} only; no list has it (prices.{key})."

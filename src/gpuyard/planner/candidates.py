@@ -8,9 +8,9 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.planner.cloud_data import CloudData
 from gpuyard.planner.costs import Costs, Rows, cost_of
-from gpuyard.planner.demand import Demand
 from gpuyard.planner.offers import Offer, OfferColumns
 from gpuyard.planner.premises import Premises
+from gpuyard.planner.runs import PlannedRuns
 from gpuyard.planner.shapes import Shape
 from gpuyard.planner.throughput import (
     Grid,
@@ -32,7 +32,7 @@ class Candidates:
     """One entry a candidate: which offer, which prediction, and what it comes to."""
 
     plan: Plan
-    demand: Demand
+    runs: PlannedRuns
     premises: Premises
     data: CloudData
     grid: Grid
@@ -62,7 +62,7 @@ class Candidates:
         """What some of them cost if they were so fast."""
         return cost_of(
             self.plan,
-            self.demand,
+            self.runs,
             self.premises,
             columns=self.columns,
             offer=self.offer[chosen],
@@ -78,16 +78,16 @@ def candidates_of(
     *,
     samples_per_run: float,
     offers: Sequence[Offer],
-    demand: Demand,
+    runs: PlannedRuns,
     premises: Premises,
     data: CloudData,
     calibration: Calibration | None = None,
 ) -> Candidates:
     """Predict each shape once, and price each offer on it."""
-    every_gpu = list({o.host.gpu.id: o.host.gpu for o in offers}.values())
+    every_gpu = list({o.server.gpu.id: o.server.gpu for o in offers}.values())
     lines = usable_lines(workload, profile, every_gpu, calibration)
-    left_out = sorted({o.host.gpu.id for o in offers} - set(lines))
-    usable = [offer for offer in offers if offer.host.gpu.id in lines]
+    left_out = sorted({o.server.gpu.id for o in offers} - set(lines))
+    usable = [offer for offer in offers if offer.server.gpu.id in lines]
     grid = Grid(
         tuple(sorted(set(plan.search.nodes))),
         plan.search.batch or _batches(workload.batch_per_gpu),
@@ -104,10 +104,10 @@ def candidates_of(
         shape_of[number] = positions[key]
     predicted = predict_shapes(workload, profile, shapes, lines, grid)
     offer, row = _join(shape_of, predicted, len(shapes))
-    columns = OfferColumns.of(usable, plan.search.ways, data, demand)
+    columns = OfferColumns.of(usable, plan.search.ways, data, runs)
     costs = cost_of(
         plan,
-        demand,
+        runs,
         premises,
         columns=columns,
         offer=offer,
@@ -115,7 +115,7 @@ def candidates_of(
         run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
     )
     return Candidates(
-        plan, demand, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
+        plan, runs, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
         columns, lines, predicted, tuple(left_out), offer, row, costs,
     )  # fmt: skip
 

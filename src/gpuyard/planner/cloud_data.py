@@ -7,7 +7,7 @@ from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics import egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
-from gpuyard.planner.demand import Demand
+from gpuyard.planner.runs import PlannedRuns
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan, Renting
 
@@ -22,19 +22,19 @@ class CloudData:
     out_gb_per_run: float
     renting: Renting
 
-    def usd(self, cloud: str | None, demand: Demand) -> tuple[float, float]:
+    def usd(self, cloud: str | None, runs: PlannedRuns) -> tuple[float, float]:
         """Over the horizon: what keeping costs, and what taking out costs where every run is rented."""
         price = prices_table().get(priced_as(cloud))
         kept = self.renting.storage
         out = self.renting.egress
-        free = 0.0 if out is not None else price.free_egress_gb_per_month * demand.months
+        free = 0.0 if out is not None else price.free_egress_gb_per_month * runs.months
         keeping = storage_usd(
             self.stored_gb,
-            demand.months,
+            runs.months,
             price.storage_usd_per_gb_month if kept is None else kept,
         )
         taking_out = egress_usd(
-            self.out_gb_per_run * demand.runs, price.egress_usd_per_gb if out is None else out, free
+            self.out_gb_per_run * runs.total, price.egress_usd_per_gb if out is None else out, free
         )
         return float(keeping), float(taking_out)
 

@@ -13,12 +13,12 @@ from gpuyard.economics import (
     spot_usd,
 )
 from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR, Amounts
-from gpuyard.planner.demand import Demand
 from gpuyard.planner.offers import OfferColumns
 from gpuyard.planner.premises import Premises
+from gpuyard.planner.runs import PlannedRuns
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs.plan import RESERVED_YEARS, Plan, Way
+from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Rows:
-    """The candidates of one way."""
+    """The candidates of one acquisition."""
 
     nodes: Floats
     run_hours: Floats
@@ -65,7 +65,7 @@ class Rows:
 
 def cost_of(
     plan: Plan,
-    demand: Demand,
+    runs: PlannedRuns,
     premises: Premises,
     *,
     columns: OfferColumns,
@@ -75,38 +75,40 @@ def cost_of(
 ) -> Costs:
     """Price every candidate: `offer` says which columns are its."""
     found = Costs(*(np.zeros(len(nodes)) for _ in range(7)))
-    for code, way in enumerate(plan.search.ways):
-        chosen = np.flatnonzero(columns.way[offer] == code)
+    for code, acquisition in enumerate(plan.search.ways):
+        chosen = np.flatnonzero(columns.acquisition[offer] == code)
         rows = Rows.of(columns, offer[chosen], nodes[chosen], run_hours[chosen])
-        priced = _price(plan, demand, premises, way, rows)
+        priced = _price(plan, runs, premises, acquisition, rows)
         for name, column in vars(priced).items():
             vars(found)[name][chosen] = column
     return found
 
 
-def _price(plan: Plan, demand: Demand, premises: Premises, way: Way, rows: Rows) -> Costs:
-    match way:
+def _price(
+    plan: Plan, runs: PlannedRuns, premises: Premises, acquisition: Acquisition, rows: Rows
+) -> Costs:
+    match acquisition:
         case "on-demand":
             hours = rows.run_hours + plan.renting.start / 3600
             usd = on_demand_usd(hours, rows.nodes * rows.usd_per_hour)
-            return _by_the_run(demand, rows, hours, usd)
+            return _by_the_run(runs, rows, hours, usd)
         case "spot":
-            return _spot(plan, demand, rows)
+            return _spot(plan, runs, rows)
         case "buy" | "colocate":
-            return _owned(plan, demand, premises, rows, way)
+            return _owned(plan, runs, premises, rows, acquisition)
         case "reserved-1-year" | "reserved-3-years":
-            return _reserved(plan, demand, rows, RESERVED_YEARS[way])
+            return _reserved(plan, runs, rows, RESERVED_YEARS[acquisition])
         case "hybrid":  # has no candidates of its own
             return Costs(*(rows.nodes for _ in range(7)))
 
 
-def _by_the_run(demand: Demand, rows: Rows, hours: Floats, usd: Floats) -> Costs:
+def _by_the_run(runs: PlannedRuns, rows: Rows, hours: Floats, usd: Floats) -> Costs:
     one, nothing = np.ones_like(hours), np.zeros_like(hours)
-    total = (usd + rows.egress_usd) * demand.runs + rows.keeping_usd
-    return Costs(hours * 3600, total / demand.runs, total, one, one, nothing, nothing)
+    total = (usd + rows.egress_usd) * runs.total + rows.keeping_usd
+    return Costs(hours * 3600, total / runs.total, total, one, one, nothing, nothing)
 
 
-def _spot(plan: Plan, demand: Demand, rows: Rows) -> Costs:
+def _spot(plan: Plan, runs: PlannedRuns, rows: Rows) -> Costs:
     spot = plan.spot
     rate = rows.nodes * spot.interruptions_per_hour
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
@@ -119,42 +121,42 @@ def _spot(plan: Plan, demand: Demand, rows: Rows) -> Costs:
         restart_hours=restart,
     )
     stretch = spot_hours_per_useful_hour(rate, checkpoint, restart)
-    return _by_the_run(demand, rows, hours * stretch, usd)
+    return _by_the_run(runs, rows, hours * stretch, usd)
 
 
-def _clusters(plan: Plan, demand: Demand, run_hours: Floats) -> tuple[Floats, Floats]:
+def _clusters(plan: Plan, runs: PlannedRuns, run_hours: Floats) -> tuple[Floats, Floats]:
     """How many are needed for the runs of the last month, and how busy they are on average."""
     hours = HOURS_PER_MONTH * plan.owning.busy_at_most
-    count = np.ceil(demand.runs_per_month_at_end * run_hours / hours - 1e-9)
-    busy = demand.runs * run_hours / (count * demand.months * HOURS_PER_MONTH)
+    count = np.ceil(runs.per_month_at_end * run_hours / hours - 1e-9)
+    busy = runs.total * run_hours / (count * runs.months * HOURS_PER_MONTH)
     return np.maximum(count, 1.0), np.minimum(busy, 1.0)
 
 
-def _reserved(plan: Plan, demand: Demand, rows: Rows, term_years: int) -> Costs:
-    count, busy = _clusters(plan, demand, rows.run_hours)
+def _reserved(plan: Plan, runs: PlannedRuns, rows: Rows, term_years: int) -> Costs:
+    count, busy = _clusters(plan, runs, rows.run_hours)
     yearly = count * rows.nodes * rows.usd_per_hour * HOURS_PER_YEAR
-    total = reserved_usd(demand.years, yearly, term_years=float(term_years), rest="pay")
-    total = total + rows.keeping_usd + rows.egress_usd * demand.runs
+    total = reserved_usd(runs.years, yearly, term_years=float(term_years), rest="pay")
+    total = total + rows.keeping_usd + rows.egress_usd * runs.total
     seconds = rows.run_hours * 3600
     nothing = np.zeros_like(seconds)
-    return Costs(seconds, total / demand.runs, total, count, busy, nothing, nothing)
+    return Costs(seconds, total / runs.total, total, count, busy, nothing, nothing)
 
 
 def owned_machines(
     plan: Plan,
     premises: Premises,
     rows: Rows,
-    way: Way,
+    acquisition: Acquisition,
     *,
     clusters: Amounts,
     utilisation: Amounts,
     years: float,
 ) -> Owned:
     """So many clusters of bought machines, as the formulas of owning take them."""
-    owning, terms = plan.owning, premises.terms(way)
+    owning, terms = plan.owning, premises.terms(acquisition)
     machines = clusters * rows.nodes
     watts = machines * rows.watts
-    built = premises.build_usd_per_kw(years) if way == "buy" else 0.0
+    built = premises.build_usd_per_kw(years) if acquisition == "buy" else 0.0
     return Owned(
         hardware_usd=machines * rows.buy_usd,
         spares_share=owning.spares,
@@ -175,12 +177,14 @@ def owned_machines(
     )
 
 
-def _owned(plan: Plan, demand: Demand, premises: Premises, rows: Rows, way: Way) -> Costs:
-    count, busy = _clusters(plan, demand, rows.run_hours)
+def _owned(
+    plan: Plan, runs: PlannedRuns, premises: Premises, rows: Rows, acquisition: Acquisition
+) -> Costs:
+    count, busy = _clusters(plan, runs, rows.run_hours)
     owned = owned_machines(
-        plan, premises, rows, way, clusters=count, utilisation=busy, years=demand.years
+        plan, premises, rows, acquisition, clusters=count, utilisation=busy, years=runs.years
     )
-    total = owned_usd(owned, demand.years)
+    total = owned_usd(owned, runs.years)
     watts = np.asarray(owned.watts)
-    drawn = watts * premises.own.pue if way == "buy" else np.zeros_like(watts)
-    return Costs(rows.run_hours * 3600, total / demand.runs, total, count, busy, drawn, watts)
+    drawn = watts * premises.own.pue if acquisition == "buy" else np.zeros_like(watts)
+    return Costs(rows.run_hours * 3600, total / runs.total, total, count, busy, drawn, watts)

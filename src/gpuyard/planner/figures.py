@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from gpuyard.catalog import prices
 from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.prices import shipped_prices
-from gpuyard.planner.hosts import Host, hosts_of
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import StageFigures
+from gpuyard.planner.servers import Server, servers_of
 from gpuyard.specs.plan import Plan
 
 
@@ -50,16 +50,16 @@ def stage_figures(asked: StageFigures) -> Figures:
 
 def plan_figures(plan: Plan, result: PlanResult) -> Figures | None:
     """What the plan found to buy and to rent by the hour; None where it found only one of both."""
-    hosts = {host.id: host for host in hosts_of(plan)}
+    servers = {server.id: server for server in servers_of(plan)}
     shown = [result.winner, *result.front, *(other.choice for other in result.alternatives)]
     choices = [choice for choice in shown if choice is not None]
-    bought = next((choice for choice in choices if hosts[choice.offer].buy_usd is not None), None)
-    rented = [(c.usd_per_run, hosts[c.offer]) for c in choices if c.way == "on-demand"]
-    rented += [(c.rest.usd_per_run, hosts[c.rest.offer]) for c in choices if c.rest is not None]
-    hourly = [(usd, host) for usd, host in rented if host.rent_usd_per_hour is not None]
+    bought = next((choice for choice in choices if servers[choice.offer].buy_usd is not None), None)
+    rented = [(c.usd_per_run, servers[c.offer]) for c in choices if c.way == "on-demand"]
+    rented += [(c.rest.usd_per_run, servers[c.rest.offer]) for c in choices if c.rest is not None]
+    hourly = [(usd, server) for usd, server in rented if server.rent_usd_per_hour is not None]
     if bought is None or not hourly:
         return None
-    machine = hosts[bought.offer]
+    machine = servers[bought.offer]
     _, instance = min(hourly, key=lambda one: one[0])
     gpu_hours = plan.runs_per_month * bought.gpus * bought.run_seconds / 3600
     return Figures(
@@ -71,5 +71,7 @@ def plan_figures(plan: Plan, result: PlanResult) -> Figures | None:
     )
 
 
-def _dated(host: Host) -> str:
-    return f"{host.name} of {host.price_date}" if host.price_date else f"{host.name} as given"
+def _dated(server: Server) -> str:
+    return (
+        f"{server.name} of {server.price_date}" if server.price_date else f"{server.name} as given"
+    )

@@ -9,14 +9,14 @@ from gpuyard.economics import best_owned_size, cost_of_size, owned_usd
 from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.costs import Rows, owned_machines
-from gpuyard.planner.offers import OWNED_WAYS
+from gpuyard.planner.offers import OWNED
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, Truths, plainest_of, same_machines
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
-from gpuyard.specs.plan import Way
+from gpuyard.specs.plan import Acquisition
 
 MIXING_SAVES_NOTHING = "Mixing saves nothing: it is cheapest to own enough for all runs, or none."
-_BY_USE: tuple[Way, ...] = ("on-demand", "spot")
+_BY_USE: tuple[Acquisition, ...] = ("on-demand", "spot")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: boo
     """The best number of clusters to own of each base with its rest; if forced, some and not all."""
     plan, costs = candidates.plan, candidates.costs
     prices = _Prices.of(candidates, base, rest, costs.run_seconds[base] / 3600)
-    wanted = candidates.demand.runs_per_month
+    wanted = candidates.runs.per_month
     most = _most(candidates, base)
     if forced:
         most = np.minimum(most, np.ceil(wanted.max() * prices.scale - 1e-9) - 1)
@@ -110,7 +110,7 @@ def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: boo
         utilisation=busy,
         run_seconds=seconds,
         total_usd=total,
-        usd_per_run=total / candidates.demand.runs,
+        usd_per_run=total / candidates.runs.total,
         in_time=everyone if plan.time_per_run is None else seconds <= plan.time_per_run,
         in_budget=everyone if plan.budget is None else total <= plan.budget,
     )
@@ -153,7 +153,7 @@ def repriced_usd(
     prices = _Prices.of(
         candidates, at, other, base_hours, candidates.priced(other, np.array([speeds[1]])).usd_per_run
     )  # fmt: skip
-    wanted = np.sort(candidates.demand.runs_per_month)
+    wanted = np.sort(candidates.runs.per_month)
     everything = np.ceil(wanted[-1] * prices.scale - 1e-9)
     size = cost_of_size(wanted, np.array([owned]), everything, **vars(prices))
     return float(size.usd_per_hour[0]) * _hours(candidates)
@@ -184,31 +184,31 @@ class _Prices:
         return _Prices(
             owned_usd=idle / hours,
             running_usd=busy * (full - idle) / hours,
-            rented_usd=busy * (usd - keeping / candidates.demand.runs) / run_hours,
+            rented_usd=busy * (usd - keeping / candidates.runs.total) / run_hours,
             renting_usd=keeping / hours,
             scale=run_hours / (HOURS_PER_MONTH * busy),
         )
 
 
 def _hours(candidates: Candidates) -> float:
-    return candidates.demand.months * HOURS_PER_MONTH
+    return candidates.runs.months * HOURS_PER_MONTH
 
 
 def _one_cluster_usd(
     candidates: Candidates, base: Integers, run_hours: Floats, utilisation: float
 ) -> Floats:
     """What one cluster of each base costs over the horizon."""
-    ways = candidates.plan.search.ways
-    way_of = candidates.columns.way[candidates.offer[base]]
+    acquisitions = candidates.plan.search.ways
+    acquisition_of = candidates.columns.acquisition[candidates.offer[base]]
     found = np.zeros(len(base))
-    years = candidates.demand.years
-    for way in OWNED_WAYS:
-        if way not in ways:
+    years = candidates.runs.years
+    for acquisition in OWNED:
+        if acquisition not in acquisitions:
             continue
-        chosen = np.flatnonzero(way_of == ways.index(way))
+        chosen = np.flatnonzero(acquisition_of == acquisitions.index(acquisition))
         rows: Rows = candidates.rows(base[chosen], run_hours[chosen])
         owned = owned_machines(
-            candidates.plan, candidates.premises, rows, way,
+            candidates.plan, candidates.premises, rows, acquisition,
             clusters=1.0, utilisation=utilisation, years=years,
         )  # fmt: skip
         found[chosen] = owned_usd(owned, years)
@@ -217,12 +217,12 @@ def _one_cluster_usd(
 
 def _most(candidates: Candidates, base: Integers) -> Floats:
     """How many clusters the premises can feed."""
-    limit, ways = candidates.premises.power, candidates.plan.search.ways
-    if limit is None or limit.way not in ways:
+    limit, acquisitions = candidates.premises.power, candidates.plan.search.ways
+    if limit is None or limit.way not in acquisitions:
         return np.full(len(base), np.inf)
     offer = candidates.offer[base]
     watts = candidates.columns.watts[offer] * candidates.throughputs.nodes[candidates.row[base]]
-    here = candidates.columns.way[offer] == ways.index(limit.way)
+    here = candidates.columns.acquisition[offer] == acquisitions.index(limit.way)
     with np.errstate(divide="ignore"):
         return np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
 
@@ -230,7 +230,7 @@ def _most(candidates: Candidates, base: Integers) -> Floats:
 def _bases(candidates: Candidates, ranking: Ranking) -> Integers:
     """Bought candidates that fewer of the same machines could make allowed. Of the settings of the same
     machines only the fastest: they cost the same, and it does the most runs."""
-    rows = _of_ways(candidates, OWNED_WAYS)
+    rows = _acquired_by(candidates, OWNED)
     rows = rows[~_broken(ranking)[rows]]
     nodes = candidates.throughputs.nodes[candidates.row[rows]].astype(np.int64)
     machines = candidates.offer[rows] * (int(nodes.max(initial=0)) + 1) + nodes
@@ -249,14 +249,14 @@ def _broken(ranking: Ranking) -> Truths:
 
 
 def _rests(candidates: Candidates, ranking: Ranking) -> Integers:
-    rows = _of_ways(candidates, _BY_USE)
+    rows = _acquired_by(candidates, _BY_USE)
     return rows[ranking.allowed[rows]]
 
 
-def _of_ways(candidates: Candidates, ways: tuple[Way, ...]) -> Integers:
+def _acquired_by(candidates: Candidates, acquisitions: tuple[Acquisition, ...]) -> Integers:
     asked = candidates.plan.search.ways
-    codes = [asked.index(way) for way in ways if way in asked]
-    mine = np.isin(candidates.columns.way, codes)
+    codes = [asked.index(acquisition) for acquisition in acquisitions if acquisition in asked]
+    mine = np.isin(candidates.columns.acquisition, codes)
     return np.flatnonzero(mine[candidates.offer])
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpuyard.planner.figures import Figures, plan_figures, stage_figures
-from gpuyard.planner.making import make_plan, plan_premises, plan_workload
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, rulebook
+from gpuyard.planner.search import make_plan, plan_premises, plan_workload
 from gpuyard.specs.offers import Load
 from gpuyard.specs.plan import Plan
 

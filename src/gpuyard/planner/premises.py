@@ -7,14 +7,14 @@ from gpuyard.errors import UserMistake
 from gpuyard.facility.housing import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import site as sites
-from gpuyard.specs.plan import Plan, Site, Way
+from gpuyard.specs.plan import Acquisition, Plan, PlanSite
 
 
 @dataclass(frozen=True)
 class PowerLimit:
     """What the machines of one way may draw, all together."""
 
-    way: Way
+    way: Acquisition
     watts: float  # of the machines, without cooling
     reason: str
 
@@ -30,7 +30,7 @@ class Premises:
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
 
-    def terms(self, way: Way) -> RoomTerms:
+    def terms(self, way: Acquisition) -> RoomTerms:
         return self.shared if way == "colocate" else self.own
 
     def build_usd_per_kw(self, years: float) -> float:
@@ -54,7 +54,7 @@ def premises_of(plan: Plan, site: sites.Site | None = None) -> Premises:
     return _from_plan(plan.site)
 
 
-def _from_plan(site: Site) -> Premises:
+def _from_plan(site: PlanSite) -> Premises:
     limit = None
     if site.power is not None:
         reason = f"draws more than the {units.format_watts(site.power)} of the site"
@@ -77,7 +77,7 @@ def _from_plan(site: Site) -> Premises:
 def _from_file(site: sites.Site) -> Premises:
     rules = rules_for(site)
     shared, own = room_terms(rules)
-    way: Way = "colocate" if site.kind == "colocation" else "buy"
+    way: Acquisition = "colocate" if site.kind == "colocation" else "buy"
     limits = machine_watts_limits(rules)
     power = None
     if limits:

@@ -131,12 +131,15 @@ def _rules(candidates: Candidates) -> list[Rule]:
         rules.append(Rule(f"an update would see more than {most:,} samples", too_large, True))
     rules += _premises_rules(candidates)
     if plan.policy.data_stays:
-        away = np.array([offer.way != "buy" for offer in offers], dtype=bool)[candidates.offer]
+        away = np.array([offer.acquisition != "buy" for offer in offers], dtype=bool)[
+            candidates.offer
+        ]
         rules.append(Rule(DATA_STAYS, away))
     if plan.policy.clouds is not None:
         clouds = plan.policy.clouds
         foreign = np.array(
-            [o.host.cloud is not None and o.host.cloud not in clouds for o in offers], dtype=bool
+            [o.server.cloud is not None and o.server.cloud not in clouds for o in offers],
+            dtype=bool,
         )[candidates.offer]
         rules.append(Rule(f"not rented from {', '.join(clouds)}", foreign))
     return rules
@@ -144,17 +147,17 @@ def _rules(candidates: Candidates) -> list[Rule]:
 
 def _premises_rules(candidates: Candidates) -> list[Rule]:
     """What the place where bought machines would stand can't feed."""
-    premises, ways = candidates.premises, candidates.plan.search.ways
-    way = candidates.columns.way[candidates.offer]
+    premises, acquisitions = candidates.premises, candidates.plan.search.ways
+    acquisition = candidates.columns.acquisition[candidates.offer]
     rules = []
     limit = premises.power
-    if limit is not None and limit.way in ways:
-        here = way == ways.index(limit.way)
+    if limit is not None and limit.way in acquisitions:
+        here = acquisition == acquisitions.index(limit.way)
         drawn = candidates.costs.machine_watts
         rules.append(Rule(limit.reason, here & (drawn > limit.watts), of_size=True))
     limit = premises.rack
-    if limit is not None and limit.way in ways:
-        here = way == ways.index(limit.way)
+    if limit is not None and limit.way in acquisitions:
+        here = acquisition == acquisitions.index(limit.way)
         each = candidates.columns.watts[candidates.offer]
         rules.append(Rule(limit.reason, here & (each > limit.watts)))
     return rules

@@ -5,12 +5,12 @@ import numpy as np
 from gpuyard import units
 from gpuyard.planner import words
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.choices import choices, mixed_choices
 from gpuyard.planner.mixes import Mixes
-from gpuyard.planner.offers import OWNED_WAYS, years_of
+from gpuyard.planner.offers import OWNED, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
 from gpuyard.planner.result import Alternative, Binding, Choice, RentedRest
-from gpuyard.specs.plan import Plan, Way
+from gpuyard.specs.plan import Acquisition, Plan
 
 
 def goal_words(plan: Plan) -> str:
@@ -48,10 +48,10 @@ def reasons(
     ]
     if winner.rest is not None:
         found.append(_mixed(candidates, winner, winner.rest))
-    elif winner.way in OWNED_WAYS or winner.way.startswith("reserved"):
+    elif winner.way in OWNED or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
     found += _without_deadline(candidates, ranking, winner)
-    found += _other_ways(candidates, ranking, winner)
+    found += _other_acquisitions(candidates, ranking, winner)
     if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
         found.append(f"Own some and rent the rest: {hybrid.sentence}")
     if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
@@ -72,10 +72,10 @@ def _efficiency(winner: Choice) -> str:
 
 
 def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
-    demand = candidates.demand
+    runs = candidates.runs
     machines = winner.nodes * winner.clusters
     return (
-        f"Of {demand.runs:,.0f} runs over {units.format_years(demand.years)} the {machines} owned "
+        f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} the {machines} owned "
         f"machine{'s do' if machines > 1 else ' does'} {words.share_of_runs(1 - rest.share_of_runs)} and "
         f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
         f"{_no_more(candidates, winner)}. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
@@ -87,16 +87,16 @@ def _no_more(candidates: Candidates, winner: Choice) -> str:
     """Why not another cluster is owned."""
     limit = candidates.premises.power
     if limit is not None and limit.way == winner.owned_way:
-        watts = next(o.host.watts for o in candidates.offers if o.host.id == winner.offer)
+        watts = next(o.server.watts for o in candidates.offers if o.server.id == winner.offer)
         if watts * winner.nodes * (winner.clusters + 1) > limit.watts:
             return "there is no power for more"
     return "more of them would stand idle too often"
 
 
 def _filled(candidates: Candidates, winner: Choice) -> str:
-    demand = candidates.demand
+    runs = candidates.runs
     return (
-        f"It is paid whether it works or not: {demand.runs:,.0f} runs over {units.format_years(demand.years)} "
+        f"It is paid whether it works or not: {runs.total:,.0f} runs over {units.format_years(runs.years)} "
         f"keep it busy {units.format_share(winner.utilisation)} of the time, "
         f"{words.usd(winner.total_usd)} in all."
     )
@@ -116,30 +116,30 @@ def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) 
     ]
 
 
-def _other_ways(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
-    """The best of each other way that would do as well."""
-    ways = candidates.plan.search.ways
+def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
+    """The best of each other acquisition that would do as well."""
+    acquisitions = candidates.plan.search.ways
     feasible = ranking.allowed & ranking.in_time & ranking.in_budget
-    way_of = candidates.columns.way[candidates.offer]
+    acquisition_of = candidates.columns.acquisition[candidates.offer]
     usd = candidates.costs.usd_per_run
     rows: list[int] = []
-    none: list[Way] = []
-    for code, way in enumerate(ways):
-        if way == winner.way:
+    none: list[Acquisition] = []
+    for code, acquisition in enumerate(acquisitions):
+        if acquisition == winner.way:
             continue
-        chosen = np.flatnonzero(feasible & (way_of == code))
+        chosen = np.flatnonzero(feasible & (acquisition_of == code))
         if len(chosen):
             rows.append(int(chosen[np.argmin(usd[chosen])]))
-        elif np.any(way_of == code):
-            none.append(way)
+        elif np.any(acquisition_of == code):
+            none.append(acquisition)
     rows.sort(key=lambda row: float(usd[row]))
     found = [
-        f"The best that is {words.way(other)} is {words.machines(other)}: "
+        f"The best that is {words.acquired(other)} is {words.machines(other)}: "
         f"{words.usd(other.usd_per_run)} a run, {words.hours(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]
     if none:
-        listed = ", ".join(words.WAYS[way] for way in none)
+        listed = ", ".join(words.ACQUIRED[acquisition] for acquisition in none)
         found.append(f"Nothing would do that is: {listed}.")
     return found
 

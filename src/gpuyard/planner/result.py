@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from gpuyard.specs.plan import PlanRemedy, Way
+from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
 
@@ -14,12 +14,12 @@ class RentedRest:
 
     offer: str
     name: str
-    way: Way
+    way: Acquisition
     gpu: str
     nodes: int
     gpus: int
     batch_per_gpu: int
-    remedy: PlanRemedy
+    remedy: RemedyName
     run_seconds: float
     usd_per_run: float  # with its share of what data costs in the cloud, if all runs were there
     share_of_runs: float
@@ -34,14 +34,14 @@ class Choice:
 
     offer: str
     name: str
-    way: Way
+    way: Acquisition
     gpu: str
     gpus_per_node: int
     nodes: int
     gpus: int
     network: str
     batch_per_gpu: int
-    remedy: PlanRemedy
+    remedy: RemedyName
     update_samples: int
     samples_per_second: float
     scaling_efficiency: float
@@ -64,7 +64,7 @@ class Choice:
     in_time: bool
     in_budget: bool
     broken_rules: tuple[str, ...]
-    owned_way: Way | None = None  # of a hybrid's own machines
+    owned_way: Acquisition | None = None  # of a hybrid's own machines
     rest: RentedRest | None = None
 
     @property
@@ -114,10 +114,10 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Place:
+class Siting:
     """Where the bought machines could stand, and what the same machines then come to."""
 
-    way: Way
+    way: Acquisition
     where: str
     pue: float
     usd_per_kwh: float
@@ -148,7 +148,7 @@ class PlanResult:
     front: tuple[Choice, ...]  # the fastest first
     alternatives: tuple[Alternative, ...]
     assumptions: tuple[str, ...]
-    places: tuple[Place, ...] = ()  # of the machines of the choice, or of the best that are bought
+    places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

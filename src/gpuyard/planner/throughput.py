@@ -25,7 +25,7 @@ from gpuyard.predict.tables import memory_needed_bytes
 from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import fitted, spread
 from gpuyard.specs import Workload
-from gpuyard.specs.plan import PlanRemedy
+from gpuyard.specs.plan import RemedyName
 
 Integers = npt.NDArray[np.int64]
 
@@ -57,7 +57,7 @@ class Grid:
 
     nodes: tuple[int, ...]
     batches: tuple[int, ...]
-    remedies: tuple[PlanRemedy, ...]
+    remedies: tuple[RemedyName, ...]
 
 
 def usable_lines(
@@ -217,7 +217,7 @@ class _Exchange:
         )
         self._compressed = powersgd.compressed(profile, bucket_caps("ddp"))
 
-    def parts(self, table: Configurations, rows: Integers, remedy: PlanRemedy) -> StepParts:
+    def parts(self, table: Configurations, rows: Integers, remedy: RemedyName) -> StepParts:
         """Seconds of one pass over a batch; an accumulated exchange is shared out over its passes."""
         match remedy:
             case "none":

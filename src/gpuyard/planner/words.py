@@ -2,9 +2,9 @@
 
 from gpuyard import units
 from gpuyard.planner.result import Choice, PlanResult
-from gpuyard.specs.plan import PlanRemedy, Way
+from gpuyard.specs.plan import Acquisition, RemedyName
 
-WAYS: dict[Way, str] = {
+ACQUIRED: dict[Acquisition, str] = {
     "on-demand": "rented on demand",
     "reserved-1-year": "reserved for one year at a time",
     "reserved-3-years": "reserved for three years at a time",
@@ -13,7 +13,7 @@ WAYS: dict[Way, str] = {
     "colocate": "bought and colocated",
     "hybrid": "partly bought, the rest rented",
 }
-REMEDIES: dict[PlanRemedy, str] = {
+REMEDIES: dict[RemedyName, str] = {
     "none": "",
     "fp16-gradients": "gradients sent as 16-bit numbers",
     "accumulation": "gradients exchanged every 4 steps",
@@ -32,21 +32,23 @@ def hours(seconds: float) -> str:
 
 def what(choice: Choice) -> str:
     """ "2 × AWS p4d.24xlarge, rented on demand"."""
-    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}, {way(choice)}"
+    own = f"{_many(choice.nodes * choice.clusters)}{choice.name}, {acquired(choice)}"
     rest = choice.rest
     if rest is None:
         return own
     share = share_of_runs(rest.share_of_runs)
-    return f"{own}, with {share} of the runs on {_many(rest.nodes)}{rest.name}, {WAYS[rest.way]}"
+    return (
+        f"{own}, with {share} of the runs on {_many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
+    )
 
 
-def way(choice: Choice) -> str:
+def acquired(choice: Choice) -> str:
     """How it is had, and whether its price is a guess."""
     assumed = " (price assumed)" if choice.price_is_assumed else ""
-    return f"{WAYS[choice.owned_way or choice.way]}{assumed}"
+    return f"{ACQUIRED[choice.owned_way or choice.way]}{assumed}"
 
 
-def way_cell(choice: Choice) -> str:
+def acquired_cell(choice: Choice) -> str:
     """In a table."""
     return f"{choice.way}, assumed" if choice.price_is_assumed else choice.way
 
@@ -93,7 +95,7 @@ def duration(choice: Choice) -> str:
     return f"{hours(choice.run_seconds)} a run ({low} – {high})"
 
 
-def place_rows(result: PlanResult) -> tuple[str, list[str], list[list[str]]]:
+def siting_rows(result: PlanResult) -> tuple[str, list[str], list[list[str]]]:
     """On premises and in a colocation, side by side."""
     columns = [
         "where",
@@ -106,15 +108,15 @@ def place_rows(result: PlanResult) -> tuple[str, list[str], list[list[str]]]:
     ]
     rows = [
         [
-            f"{place.where}, PUE {place.pue:g}, ${place.usd_per_kwh:g}/kWh",
-            usd(place.energy_usd_per_month),
-            usd(place.rent_usd_per_month) if place.way == "colocate" else "",
-            "" if place.build_usd_per_month is None else usd(place.build_usd_per_month),
-            usd(place.total_usd),
-            usd(place.usd_per_run),
-            "; ".join(place.broken_rules),
+            f"{siting.where}, PUE {siting.pue:g}, ${siting.usd_per_kwh:g}/kWh",
+            usd(siting.energy_usd_per_month),
+            usd(siting.rent_usd_per_month) if siting.way == "colocate" else "",
+            "" if siting.build_usd_per_month is None else usd(siting.build_usd_per_month),
+            usd(siting.total_usd),
+            usd(siting.usd_per_run),
+            "; ".join(siting.broken_rules),
         ]
-        for place in result.places
+        for siting in result.places
     ]
     return "Where the bought machines could stand", columns, rows
 

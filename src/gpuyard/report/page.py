@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
-from gpuyard.planner.words import machines, place_rows, price_dates, way_cell
+from gpuyard.planner.words import acquired_cell, machines, price_dates, siting_rows
 from gpuyard.predict import Constant
 from gpuyard.report import words
 from gpuyard.report.chart_set import (
@@ -110,9 +110,9 @@ def _environment() -> Environment:
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
         "machines": machines,
-        "place_rows": place_rows,
+        "siting_rows": siting_rows,
         "price_dates": price_dates,
-        "way_cell": way_cell,
+        "acquired_cell": acquired_cell,
         "epoch_table": epoch_table,
         "input_value": input_value,
     }

@@ -27,16 +27,16 @@ from gpuyard.specs.quantities import (
 )
 from gpuyard.specs.workload import Workload
 
-Way = Literal[
+Acquisition = Literal[
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid"
 ]
-PlanRemedy = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
+RemedyName = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
 Count = Annotated[int, Field(gt=0)]
-_WAYS: tuple[Way, ...] = (
+_ACQUISITIONS: tuple[Acquisition, ...] = (
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid",
 )  # fmt: skip
-RESERVED_YEARS: dict[Way, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
-_REMEDIES: tuple[PlanRemedy, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
+RESERVED_YEARS: dict[Acquisition, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
+_REMEDIES: tuple[RemedyName, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
 
 
 class Policy(Spec):
@@ -58,7 +58,7 @@ class People(Spec):
     hires_per_year: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
 
 
-class Site(Spec):
+class PlanSite(Spec):
     """Where bought machines would stand, and what that costs."""
 
     power: Annotated[
@@ -177,7 +177,7 @@ class OwnOffer(Spec):
 class Search(Spec):
     """What is tried; everything that is left out is tried with what the catalog has."""
 
-    ways: Annotated[tuple[Way, ...], Field(min_length=1)] = _WAYS
+    ways: Annotated[tuple[Acquisition, ...], Field(min_length=1)] = _ACQUISITIONS
     gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1)] = None
     offers: Annotated[
         tuple[str, ...] | None,
@@ -188,7 +188,7 @@ class Search(Spec):
         tuple[LinkName, ...], Field(min_length=1, description="between bought machines")
     ] = ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ethernet-100g", "infiniband-hdr", "infiniband-ndr")  # fmt: skip
     batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
-    remedies: Annotated[tuple[PlanRemedy, ...], Field(min_length=1)] = _REMEDIES
+    remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1)] = _REMEDIES
     largest_batch: Annotated[
         int | None, Field(gt=0, description="samples that one update may see in all")
     ] = None
@@ -232,10 +232,10 @@ class Plan(Spec):
     policy: Policy = Policy()
     people: People = People()
     site: Annotated[
-        Annotated[Site, Tag("described")] | Annotated[SiteReference, Tag("named")],
+        Annotated[PlanSite, Tag("described")] | Annotated[SiteReference, Tag("named")],
         Discriminator(named_or_described),
         Field(description="what the room offers and costs, or a *.site.yaml beside the plan"),
-    ] = Site()
+    ] = PlanSite()
     owning: Owning = Owning()
     renting: Renting = Renting()
     spot: Spot = Spot()

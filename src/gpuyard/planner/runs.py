@@ -12,39 +12,35 @@ _SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
 
 @dataclass(frozen=True)
-class Demand:
+class PlannedRuns:
     """Runs over the horizon. Everyone is taken to start as many as those who are here today."""
 
     months: float
-    runs_per_month_now: float
-    runs_per_month_at_end: float
-    people_now: int
-    people_at_end: float
+    per_month_now: float
+    per_month_at_end: float
 
     @property
     def years(self) -> float:
         return self.months / 12
 
     @property
-    def runs(self) -> float:
+    def total(self) -> float:
         """In all: people come evenly over the year, so the mean of start and end counts."""
-        return self.months * (self.runs_per_month_now + self.runs_per_month_at_end) / 2
+        return self.months * (self.per_month_now + self.per_month_at_end) / 2
 
     @property
-    def runs_per_month(self) -> Floats:
+    def per_month(self) -> Floats:
         """Through the horizon, in steps of about a month, from the first to the last."""
         steps = max(2, round(self.months) + 1)
-        return np.linspace(self.runs_per_month_now, self.runs_per_month_at_end, steps)
+        return np.linspace(self.per_month_now, self.per_month_at_end, steps)
 
 
-def demand_of(plan: Plan) -> Demand:
+def runs_of(plan: Plan) -> PlannedRuns:
     months = plan.horizon / _SECONDS_PER_MONTH
     people = plan.people.researchers
     at_end = people + plan.people.hires_per_year * months / 12
-    return Demand(
+    return PlannedRuns(
         months=months,
-        runs_per_month_now=plan.runs_per_month,
-        runs_per_month_at_end=plan.runs_per_month * at_end / people,
-        people_now=people,
-        people_at_end=at_end,
+        per_month_now=plan.runs_per_month,
+        per_month_at_end=plan.runs_per_month * at_end / people,
     )

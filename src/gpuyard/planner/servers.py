@@ -18,7 +18,7 @@ _REST_OF_SERVER = 0.6
 
 
 @dataclass(frozen=True)
-class Host:
+class Server:
     """One kind of machine, and its prices: rent by the hour, or once."""
 
     id: str
@@ -52,7 +52,7 @@ class Host:
         )
 
 
-def hosts_of(plan: Plan) -> list[Host]:
+def servers_of(plan: Plan) -> list[Server]:
     """All that the plan may choose from, before any wish of the plan is looked at."""
     return [
         *(_own(offer) for offer in plan.offers),
@@ -62,10 +62,10 @@ def hosts_of(plan: Plan) -> list[Host]:
     ]
 
 
-def _own(offer: OwnOffer) -> Host:
+def _own(offer: OwnOffer) -> Server:
     gpu = gpus().get(offer.gpu)
     watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
-    return Host(
+    return Server(
         id=offer.name,
         name=offer.name,
         gpu=gpu,
@@ -82,7 +82,7 @@ def _own(offer: OwnOffer) -> Host:
     )
 
 
-def _rented() -> Iterator[Host]:
+def _rented() -> Iterator[Server]:
     """Instances whose GPU is known and whose price has the whole machine in it."""
     for price in prices():
         if price.gpu is None or price.note.startswith(_WITHOUT_HOST):
@@ -90,7 +90,7 @@ def _rented() -> Iterator[Host]:
         gpu = gpus().get(price.gpu)
         known = _machine_of(price)
         network = _network_of(known) if known else None
-        yield Host(
+        yield Server(
             id=price.id,
             name=f"{price.cloud} {price.instance}",
             gpu=gpu,
@@ -135,7 +135,7 @@ def _usual_topology(gpu: Gpu, count: int) -> Topology:
     return "workstation" if count <= 4 else "dual-socket"
 
 
-def _products(plan: Plan) -> Iterator[Host]:
+def _products(plan: Plan) -> Iterator[Server]:
     """Machines with a list price, or with a quote of the plan's."""
     quotes = {quote.machine: quote.price for quote in plan.prices.servers}
     for machine in machines():
@@ -145,7 +145,7 @@ def _products(plan: Plan) -> Iterator[Host]:
         gpu = gpus().get(machine.gpu)
         watts = machine.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
         quoted = machine.id in quotes
-        yield Host(
+        yield Server(
             id=machine.id,
             name=machine.name,
             gpu=gpu,
@@ -159,7 +159,7 @@ def _products(plan: Plan) -> Iterator[Host]:
         )
 
 
-def _builds(plan: Plan) -> Iterator[Host]:
+def _builds(plan: Plan) -> Iterator[Server]:
     """GPUs with a price in every chassis that takes them: an estimate from parts."""
     own = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
@@ -172,10 +172,10 @@ def _builds(plan: Plan) -> Iterator[Host]:
                 yield from _filled(gpu, box, usd, known.date if known else None)
 
 
-def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Host]:
+def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Server]:
     for count in box.gpus:
         topology = _usual_topology(gpu, count) if box.form == "SXM" else box.topology
-        yield Host(
+        yield Server(
             id=build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",
             gpu=gpu,

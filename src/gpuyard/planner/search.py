@@ -10,17 +10,17 @@ from gpuyard.errors import UserMistake
 from gpuyard.planner.alternatives import alternatives, hybrid_alternative
 from gpuyard.planner.assumptions import assumptions
 from gpuyard.planner.candidates import Candidates, candidates_of
-from gpuyard.planner.choice import choices, mixed_choices
+from gpuyard.planner.choices import choices, mixed_choices
 from gpuyard.planner.cloud_data import cloud_data_of
-from gpuyard.planner.demand import demand_of
-from gpuyard.planner.hosts import hosts_of
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
 from gpuyard.planner.offers import offers_of
-from gpuyard.planner.places import places
 from gpuyard.planner.premises import Premises, premises_of
 from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
 from gpuyard.planner.reasons import bindings, reasons, verdict
 from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
+from gpuyard.planner.runs import runs_of
+from gpuyard.planner.servers import servers_of
+from gpuyard.planner.siting import sitings
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
@@ -72,14 +72,14 @@ def search(
 ) -> Candidates:
     """The table of all candidates, priced."""
     samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
-    offers = offers_of(hosts_of(plan), plan)
+    offers = offers_of(servers_of(plan), plan)
     found = candidates_of(
         plan,
         workload,
         profile,
         samples_per_run=samples,
         offers=offers,
-        demand=demand_of(plan),
+        runs=runs_of(plan),
         premises=premises or premises_of(plan),
         data=cloud_data_of(plan, workload, profile),
         calibration=calibration,
@@ -122,7 +122,7 @@ def answer(candidates: Candidates, workload: Workload) -> PlanResult:
         front=_front(candidates, ranking, mixes),
         alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
         assumptions=assumptions(candidates),
-        places=places(candidates, ranking, winner, row),
+        places=sitings(candidates, ranking, winner, row),
     )
 
 
@@ -145,14 +145,14 @@ def _winner(
 
 
 def _goal(candidates: Candidates, workload: Workload) -> Goal:
-    plan, demand = candidates.plan, candidates.demand
+    plan, runs = candidates.plan, candidates.runs
     return Goal(
         workload=workload.name,
         samples_per_run=candidates.samples_per_run,
-        runs_per_month=demand.runs_per_month_now,
-        runs_per_month_at_end=demand.runs_per_month_at_end,
-        runs=demand.runs,
-        months=demand.months,
+        runs_per_month=runs.per_month_now,
+        runs_per_month_at_end=runs.per_month_at_end,
+        runs=runs.total,
+        months=runs.months,
         time_per_run_seconds=plan.time_per_run,
         budget_usd=plan.budget,
     )

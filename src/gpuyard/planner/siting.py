@@ -7,15 +7,15 @@ from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.costs import owned_machines
-from gpuyard.planner.offers import OWNED_WAYS
+from gpuyard.planner.offers import OWNED
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, Truths
-from gpuyard.planner.result import Choice, Place
-from gpuyard.specs.plan import Way
+from gpuyard.planner.result import Choice, Siting
+from gpuyard.specs.plan import Acquisition
 
 
-def places(
+def sitings(
     candidates: Candidates, ranking: Ranking, winner: Choice | None, row: int | None
-) -> tuple[Place, ...]:
+) -> tuple[Siting, ...]:
     """Of the machines that the choice buys, which stand in `row`; where it buys none, of the cheapest
     that could be bought."""
     clusters, busy = None, None
@@ -28,13 +28,15 @@ def places(
     if clusters is None or busy is None:
         costs = candidates.costs
         clusters, busy = float(costs.clusters[row]), float(costs.utilisation[row])
-    return tuple(_place(candidates, row, way, clusters, busy) for way in OWNED_WAYS)
+    return tuple(_siting(candidates, row, acquisition, clusters, busy) for acquisition in OWNED)
 
 
 def _is_bought(candidates: Candidates) -> Truths:
-    ways = candidates.plan.search.ways
-    codes = [ways.index(way) for way in OWNED_WAYS if way in ways]
-    return np.isin(candidates.columns.way, codes)
+    acquisitions = candidates.plan.search.ways
+    codes = [
+        acquisitions.index(acquisition) for acquisition in OWNED if acquisition in acquisitions
+    ]
+    return np.isin(candidates.columns.acquisition, codes)
 
 
 def _cheapest(candidates: Candidates, ranking: Ranking) -> int | None:
@@ -44,28 +46,30 @@ def _cheapest(candidates: Candidates, ranking: Ranking) -> int | None:
     return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
 
 
-def _place(candidates: Candidates, row: int, way: Way, clusters: float, busy: float) -> Place:
-    plan, demand, premises = candidates.plan, candidates.demand, candidates.premises
+def _siting(
+    candidates: Candidates, row: int, acquisition: Acquisition, clusters: float, busy: float
+) -> Siting:
+    plan, runs, premises = candidates.plan, candidates.runs, candidates.premises
     at = np.array([row])
     hours = candidates.costs.run_seconds[at] / 3600
     owned = owned_machines(
-        plan, premises, candidates.rows(at, hours), way,
-        clusters=clusters, utilisation=busy, years=demand.years,
+        plan, premises, candidates.rows(at, hours), acquisition,
+        clusters=clusters, utilisation=busy, years=runs.years,
     )  # fmt: skip
-    parts, total = monthly_parts_usd(owned), float(owned_usd(owned, demand.years)[0])
-    terms = premises.terms(way)
+    parts, total = monthly_parts_usd(owned), float(owned_usd(owned, runs.years)[0])
+    terms = premises.terms(acquisition)
     watts = float(np.asarray(owned.watts)[0])
     one_machine = float(candidates.columns.watts[candidates.offer[row]])
     build = terms.build_usd_per_kw
     broken = []
     for limit, drawn in ((premises.power, watts), (premises.rack, one_machine)):
-        if limit is not None and limit.way == way and drawn > limit.watts:
+        if limit is not None and limit.way == acquisition and drawn > limit.watts:
             broken.append(limit.reason)
-    if way == "colocate" and plan.policy.data_stays:
+    if acquisition == "colocate" and plan.policy.data_stays:
         broken.append(DATA_STAYS)
-    runs = busy * clusters * demand.months * HOURS_PER_MONTH / float(hours[0])
-    return Place(
-        way=way,
+    runs_done = busy * clusters * runs.months * HOURS_PER_MONTH / float(hours[0])
+    return Siting(
+        way=acquisition,
         where=terms.way,
         pue=terms.pue,
         usd_per_kwh=terms.usd_per_kwh,
@@ -73,6 +77,6 @@ def _place(candidates: Candidates, row: int, way: Way, clusters: float, busy: fl
         rent_usd_per_month=float(np.broadcast_to(parts["colocation"], 1)[0]),
         build_usd_per_month=None if build is None else build * watts / 1000 / (BUILD_YEARS * 12),
         total_usd=total,
-        usd_per_run=total / runs,
+        usd_per_run=total / runs_done,
         broken_rules=tuple(broken),
     )

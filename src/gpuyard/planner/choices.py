@@ -23,17 +23,17 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
     found = []
     for i, number in enumerate(at):
         offer = candidates.offers[candidates.offer[number]]
-        host, r = offer.host, row[i]
+        server, r = offer.server, row[i]
         gpus = int(predicted.gpus[r])
         efficiency = float(predicted.scaling_efficiency[r])
-        line = candidates.lines[host.gpu.id]
+        line = candidates.lines[server.gpu.id]
         found.append(
             Choice(
-                offer=host.id,
-                name=host.name,
-                way=offer.way,
-                gpu=host.gpu.id,
-                gpus_per_node=host.gpus,
+                offer=server.id,
+                name=server.name,
+                way=offer.acquisition,
+                gpu=server.gpu.id,
+                gpus_per_node=server.gpus,
                 nodes=int(predicted.nodes[r]),
                 gpus=gpus,
                 network=offer.network_words,
@@ -53,10 +53,10 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 clusters=int(costs.clusters[number]),
                 utilisation=float(costs.utilisation[number]),
                 watts=float(costs.watts[number]),
-                price_source=host.price_source,
-                price_date=host.price_date.isoformat() if host.price_date else None,
-                price_is_estimate=host.estimate,
-                price_is_assumed=is_assumed(candidates.plan, offer.way),
+                price_source=server.price_source,
+                price_date=server.price_date.isoformat() if server.price_date else None,
+                price_is_estimate=server.estimate,
+                price_is_assumed=is_assumed(candidates.plan, offer.acquisition),
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
@@ -75,7 +75,7 @@ def mixed_choices(
     found = []
     for number, base, rest in zip(numbers, bases, rests, strict=True):
         low, high = (
-            _at_end(candidates, mixes, number, end) / candidates.demand.runs
+            _at_end(candidates, mixes, number, end) / candidates.runs.total
             for end in (candidates.throughputs.high, candidates.throughputs.low)
         )
         owned = int(mixes.owned[number])

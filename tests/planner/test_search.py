@@ -9,9 +9,9 @@ from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import HYBRID, well_known
 from gpuyard.planner.assumptions import reserved_words
-from gpuyard.planner.making import answer
+from gpuyard.planner.search import answer
 from gpuyard.planner.words import what
-from gpuyard.specs.plan import Plan, Way
+from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
@@ -203,7 +203,9 @@ def test_nonsense_gets_a_sentence(tmp_path: Path, line: str, sentence: str) -> N
         (2.0, "reserved-1-year", "% off the price on demand"),
     ],
 )
-def test_a_term_that_does_not_fit_the_horizon_is_said(years: float, way: Way, words: str) -> None:
+def test_a_term_that_does_not_fit_the_horizon_is_said(
+    years: float, way: Acquisition, words: str
+) -> None:
     asked = plan(horizon=f"{years * 12:g} months")
     assert words in reserved_words(asked, way)
 
