@@ -11,8 +11,8 @@ import sys
 
 from gpuyard import lab
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.places import LabNodes
 from gpuyard.measure.relief import plan_relief, run_relief
+from gpuyard.run.places import LabNodes
 from gpuyard.specs import Dataset, Remedy, Workload
 
 NODES, BATCH, LINK, SAMPLES = 2, 50, "1Gbit", 3200

@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from bare_ddp import BareLoop
 from gpuyard.measure.job import RankJob
-from gpuyard.measure.peers import Peers
 from gpuyard.measure.point import measure_point, read_samples
+from gpuyard.run.peers import Peers
 from gpuyard.specs import Dataset, Workload
 
 rank, world, batch = map(int, sys.argv[1:4])

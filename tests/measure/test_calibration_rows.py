@@ -16,8 +16,9 @@ from gpuyard.measure import (
     to_csv,
     to_json_lines,
 )
-from gpuyard.measure.measurement import RunPlace, SyntheticGpu
+from gpuyard.measure.measurement import SyntheticGpu
 from gpuyard.predict.calibration.rows import Hardware
+from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import Remedy
 from tests.conftest import MakeMeasurement
 

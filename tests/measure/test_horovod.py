@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.horovod_rendezvous import Table, table_of
-from gpuyard.measure.places import Here
+from gpuyard.run.horovod_rendezvous import Table, table_of
+from gpuyard.run.places import Here
 from gpuyard.specs import Remedy, Workload
 from tests.conftest import needs_two_cores
 

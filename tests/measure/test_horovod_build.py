@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gpuyard.cli import horovod
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.measure.horovod_build import HorovodBuild, build, plan_build
+from gpuyard.run.horovod_build import HorovodBuild, build, plan_build
 
 
 @pytest.fixture

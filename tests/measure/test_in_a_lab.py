@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard import lab
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.places import LabNodes
+from gpuyard.run.places import LabNodes
 from gpuyard.specs import KnownThroughput, Workload
 
 Build = Callable[..., Workload]

@@ -8,7 +8,7 @@ import pytest
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.fit.job import FitJob
-from gpuyard.measure.launch import Meeting, crews
+from gpuyard.run.launch import Meeting, crews
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 

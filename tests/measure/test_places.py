@@ -11,7 +11,7 @@ import pytest
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.lab import plan_lab
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.places import Hosts, LabNodes, SlurmAllocation, allocation
+from gpuyard.run.places import Hosts, LabNodes, SlurmAllocation, allocation
 from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]

@@ -11,7 +11,7 @@ from gpuyard.errors import GpuyardError
 if TYPE_CHECKING:
     from gpuyard.measure.collectives.plan import CollectivesPlan
     from gpuyard.measure.collectives.records import CollectivesBench, Started
-    from gpuyard.measure.places import Place
+    from gpuyard.run.places import Place
 
 
 def collectives(
@@ -92,7 +92,7 @@ def collectives(
 
 
 def _seats(place: "Place") -> int:
-    from gpuyard.measure.places import LabNodes
+    from gpuyard.run.places import LabNodes
 
     if isinstance(place, LabNodes):
         return len(place.plan.nodes)

@@ -16,8 +16,8 @@ from gpuyard.cli.relief_tables import print_relief
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
-    from gpuyard.measure.places import Place
     from gpuyard.measure.relief import ReliefPlan, ReliefResult
+    from gpuyard.run.places import Place
     from gpuyard.specs import Remedy, Workload
 
 _ALONE_SECONDS = 2.0

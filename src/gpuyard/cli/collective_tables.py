@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
     from gpuyard.measure.collectives.plan import CollectivesPlan
     from gpuyard.measure.collectives.records import CollectiveResult, CollectivesBench
-    from gpuyard.measure.measurement import RunPlace
+    from gpuyard.run.places.place import RunPlace
 
 
 def print_plan(plan: "CollectivesPlan") -> None:

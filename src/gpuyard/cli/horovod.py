@@ -33,7 +33,7 @@ def install(
     """
     import shlex
 
-    from gpuyard.measure.horovod_build import VERSION, build, is_installed, plan_build
+    from gpuyard.run.horovod_build import VERSION, build, is_installed, plan_build
 
     out = console(stderr=json_output)
     if is_installed() and not again and not dry_run:

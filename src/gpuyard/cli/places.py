@@ -9,7 +9,7 @@ import typer
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.measure.places import Place
+    from gpuyard.run.places import Place
 
 GpuOption = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def chosen_place(
     """The place that was asked for; a lab for this run is up as long as this lasts."""
     if sum((lab is not None, hosts is not None, slurm)) > 1:
         raise UserMistake("--lab, --hosts and --slurm exclude each other")
-    from gpuyard.measure.places import Here, Hosts, allocation
+    from gpuyard.run.places import Here, Hosts, allocation
 
     if lab is not None:
         with _nodes(lab, planning=planning) as nodes:
@@ -63,7 +63,7 @@ def _nodes(text: str, *, planning: bool) -> "Iterator[Place]":
     import os
 
     from gpuyard import lab
-    from gpuyard.measure.places import LabNodes
+    from gpuyard.run.places import LabNodes
 
     plan = lab.plan_from_text(text, name=f"bench-{os.getpid()}")
     if plan is None:

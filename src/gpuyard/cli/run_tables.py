@@ -7,7 +7,7 @@ from gpuyard.cli.options import console, print_json, print_table
 
 if TYPE_CHECKING:
     from gpuyard.measure import Measurement, Rejection, ResultsStore
-    from gpuyard.measure.measurement import RunPlace
+    from gpuyard.run.places.place import RunPlace
 
 
 def device_of(measurement: "Measurement") -> str:

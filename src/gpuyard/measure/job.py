@@ -4,12 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.measurement import Device, StepParts, SyntheticGpu, Window
+from gpuyard.measure.measurement import StepParts, SyntheticGpu, Window
+from gpuyard.run.protocol import Device, Refusal
 from gpuyard.specs import Remedy, Strategy, Workload
-
-LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
-# its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
-MEETING_POINT = "GPUYARD_MEETING_POINT"
 
 
 class _Message(BaseModel):
@@ -64,14 +61,6 @@ class PointResult(_Message):
     parameter_checksums: tuple[str, ...]
     backend: str
     data_source: str
-
-
-class Refusal(_Message):
-    """A sentence for the user instead of a result."""
-
-    event: Literal["refusal"] = "refusal"
-    kind: Literal["GpuyardError", "MissingRequirement", "UserMistake"]
-    sentence: str
 
 
 RankEvent = Annotated[Progress | PointResult | Refusal, Field(discriminator="event")]

@@ -12,10 +12,10 @@ from gpuyard import lab
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.measurement import Measurement
-from gpuyard.measure.places import Here, LabNodes, Place
 from gpuyard.measure.run import Judge, run_sweep, stored_run
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
+from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
 from gpuyard.workloads import profile_of

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.measure.launch import Launcher
+from gpuyard.run.launch import Launcher
+from gpuyard.run.places.place import RunPlace
+from gpuyard.run.protocol import Device
 from gpuyard.specs import Remedy, Strategy
-
-Device = Literal["cpu", "cuda"]
 
 
 class _Record(BaseModel):
@@ -48,21 +48,6 @@ class SyntheticGpu(_Record):
     def step_seconds(self, batch: int) -> float:
         """What it computes for one step."""
         return self.fixed_seconds + batch * self.seconds_per_sample
-
-
-class RunPlace(_Record):
-    """Where the workers ran, and the links between them where gpuyard made these."""
-
-    kind: Literal["here", "lab", "hosts", "slurm"] = "here"
-    nodes: Annotated[tuple[str, ...], Field(description="one for each worker")] = ()
-    link_bytes_per_second: Annotated[
-        float | None,
-        Field(description="of the slowest node's link, each direction; None: not known"),
-    ] = None
-    dilation: Annotated[
-        float,
-        Field(description="how many times slower it really ran; all times here are undilated"),
-    ] = 1.0
 
 
 class BenchHost(_Record):

@@ -13,11 +13,11 @@ from gpuyard.measure.host import torch_version
 from gpuyard.measure.job import PointResult, Progress, RankJob, read_event
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.measure.measurement import Measurement, Provenance
-from gpuyard.measure.ranks import private_directory
 from gpuyard.measure.rejection import Rejection
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.sweep import Point, Sweep, SweepEvent
 from gpuyard.measure.sweep_ranks import run_where_planned, told_all
+from gpuyard.run.ranks import private_directory
 
 _SILENCE_SECONDS = 600.0
 
@@ -117,7 +117,7 @@ def _environment(sweep: Sweep, processes: int) -> Iterator[Callable[[int], Mappi
     if sweep.strategy != "horovod" or processes == 1:
         yield lambda rank: sweep.place.environment(rank, processes)
         return
-    from gpuyard.measure.horovod_rendezvous import horovod_rendezvous
+    from gpuyard.run.horovod_rendezvous import horovod_rendezvous
 
     with horovod_rendezvous(sweep.place, processes, sweep.remedy) as of_horovod:
         yield lambda rank: {**sweep.place.environment(rank, processes), **of_horovod(rank)}

@@ -4,8 +4,8 @@ import importlib.util
 from typing import get_args
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
-from gpuyard.measure.launch import Launcher
-from gpuyard.measure.measurement import Device
+from gpuyard.run.launch import Launcher
+from gpuyard.run.protocol import Device
 from gpuyard.specs import Precision, Remedy
 
 MEASURED = ("ddp", "dataparallel", "horovod")

@@ -11,11 +11,12 @@ from gpuyard import __version__, paths
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
 from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.measure.launch import Launcher
-from gpuyard.measure.measurement import Device, Measurement, SyntheticGpu
-from gpuyard.measure.places import Here, LabNodes, Place
+from gpuyard.measure.measurement import Measurement, SyntheticGpu
 from gpuyard.measure.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
+from gpuyard.run.launch import Launcher
+from gpuyard.run.places import Here, LabNodes, Place
+from gpuyard.run.protocol import Device
 from gpuyard.specs import Remedy, Strategy, Workload
 from gpuyard.workloads import profile_of
 from gpuyard.workloads.resolve import code_digest, require_torch

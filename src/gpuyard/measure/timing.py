@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from gpuyard.measure.measurement import StepParts, Window
-from gpuyard.measure.peers import Peers, synchronize
 from gpuyard.measure.training import Trainer
+from gpuyard.run.peers import Peers, synchronize
 
 Batches = Iterator[tuple[tuple[Tensor, ...], Tensor]]
 

@@ -4,7 +4,7 @@ import gc
 import os
 
 from gpuyard.measure.job import RankJob
-from gpuyard.measure.rank_process import Emit, serve
+from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 
@@ -19,9 +19,9 @@ def _run(job: RankJob, emit: Emit) -> None:
         os.sched_setaffinity(0, job.cores)
     import torch
 
-    from gpuyard.measure.peers import Peers
     from gpuyard.measure.point import measure_point, read_samples
     from gpuyard.measure.training import set_precision
+    from gpuyard.run.peers import Peers
 
     if job.cores:
         torch.set_num_threads(len(job.cores))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuyard.errors import UserMistake
 from gpuyard.lab import plan_lab
 from gpuyard.measure.collectives.plan import parse_sizes, plan_collectives
-from gpuyard.measure.places import Here, LabNodes
+from gpuyard.run.places import Here, LabNodes
 from tests.conftest import Cli
 
 

@@ -16,7 +16,7 @@ from gpuyard.measure.collectives.mpi import check_mpi
 from gpuyard.measure.collectives.plan import OPERATIONS, plan_collectives
 from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
-from gpuyard.measure.places import Here
+from gpuyard.run.places import Here
 from tests.conftest import Cli
 
 
@@ -55,7 +55,7 @@ def test_ranks_over_mpi() -> None:
 
 def test_mpi_stays_on_this_machine() -> None:
     from gpuyard.lab import plan_lab
-    from gpuyard.measure.places import LabNodes
+    from gpuyard.run.places import LabNodes
 
     with pytest.raises(GpuyardError, match="this machine only"):
         plan_collectives(LabNodes(plan_lab(2, "1Gbit")), 2, ["all_reduce"], [1000], backend="mpi")

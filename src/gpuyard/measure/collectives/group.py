@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from gpuyard.measure.collectives.records import CollectivesJob
-from gpuyard.measure.job import MEETING_POINT
-from gpuyard.measure.peers import meeting_point, synchronize
+from gpuyard.run.peers import meeting_point, synchronize
+from gpuyard.run.protocol import MEETING_POINT
 
 
 class TorchGroup:

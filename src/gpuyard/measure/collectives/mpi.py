@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.measure.places import Here, Place
+from gpuyard.run.places import Here, Place
 
 MPI_WORKER = "gpuyard.measure.collectives.mpi_worker"
 

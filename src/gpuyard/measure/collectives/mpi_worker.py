@@ -10,7 +10,7 @@ import time
 from gpuyard.measure.collectives.mpi_group import MpiGroup
 from gpuyard.measure.collectives.records import CollectivesJob
 from gpuyard.measure.collectives.worker import time_all
-from gpuyard.measure.rank_process import Emit, serve
+from gpuyard.run.rank_process import Emit, serve
 
 _LOOK_SECONDS = 0.5
 

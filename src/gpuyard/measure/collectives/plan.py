@@ -13,8 +13,8 @@ from gpuyard import __version__, units
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.measure.measurement import Device
-from gpuyard.measure.places import Here, LabNodes, Place
+from gpuyard.run.places import Here, LabNodes, Place
+from gpuyard.run.protocol import Device
 from gpuyard.workloads.resolve import require_torch
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)

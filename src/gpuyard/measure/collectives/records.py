@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.job import Refusal
-from gpuyard.measure.measurement import BenchHost, Device, RunPlace
+from gpuyard.measure.measurement import BenchHost
+from gpuyard.run.places.place import RunPlace
+from gpuyard.run.protocol import Device, Refusal
 
 Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
 Backend = Literal["gloo", "nccl", "mpi"]

@@ -22,9 +22,9 @@ from gpuyard.measure.collectives.records import (
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.places import LabNodes
-from gpuyard.measure.ranks import private_directory, run_ranks
 from gpuyard.predict.transport import TCP_PAYLOAD
+from gpuyard.run.places import LabNodes
+from gpuyard.run.ranks import private_directory, run_ranks
 
 WORKER = "gpuyard.measure.collectives.worker"
 _LOOK_SECONDS = 0.2

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpuyard.measure.collectives.records import CollectivesJob, Started
-from gpuyard.measure.rank_process import Emit, serve
+from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 if TYPE_CHECKING:

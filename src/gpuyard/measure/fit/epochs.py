@@ -17,8 +17,8 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.fit import checkpoint as checkpoints
 from gpuyard.measure.fit.job import EpochDone, FitJob, FitProgress
 from gpuyard.measure.fit.recipe import build_optimizer, prepared, set_rates, split
-from gpuyard.measure.peers import Peers
 from gpuyard.measure.training import parameter_checksum
+from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import load_samples
 

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.job import Refusal
-from gpuyard.measure.measurement import Device
+from gpuyard.run.protocol import Device, Refusal
 from gpuyard.specs import Workload
 
 

@@ -10,8 +10,8 @@ from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.measure.fit import rates
 from gpuyard.measure.host import this_host, torch_version
-from gpuyard.measure.measurement import Device
-from gpuyard.measure.places import Here
+from gpuyard.run.places import Here
+from gpuyard.run.protocol import Device
 from gpuyard.specs import Workload
 from gpuyard.workloads.resolve import code_digest, require_torch
 

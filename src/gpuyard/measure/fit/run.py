@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from gpuyard.measure.fit.job import EpochDone, FitJob, FitProgress, read_event
 from gpuyard.measure.fit.plan import FitPlan
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.ranks import private_directory, run_ranks
+from gpuyard.run.ranks import private_directory, run_ranks
 
 _SILENCE_SECONDS = 600.0
 _WORKER = "gpuyard.measure.fit.worker"

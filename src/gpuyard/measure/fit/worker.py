@@ -3,7 +3,7 @@
 import os
 
 from gpuyard.measure.fit.job import FitJob
-from gpuyard.measure.rank_process import Emit, serve
+from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 

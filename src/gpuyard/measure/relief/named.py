@@ -6,7 +6,7 @@ is also asked with longer periods, since what it does to the loss is about to be
 
 from functools import partial
 
-from gpuyard.measure.measurement import Measurement, RunPlace
+from gpuyard.measure.measurement import Measurement
 from gpuyard.predict import (
     CPU_VARIATION,
     HOP_HERE,
@@ -23,6 +23,7 @@ from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.setting import throughput
 from gpuyard.predict.tables import configurations
 from gpuyard.predict.tuning import fitted
+from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import GradientExchange, Network, Remedy, Workload
 from gpuyard.workloads import profile_of
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure.places import Place
 from gpuyard.measure.relief.named import CANDIDATES
 from gpuyard.measure.sweep import Sweep, plan_sweep
+from gpuyard.run.places import Place
 from gpuyard.specs import Remedy, Workload
 
 

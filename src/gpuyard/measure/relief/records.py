@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.job import RankJob, Refusal
-from gpuyard.measure.measurement import BenchRecord, RunPlace
+from gpuyard.measure.job import RankJob
+from gpuyard.measure.measurement import BenchRecord
+from gpuyard.run.places.place import RunPlace
+from gpuyard.run.protocol import Refusal
 from gpuyard.specs import Remedy
 
 

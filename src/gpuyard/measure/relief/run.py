@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator
 
 from gpuyard.measure.bench_host import new_record
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.ranks import private_directory
 from gpuyard.measure.relief.plan import ReliefPlan
 from gpuyard.measure.relief.records import (
     ReliefJob,
@@ -15,6 +14,7 @@ from gpuyard.measure.relief.records import (
     read_event,
 )
 from gpuyard.measure.sweep_ranks import run_where_planned, told_all
+from gpuyard.run.ranks import private_directory
 
 _SILENCE_SECONDS = 600.0
 _WORKER = "gpuyard.measure.relief.worker"

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gpuyard.measure.rank_process import Emit, serve
 from gpuyard.measure.relief.records import ReliefJob, ReliefProgress, Relieved
+from gpuyard.run.rank_process import Emit, serve
 from gpuyard.specs import Remedy
 from gpuyard.workloads.resolve import require_torch
 
 if TYPE_CHECKING:
     import torch
 
-    from gpuyard.measure.peers import Peers
     from gpuyard.measure.training import Trainer
+    from gpuyard.run.peers import Peers
     from gpuyard.workloads.samples import Samples
     from gpuyard.workloads.task import Task
 
@@ -36,8 +36,8 @@ def _run(job: ReliefJob, emit: Emit) -> None:
         os.sched_setaffinity(0, job.cores)
     import torch
 
-    from gpuyard.measure.peers import Peers
     from gpuyard.measure.point import read_samples
+    from gpuyard.run.peers import Peers
 
     if job.cores:
         torch.set_num_threads(len(job.cores))
@@ -68,9 +68,9 @@ def _train(
 ) -> Relieved:
     import torch
 
-    from gpuyard.measure.peers import synchronize
     from gpuyard.measure.timing import finite
     from gpuyard.measure.training import Trainer, parameter_checksum
+    from gpuyard.run.peers import synchronize
     from gpuyard.workloads.resolve import build_task
 
     torch.manual_seed(job.seed)

@@ -22,14 +22,12 @@ from pydantic import ValidationError
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.job import LOST_PEER_STATUS, Refusal
-from gpuyard.measure.launch import JOBS_DIRECTORY, Crew, Job, Launcher, Meeting, crews
+from gpuyard.run.launch import JOBS_DIRECTORY, Crew, Job, Launcher, Meeting, crews
+from gpuyard.run.protocol import LOST_PEER_STATUS, Refusal
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0
 _LEAVE_SECONDS = 5.0
-
-TRAINING_WORKER = "gpuyard.measure.worker"
 
 
 Event = TypeVar("Event")
@@ -65,7 +63,7 @@ def run_ranks(
     environment: Environment,
     *,
     parse: Callable[[bytes], Event | Refusal],
-    worker: str = TRAINING_WORKER,
+    worker: str,
     command: Command = started_here,
     launcher: Launcher = "direct",
     meeting: Meeting | None = None,

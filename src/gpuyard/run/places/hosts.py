@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.measure.launch import Meeting
-from gpuyard.measure.measurement import RunPlace
-from gpuyard.measure.places.place import Cores, torchrun_environment
+from gpuyard.run.launch import Meeting
+from gpuyard.run.places.place import Cores, RunPlace, torchrun_environment
 
 _HOST = re.compile(r"^(?:[\w.-]+@)?[A-Za-z0-9_][\w.:-]*$")
 _PORTS = (20_000, 30_000)  # below what Linux gives to outgoing connections

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.places import LabNodes, Place
+from gpuyard.run.places import LabNodes, Place
 from gpuyard.specs import Remedy
 
 _START_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""torchrun's agent on one host: `python -m gpuyard.measure.torchrun_agent DIRECTORY OPTIONS COMMAND…`.
+"""torchrun's agent on one host: `python -m gpuyard.run.torchrun_agent DIRECTORY OPTIONS COMMAND…`.
 
 It is torchrun but for three things: it ends as its rank has ended, so that who started it can tell a fault
 from a lost peer; it leaves when who started it has gone; and it leaves no logs behind: they are in the
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from gpuyard.measure.job import LOST_PEER_STATUS
-from gpuyard.measure.launch import FAILED_RANK
+from gpuyard.run.launch import FAILED_RANK
+from gpuyard.run.protocol import LOST_PEER_STATUS
 
 # on a socket, which sshd may give as stdin, the other side's end is not POLLHUP
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)

@@ -16,8 +16,8 @@ from typing import TextIO, TypeVar
 from pydantic import BaseModel
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.measure.job import LOST_PEER_STATUS, Refusal
-from gpuyard.measure.launch import JOBS_DIRECTORY
+from gpuyard.run.launch import JOBS_DIRECTORY
+from gpuyard.run.protocol import LOST_PEER_STATUS, Refusal
 
 Emit = Callable[[BaseModel], None]
 AnyJob = TypeVar("AnyJob", bound=BaseModel)

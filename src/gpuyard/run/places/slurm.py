@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.measure.launch import Meeting
-from gpuyard.measure.measurement import RunPlace
-from gpuyard.measure.places.place import Cores, torchrun_environment
+from gpuyard.run.launch import Meeting
+from gpuyard.run.places.place import Cores, RunPlace, torchrun_environment
 
 _PORTS = (20_000, 30_000)
 _SLURM_SECONDS = 20

@@ -2,13 +2,31 @@
 
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from gpuyard.measure.job import MEETING_POINT
-from gpuyard.measure.launch import Meeting
-from gpuyard.measure.measurement import RunPlace
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpuyard.run.launch import Meeting
+from gpuyard.run.protocol import MEETING_POINT
 
 Cores = tuple[tuple[int, ...], ...]
+
+
+class RunPlace(BaseModel):
+    """Where the workers ran, and the links between them where gpuyard made these."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+
+    kind: Literal["here", "lab", "hosts", "slurm"] = "here"
+    nodes: Annotated[tuple[str, ...], Field(description="one for each worker")] = ()
+    link_bytes_per_second: Annotated[
+        float | None,
+        Field(description="of the slowest node's link, each direction; None: not known"),
+    ] = None
+    dilation: Annotated[
+        float,
+        Field(description="how many times slower it really ran; all times here are undilated"),
+    ] = 1.0
 
 
 class Place(Protocol):

@@ -11,9 +11,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from gpuyard.measure.job import MEETING_POINT
-from gpuyard.measure.launch import Job
-from gpuyard.measure.measurement import Device
+from gpuyard.run.launch import Job
+from gpuyard.run.protocol import MEETING_POINT, Device
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0

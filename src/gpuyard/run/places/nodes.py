@@ -7,9 +7,8 @@ from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.lab import Lab, LabPlan
-from gpuyard.measure.launch import Meeting
-from gpuyard.measure.measurement import RunPlace
-from gpuyard.measure.places.place import Cores, torchrun_environment
+from gpuyard.run.launch import Meeting
+from gpuyard.run.places.place import Cores, RunPlace, torchrun_environment
 
 _PORT = 29500  # torchrun's; nothing else listens in a lab's namespaces
 

@@ -13,7 +13,7 @@ Launcher = Literal["torchrun", "direct"]
 JOBS_DIRECTORY = "GPUYARD_JOBS"
 """Where ranks that share one stdin find their jobs, by the rank that torchrun gives them."""
 FAILED_RANK = "failed-rank"
-_AGENT = "gpuyard.measure.torchrun_agent"
+_AGENT = "gpuyard.run.torchrun_agent"
 
 
 class Job(Protocol):

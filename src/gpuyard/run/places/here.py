@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.measurement import RunPlace
-from gpuyard.measure.places.place import Cores
+from gpuyard.run.places.place import Cores, RunPlace
 
 
 @dataclass(frozen=True)
