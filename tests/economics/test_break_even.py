@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics import break_even
+from gpuyard.economics.rent_or_own import break_even
 from gpuyard.errors import UserMistake
 
 

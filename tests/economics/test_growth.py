@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics import Growth, NextMachine, plan_growth
+from gpuyard.economics.growth import Growth, NextMachine, plan_growth
 from gpuyard.errors import UserMistake
 
 MACHINE = NextMachine(

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics import (
-    Demand,
-    HybridPrices,
-    Tier,
-    best_hybrid,
-    best_mix,
-    demand_of,
-    described_demand,
-    mix_of,
-)
+from gpuyard.economics.capacity_mix import Tier, best_mix
+from gpuyard.economics.demand import Demand, demand_of, described_demand
+from gpuyard.economics.hybrid import HybridPrices, best_hybrid, mix_of
 from gpuyard.errors import MissingRequirement, UserMistake
 
 PRICES = st.builds(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics import PricedOffer, compare_offers
+from gpuyard.economics.mixed_offer import compare_offers
+from gpuyard.economics.offers import PricedOffer
 from gpuyard.specs.offers import Offers
 
 HOURS = 365.25 * 24

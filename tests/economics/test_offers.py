@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog import prices
-from gpuyard.economics import PricedOffer, price_offers
+from gpuyard.economics.offers import PricedOffer, price_offers
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers
 

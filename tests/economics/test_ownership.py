@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics import (
+from gpuyard.economics.ownership import (
     LLAMA3_GPU_HOURS_PER_FAILURE,
     Owned,
     loan_payment_usd,

@@ -5,18 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics import (
-    Owned,
+from gpuyard.economics.ownership import Owned
+from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
     break_even_months,
     comparable_cash_by_month,
-    monte_carlo,
-    ranges_around,
     rented_cash_by_month,
     saving_usd,
-    tornado,
 )
+from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
 from gpuyard.errors import UnknownName, UserMistake
 from tests.economics.test_ownership import owned_machines
 

@@ -3,7 +3,7 @@
 import datetime
 from dataclasses import dataclass
 
-from gpuyard.economics import break_even
+from gpuyard.economics.rent_or_own import break_even
 from gpuyard.predict import Choke, Constant, Prediction, Step
 from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.horizon import look_ahead

@@ -7,22 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuyard.economics import (
-    Growth,
-    HybridPrices,
-    NextMachine,
-    Owned,
-    RentOrOwn,
-    best_hybrid,
-    break_even_months,
-    demand_of,
-    described_demand,
-    monte_carlo,
-    plan_growth,
-    ranges_around,
-    saving_usd,
-    tornado,
-)
+from gpuyard.economics.demand import demand_of, described_demand
+from gpuyard.economics.growth import Growth, NextMachine, plan_growth
+from gpuyard.economics.hybrid import HybridPrices, best_hybrid
+from gpuyard.economics.ownership import Owned
+from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
+from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
 from gpuyard.report.chart_set import Chart, cash_charts
 from gpuyard.report.cost_page import (
     CostPage,

@@ -10,23 +10,22 @@ import numpy as np
 from gpuyard import units
 from gpuyard.cli.cost_asked import Asked
 from gpuyard.cli.options import console, print_json, print_page, print_table
-from gpuyard.economics import (
-    Bar,
-    BreakEven,
-    Spread,
-    break_even_months,
-    comparable_cash_by_month,
+from gpuyard.economics.ownership import (
     loan_payment_usd,
-    monte_carlo,
     monthly_parts_usd,
     present_value_usd,
+    upfront_usd,
+)
+from gpuyard.economics.rent_or_own import (
+    BreakEven,
+    break_even_months,
+    comparable_cash_by_month,
     rent_monthly_usd,
     rented_cash_by_month,
     rest_of_term_usd,
     saving_usd,
-    tornado,
-    upfront_usd,
 )
+from gpuyard.economics.sensitivity import Bar, Spread, monte_carlo, tornado
 
 if TYPE_CHECKING:
     from gpuyard.report.cost_page import NumberTable

@@ -7,15 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from gpuyard.cli.owning import Rent
-from gpuyard.economics import (
-    BreakEven,
-    Owned,
-    RentOrOwn,
-    Rest,
-    break_even,
-    ranges_around,
-    unused_years,
-)
+from gpuyard.economics.ownership import Owned
+from gpuyard.economics.rent_or_own import BreakEven, RentOrOwn, break_even
+from gpuyard.economics.reserved import Rest, unused_years
+from gpuyard.economics.sensitivity import ranges_around
 from gpuyard.errors import UserMistake, describe_unknown
 
 

@@ -25,7 +25,7 @@ def compare(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_offers
     from gpuyard.cli.owning import given_on
-    from gpuyard.economics import compare_offers
+    from gpuyard.economics.mixed_offer import compare_offers
 
     offers = read_offers(file)
     priced = compare_offers(offers)

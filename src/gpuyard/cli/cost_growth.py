@@ -47,7 +47,7 @@ def growth(
     from dataclasses import asdict
 
     from gpuyard import units
-    from gpuyard.economics import Growth, NextMachine, plan_growth
+    from gpuyard.economics.growth import Growth, NextMachine, plan_growth
     from gpuyard.errors import UserMistake
 
     rented = read_rent(rent)

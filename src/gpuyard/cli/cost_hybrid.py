@@ -19,7 +19,9 @@ from gpuyard.cli.owning import (
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.economics import CapacityMix, Demand, Hybrid, HybridPrices
+    from gpuyard.economics.capacity_mix import CapacityMix
+    from gpuyard.economics.demand import Demand
+    from gpuyard.economics.hybrid import Hybrid, HybridPrices
 
 
 class PatternName(StrEnum):
@@ -72,7 +74,7 @@ def hybrid(
     Example: gpuyard cost hybrid --pattern working-hours --gpus 16 --rent '$1.50/h' --buy '$8000'
     """
     from gpuyard import units
-    from gpuyard.economics import best_hybrid
+    from gpuyard.economics.hybrid import best_hybrid
 
     if sum(source is not None for source in (demand, sacct, pattern)) != 1:
         raise UserMistake("give one of --demand, --sacct and --pattern")
@@ -101,7 +103,7 @@ def hybrid(
 
 def _described(pattern: PatternName, gpus: float, base_share: str, busy_share: str) -> "Demand":
     from gpuyard import units
-    from gpuyard.economics import described_demand
+    from gpuyard.economics.demand import described_demand
 
     base, busy = units.parse_share(base_share), units.parse_share(busy_share)
     return described_demand(pattern.value, gpus, base_share=base, busy_share=busy)
@@ -109,7 +111,8 @@ def _described(pattern: PatternName, gpus: float, base_share: str, busy_share: s
 
 def _read(table: Path | None, sacct: Path | None, every: str | None) -> "Demand":
     from gpuyard import units
-    from gpuyard.economics import demand_from_csv, demand_from_sacct
+    from gpuyard.economics.demand import demand_from_csv
+    from gpuyard.economics.slurm_demand import demand_from_sacct
 
     path = table or sacct
     try:
@@ -131,7 +134,9 @@ def _prices(
     """One machine's cost, split into what it costs idle and what its use adds, for one GPU and hour."""
     from dataclasses import replace
 
-    from gpuyard.economics import HOURS_PER_MONTH, HybridPrices, owned_usd
+    from gpuyard.economics.amounts import HOURS_PER_MONTH
+    from gpuyard.economics.hybrid import HybridPrices
+    from gpuyard.economics.ownership import owned_usd
 
     machine = owned_from(buy, texts)
     gpu_hours = gpus_per_machine * months * HOURS_PER_MONTH
@@ -147,7 +152,8 @@ def _mix(
 ) -> "CapacityMix | None":
     if reserved is None:
         return None
-    from gpuyard.economics import HOURS_PER_YEAR, Tier, best_mix
+    from gpuyard.economics.amounts import HOURS_PER_YEAR
+    from gpuyard.economics.capacity_mix import Tier, best_mix
 
     price = read_rent(reserved)
     held = price.usd_per_year / HOURS_PER_YEAR if price.usd_per_year else price.usd_per_hour

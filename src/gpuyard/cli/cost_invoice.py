@@ -34,7 +34,7 @@ def invoice(
 
     from gpuyard import units
     from gpuyard.cli.owning import given_on, read_rent
-    from gpuyard.economics import (
+    from gpuyard.economics.billing import (
         INCREMENTS,
         billed_hours,
         fitting_increments,

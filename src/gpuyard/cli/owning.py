@@ -12,7 +12,7 @@ import typer
 from gpuyard.errors import BadQuantity, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.economics import Owned
+    from gpuyard.economics.ownership import Owned
 
 SparesOption = Annotated[
     str, typer.Option(help="Spares, as a share of the hardware's price, e.g. '5 %'.")
@@ -107,7 +107,8 @@ def takes_owning(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
 def owned_from(buy: str, texts: OwningTexts) -> "Owned":
     """What owning costs, as the formulas take it."""
     from gpuyard import units
-    from gpuyard.economics import HOURS_PER_YEAR, Owned
+    from gpuyard.economics.amounts import HOURS_PER_YEAR
+    from gpuyard.economics.ownership import Owned
 
     by_year, by_kw = _colocation(texts.colocation)
     return Owned(
@@ -171,7 +172,7 @@ def read_rent(text: str) -> Rent:
 def read_months(text: str) -> int:
     """ "3 years" → 36."""
     from gpuyard import units
-    from gpuyard.economics import HOURS_PER_MONTH
+    from gpuyard.economics.amounts import HOURS_PER_MONTH
 
     return round(units.parse_seconds(text) / 3600 / HOURS_PER_MONTH)
 

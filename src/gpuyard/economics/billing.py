@@ -1,10 +1,9 @@
 """What a cloud bills for hours of use: increments and minimums, commitments, storage, egress.
 
 Every function takes floats or NumPy arrays that broadcast against each other, and returns dollars in
-their common shape. Prices are those of the whole thing that is rented (an instance, a cluster).
-"""
+their common shape. Prices are those of the whole thing that is rented (an instance, a cluster)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -93,3 +92,35 @@ def egress_usd(gigabytes: Amounts, usd_per_gb: Amounts, free_gigabytes: Amounts 
 def to_cents(usd: float) -> float:
     """As an invoice prints it: half a cent goes up, in decimal, as people round."""
     return float(Decimal(f"{usd:.9f}").quantize(Decimal("0.01"), ROUND_HALF_UP))
+
+
+def fitting_increments(
+    hours: Sequence[str], billed_usd: Sequence[float], usd_per_hour: float
+) -> list[str]:
+    """The increments that explain every line of an invoice, the coarsest first.
+
+    An invoice prints hours with two decimals but bills what lies behind them, so a line leaves some room:
+    0.86 h at $1.50 may be $1.28 to $1.30.
+    """
+    if len(hours) != len(billed_usd):
+        raise UserMistake(
+            f"{len(hours)} line(s) of hours, but {len(billed_usd)} amount(s): each line needs both"
+        )
+    lines = list(zip(hours, billed_usd, strict=True))
+    return [
+        name
+        for name, increment in sorted(INCREMENTS.items(), key=lambda item: -item[1])
+        if all(_fits(printed, usd, usd_per_hour, increment) for printed, usd in lines)
+    ]
+
+
+def _fits(printed: str, usd: float, usd_per_hour: float, increment_hours: float) -> bool:
+    shown = Decimal(printed)
+    half = float(Decimal(1).scaleb(min(int(shown.as_tuple().exponent), 0))) / 2
+    low, high = float(shown) - half, float(shown) + half
+    first = int(np.ceil(low / increment_hours - 1e-9))
+    last = int(np.floor(high / increment_hours + 1e-9))
+    return any(
+        to_cents(count * increment_hours * usd_per_hour) == to_cents(usd)
+        for count in range(max(first, 0), last + 1)
+    )

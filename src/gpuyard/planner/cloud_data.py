@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
-from gpuyard.economics import egress_usd, storage_usd
+from gpuyard.economics.billing import egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
 from gpuyard.planner.runs import PlannedRuns
 from gpuyard.specs import Workload

@@ -4,15 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics import (
-    Owned,
-    on_demand_usd,
-    owned_usd,
-    reserved_usd,
-    spot_hours_per_useful_hour,
-    spot_usd,
-)
 from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR, Amounts
+from gpuyard.economics.billing import on_demand_usd
+from gpuyard.economics.ownership import Owned, owned_usd
+from gpuyard.economics.reserved import reserved_usd
+from gpuyard.economics.spot import spot_hours_per_useful_hour, spot_usd
 from gpuyard.planner.offers import OfferColumns
 from gpuyard.planner.premises import Premises
 from gpuyard.planner.runs import PlannedRuns

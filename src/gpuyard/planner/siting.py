@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gpuyard.economics import monthly_parts_usd, owned_usd
 from gpuyard.economics.amounts import HOURS_PER_MONTH
+from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.costs import owned_machines

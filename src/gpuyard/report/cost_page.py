@@ -7,18 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from gpuyard import __version__
-from gpuyard.economics import (
-    Bar,
-    Demand,
-    GrowthPlan,
-    Hybrid,
-    PricedOffer,
+from gpuyard.economics.demand import Demand
+from gpuyard.economics.growth import GrowthPlan
+from gpuyard.economics.hybrid import Hybrid
+from gpuyard.economics.offers import PricedOffer
+from gpuyard.economics.rent_or_own import (
     RentOrOwn,
-    Spread,
     comparable_cash_by_month,
     rented_cash_by_month,
     saving_usd,
 )
+from gpuyard.economics.sensitivity import Bar, Spread
 from gpuyard.files import write_text
 from gpuyard.report.chart_set import ALL_BATCHES, Chart
 from gpuyard.report.figures import (

@@ -3,17 +3,16 @@
 import datetime
 import math
 
-from gpuyard.economics import (
-    HOURS_PER_YEAR,
-    Owned,
+from gpuyard.economics.amounts import HOURS_PER_YEAR
+from gpuyard.economics.ownership import Owned
+from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even_months,
     comparable_cash_by_month,
-    ranges_around,
     rented_cash_by_month,
     saving_usd,
-    tornado,
 )
+from gpuyard.economics.sensitivity import ranges_around, tornado
 from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.result import HorizonResult
 

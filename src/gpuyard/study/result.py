@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from gpuyard.economics import Bar
+from gpuyard.economics.sensitivity import Bar
 from gpuyard.planner import PlanResult
 from gpuyard.predict import Choke, Constant, Prediction
 from gpuyard.specs import Strategy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuyard import __version__
 from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
-from gpuyard.economics import break_even
+from gpuyard.economics.rent_or_own import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores

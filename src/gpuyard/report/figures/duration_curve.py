@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from gpuyard.economics import HOURS_PER_YEAR, Demand, Hybrid
+from gpuyard.economics.amounts import HOURS_PER_YEAR
+from gpuyard.economics.demand import Demand
+from gpuyard.economics.hybrid import Hybrid
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS
 

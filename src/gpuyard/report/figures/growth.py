@@ -1,6 +1,6 @@
 """What a growing team wants, and what its machines can do, month by month."""
 
-from gpuyard.economics import GrowthPlan
+from gpuyard.economics.growth import GrowthPlan
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuyard.economics import HOURS_PER_YEAR, Amounts, RentOrOwn, break_even_months
+from gpuyard.economics.amounts import HOURS_PER_YEAR, Amounts
+from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS, NEUTRAL
 

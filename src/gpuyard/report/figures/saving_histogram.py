@@ -1,6 +1,6 @@
 """What owning saves in many draws of all uncertain inputs."""
 
-from gpuyard.economics import Spread
+from gpuyard.economics.sensitivity import Spread
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, value_axis
 from gpuyard.report.figures.looks import COLOURS
 from gpuyard.units import format_share, format_usd

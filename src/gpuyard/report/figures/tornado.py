@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpuyard.economics import Bar
+from gpuyard.economics.sensitivity import Bar
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
 from gpuyard.report.figures.looks import COLOURS
 from gpuyard.units import format_months, format_share, format_usd
