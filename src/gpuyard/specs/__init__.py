@@ -4,11 +4,10 @@ What every command needs is here; plans, offers, sites, studies and sweeps are i
 so that a prediction does not build them.
 """
 
-from gpuyard.specs.base import Spec
+from gpuyard.specs.base import KnownNames, Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.loading import read_spec
-from gpuyard.specs.quantities import KnownNames
 from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.workload import (
     Dataset,

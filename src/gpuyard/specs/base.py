@@ -1,6 +1,14 @@
-"""What all specs have in common."""
+"""What all specs have in common: strict keys, quantities with their units, and names that the catalog knows."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from gpuyard import units
+from gpuyard.errors import BadQuantity, describe_unknown
 
 
 class Spec(BaseModel):
@@ -13,3 +21,95 @@ class Spec(BaseModel):
         str_strip_whitespace=True,
         allow_inf_nan=False,
     )
+
+
+KnownNames = Mapping[str, frozenset[str]]
+"""Kind of name ("GPU", "link") → the names that exist; handed to validation as its context."""
+
+
+def quantity(
+    parse: Callable[[str | float], float],
+    description: str,
+    example: str,
+    types: str | tuple[str, ...] = ("string", "number"),
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    """What makes a float a field that people write with a unit."""
+
+    def validate(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            why = f"expected {description}, like {example!r}"
+            raise PydanticCustomError("bad_quantity", "{why}", {"why": why})
+        try:
+            return parse(value)
+        except BadQuantity as mistake:
+            # the sentence is passed as a value: it may hold braces, which the template must not read
+            raise PydanticCustomError("bad_quantity", "{why}", {"why": str(mistake)}) from None
+
+    schema: Any = {"type": types, "description": description, "examples": [example]}
+    return BeforeValidator(validate), WithJsonSchema(schema)
+
+
+Bytes = Annotated[float, *quantity(units.parse_bytes, "a size in bytes", "48 kB")]
+BytesPerSecond = Annotated[float, *quantity(units.parse_rate, "a rate with its unit", "10 Gbit/s")]
+Seconds = Annotated[float, *quantity(units.parse_seconds, "a duration with its unit", "30 us")]
+Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000")]
+UsdPerHour = Annotated[float, *quantity(units.parse_usd_per_hour, "US dollars an hour", "$1.50/h")]
+UsdPerKwh = Annotated[
+    float, *quantity(units.parse_usd_per_kwh, "US dollars a kilowatt-hour", "$0.12/kWh")
+]
+UsdPerKwMonth = Annotated[
+    float,
+    *quantity(units.parse_usd_per_kw_month, "US dollars a kilowatt and month", "$184/kW/month"),
+]
+Watts = Annotated[float, *quantity(units.parse_watts, "a power with its unit", "20 kW")]
+Share = Annotated[float, *quantity(units.parse_share, "a share", "30 %")]
+Count = Annotated[int, Field(gt=0)]
+
+
+def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
+    """A validator: the name is one that the catalog has."""
+
+    def validate(name: str, info: ValidationInfo) -> str:
+        names: KnownNames = info.context or {}
+        known = names.get(kind)
+        if known is not None and name not in known:
+            sentence = describe_unknown(kind, name, known)
+            raise PydanticCustomError("unknown_name", "{why}", {"why": sentence})
+        return name
+
+    return validate
+
+
+InstanceName = Annotated[str, AfterValidator(known_name("price"))]
+GpuName = Annotated[str, AfterValidator(known_name("GPU"))]
+LinkName = Annotated[str, AfterValidator(known_name("link"))]
+CloudName = Annotated[str, AfterValidator(known_name("cloud"))]
+MachineName = Annotated[str, AfterValidator(known_name("machine"))]
+
+
+def _known_model(name: str, info: ValidationInfo) -> str:
+    # "module:factory" is code of the user's; only a plain name is a catalog name
+    return name if ":" in name else known_name("model")(name, info)
+
+
+def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
+    """A name of the catalog, or a file beside the spec, which is read later."""
+
+    def validate(name: str, info: ValidationInfo) -> str:
+        return name if name.endswith((".yaml", ".yml")) else known_name(kind)(name, info)
+
+    return validate
+
+
+def _site_file(name: str) -> str:
+    if not name.endswith((".yaml", ".yml")):
+        raise ValueError(
+            f"{name!r} is not a site file; name a *.site.yaml, or describe the site here"
+        )
+    return name
+
+
+SiteReference = Annotated[str, AfterValidator(_site_file)]
+WorkloadReference = Annotated[str, AfterValidator(_known_or_file("model"))]
+ClusterReference = Annotated[str, AfterValidator(_known_or_file("machine"))]
+ModelName = Annotated[str, AfterValidator(_known_model)]

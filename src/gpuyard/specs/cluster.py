@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import BytesPerSecond, GpuName, LinkName, MachineName, Seconds
+from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Seconds, Spec
 
 Topology = Literal[
     "workstation",

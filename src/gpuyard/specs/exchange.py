@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import Bytes
+from gpuyard.specs.base import Bytes, Spec
 
 Count = Annotated[int, Field(gt=0)]
 

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gpuyard.errors import SpecError, describe_unknown
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import KnownNames
+from gpuyard.specs.base import KnownNames, Spec
 
 S = TypeVar("S", bound=Spec)
 _MOST_MISTAKES_SHOWN = 10

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import (
+from gpuyard.specs.base import (
     Bytes,
     InstanceName,
     Seconds,
     Share,
+    Spec,
     Usd,
     UsdPerHour,
     UsdPerKwh,

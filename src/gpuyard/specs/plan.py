@@ -6,18 +6,17 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 
 from gpuyard import units
 from gpuyard.errors import describe_unknown
-from gpuyard.specs.base import Spec
-from gpuyard.specs.cluster import Network, Topology, named_or_described
-from gpuyard.specs.offers import Load
-from gpuyard.specs.quantities import (
+from gpuyard.specs.base import (
     Bytes,
     CloudName,
+    Count,
     GpuName,
     LinkName,
     MachineName,
     Seconds,
     Share,
     SiteReference,
+    Spec,
     Usd,
     UsdPerHour,
     UsdPerKwh,
@@ -25,13 +24,14 @@ from gpuyard.specs.quantities import (
     Watts,
     WorkloadReference,
 )
+from gpuyard.specs.cluster import Network, Topology, named_or_described
+from gpuyard.specs.offers import Load
 from gpuyard.specs.workload import Workload
 
 Acquisition = Literal[
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid"
 ]
 RemedyName = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
-Count = Annotated[int, Field(gt=0)]
 _ACQUISITIONS: tuple[Acquisition, ...] = (
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid",
 )  # fmt: skip

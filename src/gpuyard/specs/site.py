@@ -1,27 +1,52 @@
 """A site: where a cluster would stand, and what that room has to offer."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import Share, Usd
-from gpuyard.specs.site_quantities import (
-    Amps,
-    Country,
-    FloorLoad,
-    Kilograms,
-    Metres,
-    PduName,
-    ReceptacleName,
-    TemperatureRise,
-    UsdPerKw,
-    UsdPerKwh,
-    UsdPerKwMonth,
-    Volts,
-    Watts,
-)
+from gpuyard.specs.base import Share, Spec, Usd, known_name, quantity
+from gpuyard.units import Dimension, parse_positive
 
+
+def _positive(
+    name: str, example: str, factors: Mapping[str, float]
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    """A quantity that can't be zero and never goes without its unit."""
+    dimension = Dimension(name, example, dict(factors))
+
+    def parse(value: str | float) -> float:
+        money = isinstance(value, str) and example.startswith("$")
+        return parse_positive(str(value).strip().removeprefix("$") if money else value, dimension)
+
+    return quantity(parse, name, example, types="string")
+
+
+Volts = Annotated[float, *_positive("a voltage", "208 V", {"V": 1.0, "kV": 1e3})]
+Amps = Annotated[float, *_positive("a current", "60 A", {"A": 1.0})]
+Watts = Annotated[float, *_positive("a power", "17 kW", {"W": 1.0, "kW": 1e3, "MW": 1e6})]
+Kilograms = Annotated[
+    float, *_positive("a weight", "1000 kg", {"kg": 1.0, "t": 1e3, "lb": 0.45359237})
+]
+Metres = Annotated[
+    float, *_positive("a length", "1200 mm", {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "ft": 0.3048})
+]
+FloorLoad = Annotated[
+    float,
+    *_positive("a floor load", "1200 kg/m2", {"kg/m2": 1.0, "kg/m²": 1.0, "kN/m2": 1000 / 9.81}),
+]
+TemperatureRise = Annotated[
+    float,
+    *_positive("a temperature difference", "12 K", {"K": 1.0, "C": 1.0, "°C": 1.0, "F": 5 / 9}),
+]
+UsdPerKwh = Annotated[float, *_positive("a price of energy", "$0.12/kWh", {"/kWh": 1.0})]
+UsdPerKwMonth = Annotated[
+    float, *_positive("a price of power", "$184/kW/month", {"/kW/month": 1.0})
+]
+UsdPerKw = Annotated[float, *_positive("a price of capacity", "$11000/kW", {"/kW": 1.0})]
+PduName = Annotated[str, AfterValidator(known_name("PDU"))]
+ReceptacleName = Annotated[str, AfterValidator(known_name("plug"))]
+Country = Annotated[str, Field(pattern=r"^[A-Z]{2}$", description="two letters, as in ISO 3166")]
 SiteKind = Literal["office", "room", "colocation"]
 Cooling = Literal["air", "rear-door", "liquid"]
 

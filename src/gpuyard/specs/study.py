@@ -5,24 +5,24 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.cluster import Cluster, named_or_described
-from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
-from gpuyard.specs.quantities import (
+from gpuyard.specs.base import (
     ClusterReference,
+    Count,
     Seconds,
     Share,
+    Spec,
     Usd,
     UsdPerHour,
     UsdPerKwh,
     Watts,
     WorkloadReference,
 )
+from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
 from gpuyard.specs.workload import Strategy
 
 MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
 """A parameter server is predicted, not measured."""
-Count = Annotated[int, Field(gt=0)]
 
 
 class MeasureHere(Spec):

@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from gpuyard.specs.base import Spec
+from gpuyard.specs.base import BytesPerSecond, Count, GpuName, Seconds, Spec, WorkloadReference
 from gpuyard.specs.cluster import named_or_described
-from gpuyard.specs.quantities import BytesPerSecond, GpuName, Seconds, WorkloadReference
 from gpuyard.specs.remedy import Remedy
-from gpuyard.specs.study import Count, MeasuredStrategy
+from gpuyard.specs.study import MeasuredStrategy
 
 
 class SweepLink(Spec):

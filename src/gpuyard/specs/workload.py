@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuyard.specs.base import Spec
-from gpuyard.specs.quantities import Bytes, GpuName, ModelName, Seconds, Share
+from gpuyard.specs.base import Bytes, GpuName, ModelName, Seconds, Share, Spec
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Strategy = Literal["ddp", "dataparallel", "horovod", "parameter-server"]
