@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.lab import overload, plan_from_text, plan_lab
-from gpuyard.lab.shaping import shape_of
+from gpuyard.lab.plan import shape_of
 
 
 def test_links_differ_by_node() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from gpuyard.workloads import spoken_digits
 from gpuyard.workloads.task import Task
-from gpuyard.workloads.zoo import MODELS, alexnet, bert, gnmt, gpt2, inception, resnet, ssd, vit
+from gpuyard.workloads.zoo import MODELS, bert, gnmt, gpt2, images, inception, resnet, ssd, vit
 from gpuyard.workloads.zoo.images import classify_images
 
 PUBLISHED_PARAMETERS = {
@@ -155,7 +155,7 @@ def test_a_few_steps_on_one_batch_lower_its_loss(factory: Callable[[], Task]) ->
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("factory", [alexnet.alexnet, inception.inception_v3, ssd.ssd300])
+@pytest.mark.parametrize("factory", [images.alexnet, inception.inception_v3, ssd.ssd300])
 def test_one_step_gives_every_parameter_a_gradient(factory: Callable[[], Task]) -> None:
     torch.manual_seed(0)
     task = factory()
@@ -199,6 +199,6 @@ def test_ssd_loss_takes_three_hardest_negatives_a_positive() -> None:
 def test_reading_the_registry_does_not_import_torch() -> None:
     code = (
         "import sys, gpuyard.workloads.zoo, gpuyard.catalog.models, "
-        "gpuyard.workloads.spoken_digits_data; sys.exit('torch' in sys.modules)"
+        "gpuyard.workloads.digit_clips; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -25,26 +25,25 @@ def fetch(
     """
     if name != "spoken-digits":
         raise UnknownName("dataset", name, ["spoken-digits"])
-    from gpuyard import paths
-    from gpuyard.workloads import spoken_digits_data
+    from gpuyard.paths import dataset_directory
+    from gpuyard.workloads.digit_clips import import_clips
 
+    target = dataset_directory(name)
     if from_directory is not None:
-        count = spoken_digits_data.import_clips(from_directory, paths.home())
+        count = import_clips(from_directory, target)
     else:
-        count = _download(paths.home())
-    console().print(
-        f"{count} clips in {paths.dataset_directory(name)}", highlight=False, soft_wrap=True
-    )
+        count = _download(target)
+    console().print(f"{count} clips in {target}", highlight=False, soft_wrap=True)
 
 
-def _download(home: Path) -> int:
+def _download(target: Path) -> int:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-    from gpuyard.workloads import spoken_digits_data
+    from gpuyard.workloads.digit_clips import fetch_clips
 
     columns = ("fetching", BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True)) as progress:
         task = progress.add_task("fetching", total=None)
-        return spoken_digits_data.fetch_clips(
-            home, lambda done, total: progress.update(task, completed=done, total=total)
+        return fetch_clips(
+            target, lambda done, total: progress.update(task, completed=done, total=total)
         )

@@ -1,7 +1,7 @@
 """An emulated cluster on this host: a network namespace for each node, and links shaped to any rate."""
 
 from gpuyard.lab.lab import Lab, Node, down, find, labs, remove_orphans, temporary, unreadable, up
-from gpuyard.lab.network import processes_in
+from gpuyard.lab.network import check_can_make_labs, processes_in
 from gpuyard.lab.plan import (
     DEFAULT_NAME,
     LabPlan,
@@ -10,7 +10,6 @@ from gpuyard.lab.plan import (
     plan_from_text,
     plan_lab,
 )
-from gpuyard.lab.requirements import check_can_make_labs
 from gpuyard.lab.state import Health, LabState
 
 __all__ = [

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.lab import network, state
+from gpuyard.lab.network import check_can_make_labs
 from gpuyard.lab.plan import INTERFACE, LabPlan, NodePlan
-from gpuyard.lab.requirements import check_can_make_labs
 from gpuyard.lab.state import Health, LabState
 
 

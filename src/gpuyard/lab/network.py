@@ -2,21 +2,50 @@
 
 import contextlib
 import errno
+import importlib.util
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan
-from gpuyard.lab.shaping import Shape
+from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, Shape
 
 NAMESPACES = Path("/var/run/netns")
 _CORE = "core"
 _LEAVE_SECONDS = 2.0
+_CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
+
+
+def check_can_make_labs() -> None:
+    """Raises MissingRequirement with the next step, where this machine lacks something."""
+    if sys.platform != "linux":
+        raise MissingRequirement(
+            "a lab is made of Linux network namespaces; everything else in gpuyard works without"
+        )
+    if not _has_rights():
+        raise MissingRequirement(
+            "a lab needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces: run "
+            "it with sudo; everything else in gpuyard works without"
+        )
+    if importlib.util.find_spec("pyroute2") is None:
+        raise MissingRequirement(
+            "a lab needs pyroute2, which is not installed: pip install 'gpuyard[lab]'"
+        )
+
+
+def _has_rights() -> bool:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+        bits = int(effective.split()[1], 16)
+    except (OSError, StopIteration, ValueError, IndexError):
+        return os.geteuid() == 0
+    return bool(bits >> _CAP_NET_ADMIN & 1 and bits >> _CAP_SYS_ADMIN & 1)
 
 
 def namespace_names(plan: LabPlan, token: str) -> tuple[str, ...]:

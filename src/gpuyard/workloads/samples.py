@@ -133,7 +133,7 @@ def _spoken_digits(workload: Workload, task: "Task") -> Samples:
         )
     import torch
 
-    from gpuyard.workloads.spoken_digits_data import load_clips
+    from gpuyard.workloads.digit_clips import load_clips
 
     sounds, digits = (torch.from_numpy(array) for array in load_clips(directory))
     wanted = task.batch(1)[0]

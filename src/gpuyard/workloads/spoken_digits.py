@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpuyard.workloads.spoken_digits_data import CLIP_SAMPLES
+from gpuyard.workloads.digit_clips import CLIP_SAMPLES
 from gpuyard.workloads.task import Task
 
 DIGITS = 10

@@ -4,8 +4,8 @@ Written from the papers. The registry holds names only, so that reading it doesn
 """
 
 MODELS: dict[str, str] = {
-    "alexnet": "gpuyard.workloads.zoo.alexnet:alexnet",
-    "vgg16": "gpuyard.workloads.zoo.vgg:vgg16",
+    "alexnet": "gpuyard.workloads.zoo.images:alexnet",
+    "vgg16": "gpuyard.workloads.zoo.images:vgg16",
     "resnet18": "gpuyard.workloads.zoo.resnet:resnet18",
     "resnet18-cifar": "gpuyard.workloads.zoo.resnet:resnet18_cifar",
     "resnet50": "gpuyard.workloads.zoo.resnet:resnet50",
@@ -22,7 +22,7 @@ MODELS: dict[str, str] = {
     "gpt2-xl": "gpuyard.workloads.zoo.gpt2:gpt2_xl",
     "vit-b-16": "gpuyard.workloads.zoo.vit:vit_b_16",
     "vit-l-16": "gpuyard.workloads.zoo.vit:vit_l_16",
-    "transformer-small": "gpuyard.workloads.zoo.byte_transformer:transformer_small",
+    "transformer-small": "gpuyard.workloads.zoo.gpt2:transformer_small",
     "spoken-digits-linear": "gpuyard.workloads.spoken_digits:linear",
     "spoken-digits-conv": "gpuyard.workloads.spoken_digits:conv",
 }

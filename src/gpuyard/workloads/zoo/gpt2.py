@@ -1,7 +1,7 @@
 """GPT-2: Radford et al., "Language models are unsupervised multitask learners", 2019.
 
 The output layer is the word embedding again, so its gradient is only ready at the very end of
-backward.
+backward. `transformer_small` is the same small enough for CPUs: it predicts the next byte.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ SMALL = Gpt2Config(depth=12, width=768, heads=12)
 MEDIUM = Gpt2Config(depth=24, width=1024, heads=16)
 LARGE = Gpt2Config(depth=36, width=1280, heads=20)
 XL = Gpt2Config(depth=48, width=1600, heads=25)
+BYTES = Gpt2Config(depth=4, width=256, heads=4, vocabulary=256, tokens=128)
 
 
 def gpt2() -> Task:
@@ -50,6 +51,11 @@ def gpt2_large() -> Task:
 def gpt2_xl() -> Task:
     """1,557,611,200 parameters."""
     return predict_tokens(XL)
+
+
+def transformer_small() -> Task:
+    """3,257,856 parameters."""
+    return predict_tokens(BYTES)
 
 
 def predict_tokens(config: Gpt2Config) -> Task:

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
-from gpuyard.workloads.spoken_digits_data import (
+from gpuyard.workloads.digit_clips import (
     FOUNDING_SPEAKERS,
-    dataset_directory,
     fetch_clips,
     import_clips,
     load_clips,
@@ -118,42 +117,41 @@ def test_what_is_no_sound_or_has_no_digit_is_named(clips: Path) -> None:
 
 
 def test_import_copies_the_clips_and_may_be_repeated(clips: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    assert import_clips(clips, home) == 10
-    target = dataset_directory(home)
+    target = tmp_path / "datasets" / "spoken-digits"
+    assert import_clips(clips, target) == 10
     first = target.stat().st_ino
-    assert import_clips(clips, home) == 10
-    assert import_clips(target, home) == 10
+    assert import_clips(clips, target) == 10
+    assert import_clips(target, target) == 10
     assert target.stat().st_ino == first
     np.testing.assert_array_equal(load_clips(target)[0], load_clips(clips)[0])
 
 
 def test_a_later_import_replaces_the_former(clips: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    import_clips(clips, home)
+    target = tmp_path / "datasets" / "spoken-digits"
+    import_clips(clips, target)
     (clips / "0_lucas_0.wav").unlink()
     write_wav(clips / "7_lucas_0.wav", 500)
-    assert import_clips(clips, home) == 9
-    assert (dataset_directory(home) / "7_lucas_0.wav").stat().st_size == 44 + 1000
-    assert [path.name for path in (home / "datasets").iterdir()] == ["spoken-digits"]
+    assert import_clips(clips, target) == 9
+    assert (target / "7_lucas_0.wav").stat().st_size == 44 + 1000
+    assert [path.name for path in target.parent.iterdir()] == ["spoken-digits"]
 
 
 def test_a_failed_import_leaves_nothing_behind(clips: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    import_clips(clips, home)
-    kept = sorted(path.name for path in dataset_directory(home).iterdir())
+    target = tmp_path / "datasets" / "spoken-digits"
+    import_clips(clips, target)
+    kept = sorted(path.name for path in target.iterdir())
     write_wav(clips / "9_zoe_0.wav", rate=16_000)
     with pytest.raises(UserMistake, match="9_zoe_0"):
-        import_clips(clips, home)
-    assert sorted(path.name for path in dataset_directory(home).iterdir()) == kept
-    assert [path.name for path in (home / "datasets").iterdir()] == ["spoken-digits"]
+        import_clips(clips, target)
+    assert sorted(path.name for path in target.iterdir()) == kept
+    assert [path.name for path in target.parent.iterdir()] == ["spoken-digits"]
 
 
 def test_a_home_that_cannot_be_written_is_named(clips: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.write_text("a file, not a directory")
+    target = tmp_path / "home" / "datasets" / "spoken-digits"
+    (tmp_path / "home").write_text("a file, not a directory")
     with pytest.raises(GpuyardError, match=r"cannot write to .*home/datasets"):
-        import_clips(clips, home)
+        import_clips(clips, target)
 
 
 @pytest.fixture
@@ -207,14 +205,14 @@ def test_fetch_takes_only_the_recordings(
 ) -> None:
     directory, address = served
     write_release(directory / "release.tar.gz", clips)
-    home = tmp_path / "home"
+    target = tmp_path / "datasets" / "spoken-digits"
     seen: list[tuple[int, int | None]] = []
     url = f"{address}/release.tar.gz"
-    count = fetch_clips(home, lambda *at: seen.append(at), url=url, schemes=("http",))
+    count = fetch_clips(target, lambda *at: seen.append(at), url=url, schemes=("http",))
     assert count == 10
-    fetched = {path.name: path.read_bytes() for path in dataset_directory(home).iterdir()}
+    fetched = {path.name: path.read_bytes() for path in target.iterdir()}
     assert fetched == {path.name: path.read_bytes() for path in clips.iterdir()}
-    assert [path.name for path in (home / "datasets").iterdir()] == ["spoken-digits"]
+    assert [path.name for path in target.parent.iterdir()] == ["spoken-digits"]
     assert not list(tmp_path.rglob("escaped.wav"))
     size = (directory / "release.tar.gz").stat().st_size
     assert seen[-1] == (size, size)
@@ -228,7 +226,7 @@ def test_a_failed_download_says_what_to_do_and_leaves_nothing(
     whole = (directory / "release.tar.gz").read_bytes()
     (directory / "damaged.tar.gz").write_bytes(whole[: len(whole) // 2])
     (directory / "page.tar.gz").write_text("<html>")
-    home = tmp_path / "home"
+    target = tmp_path / "datasets" / "spoken-digits"
     for name, reason in (
         ("missing.tar.gz", "404"),
         ("cut.tar.gz", "only .* bytes came"),
@@ -236,10 +234,10 @@ def test_a_failed_download_says_what_to_do_and_leaves_nothing(
         ("page.tar.gz", "the archive is damaged"),
     ):
         with pytest.raises(GpuyardError, match=f"{reason}.*import the directory"):
-            fetch_clips(home, url=f"{address}/{name}", schemes=("http",))
+            fetch_clips(target, url=f"{address}/{name}", schemes=("http",))
     with pytest.raises(GpuyardError, match="could not download"):
-        fetch_clips(home, url="http://127.0.0.1:1/x.tar.gz", schemes=("http",))
-    assert not list((home / "datasets").iterdir())
+        fetch_clips(target, url="http://127.0.0.1:1/x.tar.gz", schemes=("http",))
+    assert not list(target.parent.iterdir())
 
 
 def test_nothing_is_fetched_without_encryption(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The Free Spoken Digit Dataset (CC BY-SA 4.0): reading its clips, and bringing them here.
 
-Its files are `{digit}_{speaker}_{index}.wav`, 8 kHz mono 16-bit. What is stored under gpuyard's
-home has been read in full before, and appears there whole or not at all.
+Its files are `{digit}_{speaker}_{index}.wav`, 8 kHz mono 16-bit. What is stored has been read in full
+before, and appears whole or not at all.
 """
 
 import contextlib
@@ -44,11 +44,6 @@ class _Clip(NamedTuple):
     speaker: str
 
 
-def dataset_directory(home: Path) -> Path:
-    """Where the clips lie under gpuyard's home."""
-    return home / "datasets" / "spoken-digits"
-
-
 def load_clips(
     directory: Path, speakers: Sequence[str] = FOUNDING_SPEAKERS
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
@@ -66,12 +61,11 @@ def load_clips(
     return sounds, np.array([clip.digit for clip in chosen], dtype=np.int64)
 
 
-def import_clips(source: Path, home: Path) -> int:
-    """Copy the wav files of a directory to gpuyard's home; returns how many clips it has now."""
+def import_clips(source: Path, target: Path) -> int:
+    """Copy the wav files of a directory in place of what the target has; returns how many clips it has now."""
     clips = _find_clips(source)
     for clip in clips:
         _read_wav(clip.path)
-    target = dataset_directory(home)
     if _holds_exactly(target, clips):
         return len(clips)
     with _staging(target.parent) as staging:
@@ -86,20 +80,20 @@ def import_clips(source: Path, home: Path) -> int:
 
 
 def fetch_clips(
-    home: Path,
+    target: Path,
     progress: Progress = lambda _received, _total: None,
     *,
     url: str = ARCHIVE_URL,
     schemes: Sequence[str] = ("https",),
 ) -> int:
     """Download the dataset's release and import it; returns how many clips there are."""
-    with _staging(dataset_directory(home).parent) as staging:
+    with _staging(target.parent) as staging:
         archive = staging / "archive.tar.gz"
         _download(url, archive, progress, schemes)
         recordings = staging / "recordings"
         recordings.mkdir()
         _extract_recordings(archive, recordings, url)
-        return import_clips(recordings, home)
+        return import_clips(recordings, target)
 
 
 def _find_clips(directory: Path) -> list[_Clip]:
