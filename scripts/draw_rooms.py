@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_cluster, read_site
-from gpuyard.draw.room import draw_plugs, draw_racks
+from gpuyard.draw.plugs import draw_plugs
+from gpuyard.draw.racks import draw_racks
 from gpuyard.facility.design import design_facility
 from gpuyard.files import write_text
 

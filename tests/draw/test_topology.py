@@ -14,16 +14,11 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from gpuyard.catalog import gpus
-from gpuyard.draw.topology import (
-    bandwidth_matrix,
-    class_matrix,
-    draw_svg,
-    draw_terminal,
-    latency_matrix,
-)
+from gpuyard.draw.topology import draw_svg, draw_terminal
 from gpuyard.draw.topology.layout import lay_out
 from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
 from gpuyard.hardware.presets import PRESETS, build_preset
+from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.hardware.rings import STAGED_SHARE
 from tests.conftest import ROOT
 

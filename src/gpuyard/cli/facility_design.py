@@ -72,7 +72,7 @@ def _forms(html: bool, svg: bool, csv: bool, json_output: bool) -> list[tuple[st
 def _text(made: "FacilityDesign", form: str) -> str:
     match form:
         case "--svg":
-            from gpuyard.draw.room import draw_racks
+            from gpuyard.draw.racks import draw_racks
 
             return draw_racks(made)
         case "--csv":

@@ -26,7 +26,7 @@ def plugs(
     if svg + html + json_output > 1:
         raise UserMistake("give one of --svg, --html and --json, not several")
     from gpuyard.catalog.facility import plugs as table
-    from gpuyard.draw.room import draw_face, draw_plugs, face_text
+    from gpuyard.draw.plugs import draw_face, draw_plugs, face_text
 
     rows = [table().get(name)] if name else list(table())
     if json_output:

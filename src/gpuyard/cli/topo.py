@@ -191,7 +191,7 @@ def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
 def _document(graph: "MachineGraph", summary: "TopologySummary") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gpuyard.draw.topology import bandwidth_matrix, class_matrix, latency_matrix
+    from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
 
     return {
         "name": graph.name,

@@ -3,17 +3,12 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuyard.draw.markup import FONT, element, number, path, shorten, text, words
+from gpuyard.draw.markup import element, page, path, shorten, text
+from gpuyard.draw.palette import BLUE, FADED, GREEN, GROUND, ORANGE, PURPLE
 from gpuyard.facility.fabric.design import FabricDesign
 from gpuyard.units import format_bit_rate, format_byte_rate
 
-_GROUND, _FRAME, _INK, _FADED = "#ffffff", "#d0d7de", "#1f2937", "#57606a"
-_FILLS = {
-    "core": ("#fdf1e3", "#b4661a"),
-    "spine": ("#f2ecfb", "#7c4dbd"),
-    "leaf": ("#e4effb", "#2c6cb0"),
-    "node": ("#f4f9ec", "#4d7c0f"),
-}
+_PAINTS = {"core": ORANGE, "spine": PURPLE, "leaf": BLUE, "node": GREEN}
 _NAMES = {"core": "cores", "spine": "spines", "leaf": "leaves", "node": "machines"}
 _MOST = {"core": 12, "spine": 16, "leaf": 16, "node": 16}
 _WIDTH, _MARGIN, _LABEL = 1080.0, 28.0, 128.0
@@ -62,7 +57,10 @@ def draw_fabric(design: FabricDesign, hosts: str = "machines") -> str:
         parts += _boxes(design, row)
     parts += _labels(design, rows, hosts)
     parts.append(_foot(design, any(None in row.slots for row in rows), height))
-    return _page(design, parts, height)
+    found = ", ".join(f"{n} {tier}" for tier, n in design.switches.items() if n)
+    about = f"A {design.kind} fabric on {design.switch.name}: {found}."
+    title = f"Fabric of {design.request.nodes} machines"
+    return page(parts, _WIDTH, height, title=title, about=about)
 
 
 def _slots(tier: str, count: int) -> tuple[int | None, ...]:
@@ -92,7 +90,7 @@ def _wires(design: FabricDesign, rows: dict[str, _Row]) -> list[str]:
         for (one, other), links in found.items():
             low, high = rows[lower].at(one), rows[upper].at(other)
             if low is not None and high is not None:
-                colour = _FILLS[upper][1]
+                colour = _PAINTS[upper][1]
                 data: list[str | float] = ["M", low, rows[lower].top, "L", high]
                 data.append(rows[upper].top + _BOX_HEIGHT)
                 lines.append(path(data, stroke=colour, stroke_width=_thickness(links)))
@@ -104,21 +102,21 @@ def _thickness(links: int) -> float:
 
 
 def _boxes(design: FabricDesign, row: _Row) -> list[str]:
-    fill, stroke = _FILLS[row.tier]
+    fill, stroke = _PAINTS[row.tier]
     parts = []
     for slot, n in enumerate(row.slots):
         x = row.centre(slot)
         if n is None:
-            parts.append(text("…", x, row.top + 24, size=20, fill=_FADED, anchor="middle"))
+            parts.append(text("…", x, row.top + 24, size=20, fill=FADED, anchor="middle"))
             continue
         width = row.box_width
         parts.append(element("rect", x=x - width / 2, y=row.top, width=width, height=_BOX_HEIGHT, rx=5,
                              fill=fill, stroke=stroke, stroke_width=1.4))  # fmt: skip
         rails = _rails(design, n) if row.tier == "leaf" else ""
         y = row.top + (16 if rails else 23)
-        parts.append(text(f"{n + 1}", x, y, size=13, fill=_INK, anchor="middle", bold=True))
+        parts.append(text(f"{n + 1}", x, y, size=13, anchor="middle", bold=True))
         if rails:
-            parts.append(text(rails, x, row.top + 30, size=10, fill=_FADED, anchor="middle"))
+            parts.append(text(rails, x, row.top + 30, size=10, fill=FADED, anchor="middle"))
     return parts
 
 
@@ -138,11 +136,9 @@ def _labels(design: FabricDesign, rows: list[_Row], hosts: str) -> list[str]:
         what = _NAMES[row.tier] if row.count > 1 else ("switch" if row.tier == "leaf" else row.tier)
         if row.tier == "node":
             what = hosts if row.count > 1 else hosts.removesuffix("s")
+        parts.append(text(f"{row.count:,} {what}", _MARGIN, row.top + 17, size=14, bold=True))
         parts.append(
-            text(f"{row.count:,} {what}", _MARGIN, row.top + 17, size=14, bold=True, fill=_INK)
-        )
-        parts.append(
-            text(_model(design, row.tier, hosts), _MARGIN, row.top + 33, size=11, fill=_FADED)
+            text(_model(design, row.tier, hosts), _MARGIN, row.top + 33, size=11, fill=FADED)
         )
     counts = design.cable_counts
     for upper, lower in pairwise(rows):
@@ -150,8 +146,8 @@ def _labels(design: FabricDesign, rows: list[_Row], hosts: str) -> list[str]:
         bundle = {"leaf": design.shape.leaf_spine_bundle, "spine": design.shape.spine_core_bundle}
         each = f", {bundle[lower.tier]} a pair" if lower.tier in bundle else ""
         middle = (upper.top + _BOX_HEIGHT + lower.top) / 2
-        parts.append(text(f"{links:,} cables{each}", _MARGIN, middle + 4, size=12, fill=_INK,
-                          halo=_GROUND))  # fmt: skip
+        parts.append(text(f"{links:,} cables{each}", _MARGIN, middle + 4, size=12,
+                          halo=GROUND))  # fmt: skip
     return parts
 
 
@@ -179,7 +175,7 @@ def _title(design: FabricDesign) -> list[str]:
     title = f"{design.request.endpoints:,} ports of {rate}"
     return [
         text(shorten(title, inside, 19), _MARGIN, _MARGIN + 16, size=19, bold=True),
-        text(shorten(sentence, inside, 13), _MARGIN, _MARGIN + 40, size=13, fill=_FADED),
+        text(shorten(sentence, inside, 13), _MARGIN, _MARGIN + 40, size=13, fill=FADED),
     ]
 
 
@@ -194,19 +190,4 @@ def _foot(design: FabricDesign, cut: bool, height: float) -> str:
         )
     left_out = " Cables to what is not drawn are left out." if cut else ""
     line = f"Bisection {bisection} in one direction. Free ports for machines: {spare:,}.{boards}{left_out}"
-    return text(line, _MARGIN, height - _MARGIN, size=12, fill=_FADED)
-
-
-def _page(design: FabricDesign, parts: list[str], height: float) -> str:
-    ground = element("rect", x=0.5, y=0.5, width=_WIDTH - 1, height=height - 1, rx=10, fill=_GROUND,
-                     stroke=_FRAME)  # fmt: skip
-    counts = ", ".join(f"{n} {tier}" for tier, n in design.switches.items() if n)
-    described = words("title", f"Fabric of {design.request.nodes} machines")
-    described += "\n" + words("desc", f"A {design.kind} fabric on {design.switch.name}: {counts}.")
-    inside = "\n".join([described, ground, *parts])
-    return (
-        element("svg", f"\n{inside}\n", xmlns="http://www.w3.org/2000/svg", width=_WIDTH,
-                height=height, viewBox=f"0 0 {number(_WIDTH)} {number(height)}", role="img",
-                font_family=FONT)
-        + "\n"
-    )  # fmt: skip
+    return text(line, _MARGIN, height - _MARGIN, size=12, fill=FADED)

@@ -1,10 +1,18 @@
-"""SVG elements as text: numbers short and always the same, everything else escaped."""
+"""SVG as text: numbers short and always the same, everything else escaped.
+
+A picture is text and shapes only, without scripts or ids, so it stands alone or inside a page, and the
+same values always give the same bytes.
+"""
 
 import math
 import unicodedata
+from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
+from gpuyard.draw.palette import CHART_STYLE, FRAME, GROUND, INK
+
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+CHART_EDGE = 14  # left of everything in a chart
 _NARROW = frozenset("ijlIt.,:;|'!()[]{}/ f-·")
 _BROAD = frozenset("mwMW@%")
 
@@ -39,7 +47,7 @@ def text(
     y: float,
     *,
     size: float = 12,
-    fill: str = "#1f2937",
+    fill: str = INK,
     anchor: str = "start",
     bold: bool = False,
     halo: str | None = None,
@@ -62,16 +70,44 @@ def text(
 
 
 def path(
-    data: list[str | float],
-    *,
-    stroke: str,
-    stroke_width: float,
-    stroke_dasharray: str | None = None,
+    data: Iterable[str | float], *, stroke: str, stroke_width: float, **more: str | float
 ) -> str:
     """A line that is not filled."""
     written = " ".join(part if isinstance(part, str) else number(part) for part in data)
-    return element("path", d=written, fill="none", stroke=stroke, stroke_width=stroke_width,
-                   stroke_dasharray=stroke_dasharray)  # fmt: skip
+    return element("path", d=written, fill="none", stroke=stroke, stroke_width=stroke_width, **more)
+
+
+def corners(places: Iterable[tuple[float, float]]) -> str:
+    """The points of a polygon or of a line."""
+    return " ".join(f"{number(x)},{number(y)}" for x, y in places)
+
+
+def moved(inside: str, x: float, y: float) -> str:
+    """A group with its corner there."""
+    return element("g", inside, transform=f"translate({number(x)} {number(y)})")
+
+
+def page(parts: Iterable[str], width: float, height: float, *, title: str, about: str) -> str:
+    """A whole file: a drawing on a white ground of its own, and what it is for those who don't see it."""
+    ground = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
+                     fill=GROUND, stroke=FRAME)  # fmt: skip
+    described = (words("title", title), words("desc", about))
+    return _file([*described, ground, *parts], width, height, font_family=FONT)
+
+
+def chart_page(parts: Iterable[str], width: float, height: float, *, title: str) -> str:
+    """A whole file: a chart under its title, dark where the reader's screen is."""
+    described = words("title", title) + element("style", CHART_STYLE)
+    ground = element("rect", class_="page", width=width, height=height)
+    heading = words("text", title, class_="title", x=CHART_EDGE, y=24)
+    return _file([described, ground, heading, *parts], width, height)
+
+
+def _file(parts: Iterable[str], width: float, height: float, **attributes: str) -> str:
+    whole = element("svg", "\n" + "\n".join(parts) + "\n", xmlns="http://www.w3.org/2000/svg", width=width,
+                    height=height, viewBox=f"0 0 {number(width)} {number(height)}", role="img",
+                    **attributes)  # fmt: skip
+    return whole + "\n"
 
 
 def legal(content: str) -> str:

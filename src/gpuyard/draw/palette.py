@@ -1,71 +1,32 @@
-"""The colours of a drawing. It has its own white ground, so it looks the same on light and dark pages."""
-
-import math
-from collections.abc import Iterable
-from typing import TypeGuard
-
-from gpuyard.hardware.graph import DeviceKind, WireKind
+"""The colours of every picture. Drawings have their own white ground, so they look the same on light and
+dark pages; charts follow the reader's screen."""
 
 GROUND, FRAME = "#ffffff", "#d0d7de"
 INK, FADED = "#1f2937", "#57606a"
-NVLINK_FILL = "#e9f5d6"
-BOXES: dict[DeviceKind, tuple[str, str]] = {  # fill, stroke
-    "socket": ("#eef1f5", "#475569"),
-    "host-bridge": ("#ffffff", "#64748b"),
-    "switch": ("#e4effb", "#2c6cb0"),
-    "gpu": ("#f4f9ec", "#4d7c0f"),
-    "nic": ("#f2ecfb", "#7c4dbd"),
-    "nvme": ("#fdf1e3", "#b4661a"),
-    "nvswitch": ("#4d7c0f", "#3a5f0b"),
-}
-WIRES: dict[WireKind, str] = {
-    "pcie": "#2c6cb0",
-    "socket": "#d97706",
-    "nvlink": "#5c9411",
-    "internal": "#64748b",
-}
-# ColorBrewer's YlGnBu: told apart by people with any colour vision
-_RAMP = ((255, 255, 217), (199, 233, 180), (65, 182, 196), (34, 94, 168), (8, 29, 88))
-_NONE = "#eceff2"
 
+Paint = tuple[str, str]
+"""Fill and outline of a box."""
+GREEN: Paint = ("#f4f9ec", "#4d7c0f")
+BLUE: Paint = ("#e4effb", "#2c6cb0")
+PURPLE: Paint = ("#f2ecfb", "#7c4dbd")
+ORANGE: Paint = ("#fdf1e3", "#b4661a")
+TEAL: Paint = ("#e6f6f4", "#0f766e")
+GREY: Paint = ("#eef1f5", "#475569")
 
-class HeatScale:
-    """Rates to colours, by their logarithm between the slowest and the fastest."""
-
-    def __init__(self, rates: Iterable[float | None]) -> None:
-        usable = [rate for rate in rates if _known(rate)]
-        self.low, self.high = min(usable, default=1.0), max(usable, default=1.0)
-
-    def fill(self, rate: float | None) -> str:
-        if not _known(rate):
-            return _NONE
-        return "#{:02x}{:02x}{:02x}".format(*self._rgb(rate))
-
-    def ink(self, rate: float | None) -> str:
-        """Dark or white, whichever reads better on the fill."""
-        if not _known(rate):
-            return FADED
-        red, green, blue = self._rgb(rate)
-        return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
-
-    def steps(self, count: int) -> list[float]:
-        """Rates from the slowest to the fastest, evenly apart on the scale."""
-        ratio = self.high / self.low
-        return [self.low * ratio ** (i / (count - 1)) for i in range(count)]
-
-    def _rgb(self, rate: float) -> tuple[int, int, int]:
-        if self.high <= self.low:
-            share = 0.3
-        else:
-            share = math.log(rate / self.low) / math.log(self.high / self.low)
-        at = (0.07 + 0.83 * min(max(share, 0.0), 1.0)) * (len(_RAMP) - 1)
-        index = min(int(at), len(_RAMP) - 2)
-        one, two = _RAMP[index], _RAMP[index + 1]
-        red, green, blue = (
-            round(a + (b - a) * (at - index)) for a, b in zip(one, two, strict=True)
-        )
-        return red, green, blue
-
-
-def _known(rate: float | None) -> TypeGuard[float]:
-    return rate is not None and math.isfinite(rate) and rate > 0
+# Okabe and Ito, "Color Universal Design" (2008), which any colour vision can tell apart; without
+# black and yellow and with a lighter blue, to stand out from white paper and a dark screen alike
+COLOURS = ("#1a80c4", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# more of them, on white only: with Okabe and Ito's own blue, and four of Paul Tol's muted scheme
+MANY_COLOURS = ("#0072b2", *COLOURS[1:], "#332288", "#882255", "#117733", "#999933")
+NEUTRAL = "#8a8f98"
+CHART_STYLE = """
+text{font:12px system-ui,sans-serif;fill:#16191d}
+.title{font-weight:600;font-size:15px}.panel{font-weight:600;font-size:13px}.words{font-size:13px}
+.soft{fill:#565d67}.page{fill:#fff}.grid{stroke:#d9dde3}.ideal{stroke:#565d67;stroke-dasharray:6 4}
+.leader{stroke:#8a8f98;stroke-width:.7}.line{fill:none;stroke-width:2}
+.compute{fill:#0b7a4b}.exchange{fill:#005a9c}.wait{fill:#b3261e}
+.ready{stroke:#005a9c;stroke-width:2;stroke-dasharray:2 4}
+@media (prefers-color-scheme:dark){text{fill:#e8eaed}.soft{fill:#a5adb8}.page{fill:#14171b}
+.grid{stroke:#363c45}.ideal{stroke:#a5adb8}.compute{fill:#62cf9b}.exchange{fill:#7cb8ee}
+.wait{fill:#ff9389}.ready{stroke:#7cb8ee}}
+"""

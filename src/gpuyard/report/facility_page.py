@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gpuyard import __version__
 from gpuyard.catalog.facility import Plug, plugs
 from gpuyard.draw.fabric import draw_fabric
-from gpuyard.draw.room import draw_face, draw_racks
+from gpuyard.draw.plugs import draw_face
+from gpuyard.draw.racks import draw_racks
 from gpuyard.facility.bill_of_materials import Item, bill_of_materials, known_total
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, cord_counts, rack_cords

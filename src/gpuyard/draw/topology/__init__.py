@@ -1,7 +1,6 @@
 """A machine as a picture: a block diagram as SVG, and the same for a terminal."""
 
-from gpuyard.draw.topology.pairwise import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.draw.topology.svg import draw_svg
 from gpuyard.draw.topology.terminal import draw_terminal
 
-__all__ = ["bandwidth_matrix", "class_matrix", "draw_svg", "draw_terminal", "latency_matrix"]
+__all__ = ["draw_svg", "draw_terminal"]

@@ -4,19 +4,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gpuyard.draw.topology.boxes import (
-    BRIDGE_INSET,
-    GROUP_GAP,
-    PERIPHERALS,
-    RAIL_GAP,
-    ROOT_GAP,
-    SIBLING_GAP,
-    box_width,
-)
 from gpuyard.draw.topology.tree import Branch
+from gpuyard.hardware.graph import DeviceKind
+
+SIBLING_GAP = 14.0
+GROUP_GAP = 22.0
+ROOT_GAP = 84.0
+RAIL_GAP = 14.0  # left of a column, for the wire to its lower device
+COLUMN_GAP = 8.0
+CPU_HEIGHT = 84.0
+BRIDGE_HEIGHT = 26.0
+BRIDGE_INSET = 7.0
+SWITCH_HEIGHT = 46.0
+DEVICE_HEIGHT = 72.0
+NVSWITCH_HEIGHT = 38.0
+PERIPHERALS: frozenset[DeviceKind] = frozenset({"nic", "nvme"})
+_MANY_GPUS = 8
 
 Unit = tuple[Branch, ...]
 """What takes one place in a row: a subtree, or a column of two peripherals."""
+
+
+@dataclass(frozen=True)
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
 
 
 @dataclass
@@ -103,3 +129,15 @@ def _gaps(units: Sequence[Unit]) -> list[float]:
         GROUP_GAP if one[0].children or two[0].children else SIBLING_GAP
         for one, two in pairwise(units)
     ]
+
+
+def box_width(kind: DeviceKind, gpus: int) -> float:
+    """Many GPUs are drawn narrower, so that sixteen still fit on a page."""
+    few = gpus <= _MANY_GPUS
+    widths: dict[DeviceKind, float] = {
+        "socket": 190,
+        "host-bridge": 116,
+        "switch": 150 if few else 132,
+        "gpu": 106 if few else 78,
+    }
+    return widths.get(kind, 84 if few else 74)

@@ -1,16 +1,23 @@
 """The bandwidth between every two GPUs as a coloured table, each cell with its class."""
 
+import math
+from collections.abc import Iterable
+from typing import TypeGuard
+
 from gpuyard.draw.markup import element, shorten, text, text_width, words
-from gpuyard.draw.palette import FADED, GROUND, INK, HeatScale
-from gpuyard.draw.topology.pairwise import bandwidth_matrix, class_matrix, is_staged
+from gpuyard.draw.palette import FADED, GROUND, INK
 from gpuyard.draw.topology.words import gigabytes
 from gpuyard.hardware.graph import MachineGraph
+from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
 
 CELL_WIDTH, CELL_HEIGHT = 52.0, 34.0
 _HEAD, _NUMBER, _CLASS = 11.0, 12.0, 9.0
 _TITLE = "GPU to GPU, GB/s one way"
 _TITLE_ROOM = 46.0
 _LONGEST_NAME = 90.0
+# ColorBrewer's YlGnBu: told apart by people with any colour vision
+_RAMP = ((255, 255, 217), (199, 233, 180), (65, 182, 196), (34, 94, 168), (8, 29, 88))
+_NONE = "#eceff2"
 
 
 class HeatMap:
@@ -68,3 +75,45 @@ class HeatMap:
 def staged_mark(right: float, top: float, fill: str = INK) -> str:
     """A triangle in the upper right corner."""
     return element("path", d=f"M {right:.1f} {top:.1f} h -8 l 8 8 z", fill=fill)
+
+
+class HeatScale:
+    """Rates to colours, by their logarithm between the slowest and the fastest."""
+
+    def __init__(self, rates: Iterable[float | None]) -> None:
+        usable = [rate for rate in rates if _known(rate)]
+        self.low, self.high = min(usable, default=1.0), max(usable, default=1.0)
+
+    def fill(self, rate: float | None) -> str:
+        if not _known(rate):
+            return _NONE
+        return "#{:02x}{:02x}{:02x}".format(*self._rgb(rate))
+
+    def ink(self, rate: float | None) -> str:
+        """Dark or white, whichever reads better on the fill."""
+        if not _known(rate):
+            return FADED
+        red, green, blue = self._rgb(rate)
+        return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
+
+    def steps(self, count: int) -> list[float]:
+        """Rates from the slowest to the fastest, evenly apart on the scale."""
+        ratio = self.high / self.low
+        return [self.low * ratio ** (i / (count - 1)) for i in range(count)]
+
+    def _rgb(self, rate: float) -> tuple[int, int, int]:
+        if self.high <= self.low:
+            share = 0.3
+        else:
+            share = math.log(rate / self.low) / math.log(self.high / self.low)
+        at = (0.07 + 0.83 * min(max(share, 0.0), 1.0)) * (len(_RAMP) - 1)
+        index = min(int(at), len(_RAMP) - 2)
+        one, two = _RAMP[index], _RAMP[index + 1]
+        red, green, blue = (
+            round(a + (b - a) * (at - index)) for a, b in zip(one, two, strict=True)
+        )
+        return red, green, blue
+
+
+def _known(rate: float | None) -> TypeGuard[float]:
+    return rate is not None and math.isfinite(rate) and rate > 0

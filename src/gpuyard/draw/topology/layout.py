@@ -7,10 +7,9 @@ Pure: the same graph gives the same positions. The drawing starts at (0, 0).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.draw.topology import boxes as sizes
-from gpuyard.draw.topology.arcs import Arc, nvlink_arcs
-from gpuyard.draw.topology.boxes import Box
-from gpuyard.draw.topology.columns import Columns
+from gpuyard.draw.topology import columns as sizes
+from gpuyard.draw.topology.columns import Box, Columns
+from gpuyard.draw.topology.nvlinks import Arc, nvlink_arcs
 from gpuyard.draw.topology.routes import (
     FIRST_TRACK,
     TRACK_GAP,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuyard.draw.markup import element, path, text, wrap
-from gpuyard.draw.palette import FADED, FRAME, WIRES
+from gpuyard.draw.palette import FADED, FRAME, GROUND
 from gpuyard.draw.topology.heatmap import HeatMap, staged_mark
 from gpuyard.draw.topology.layout import Layout
 from gpuyard.draw.topology.nvlinks import (
@@ -14,7 +14,7 @@ from gpuyard.draw.topology.nvlinks import (
     host_wires,
     switched_bundles,
 )
-from gpuyard.draw.topology.wires import SOCKET_WEIGHT, nvlink_weight, pcie_weight
+from gpuyard.draw.topology.wires import COLOURS, SOCKET_WEIGHT, nvlink_weight, pcie_weight
 from gpuyard.draw.topology.words import gigabytes, rate, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire, WireKind
 from gpuyard.hardware.rings import STAGED_SHARE
@@ -134,17 +134,17 @@ def _nvlink_line(links: Bundle) -> _Line:
 
 def _stroke(line: _Line) -> Callable[[float], str]:
     def draw(middle: float) -> str:
-        return path(["M", 0.0, middle, "H", _SWATCH], stroke=WIRES[line.kind],
+        return path(["M", 0.0, middle, "H", _SWATCH], stroke=COLOURS[line.kind],
                     stroke_width=line.weight)  # fmt: skip
 
     return draw
 
 
 def _dashed(middle: float) -> str:
-    return path(["M", 0.0, middle, "H", _SWATCH], stroke=WIRES["pcie"], stroke_width=1.9,
+    return path(["M", 0.0, middle, "H", _SWATCH], stroke=COLOURS["pcie"], stroke_width=1.9,
                 stroke_dasharray="5 4")  # fmt: skip
 
 
 def _staged_swatch(middle: float) -> str:
-    box = element("rect", x=10, y=middle - 8, width=24, height=16, fill="#ffffff", stroke=FRAME)
+    box = element("rect", x=10, y=middle - 8, width=24, height=16, fill=GROUND, stroke=FRAME)
     return box + staged_mark(33.5, middle - 7.5)

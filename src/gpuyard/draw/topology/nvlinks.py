@@ -1,9 +1,16 @@
-"""NVLinks added up as a drawing shows them: all links of a GPU to its NVSwitches as one bundle."""
+"""NVLinks as a drawing shows them: added up to bundles, and direct ones as arcs under the row of GPUs, deeper
+the farther they reach."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gpuyard.draw.topology.columns import Box
 from gpuyard.hardware.graph import MachineGraph, Wire
+
+_FIRST_DEPTH = 30.0
+_DEEPER = 32.0
+_DEEPEST = 260.0
+_PORT_GAP = 13.0
 
 
 @dataclass(frozen=True)
@@ -17,6 +24,19 @@ class Bundle:
     @property
     def name(self) -> str:
         return f"NV{self.links}"
+
+
+@dataclass(frozen=True)
+class Arc:
+    """From GPU a to GPU b with so many links; y is the GPUs' lower edge."""
+
+    a: str
+    b: str
+    x1: float
+    x2: float
+    y: float
+    depth: float
+    links: int
 
 
 def bundle(wires: Iterable[Wire]) -> Bundle:
@@ -58,3 +78,36 @@ def host_wires(graph: MachineGraph) -> list[Wire]:
         if wire.kind == "nvlink"
         and not {graph.device(end).kind for end in (wire.a, wire.b)} <= {"gpu", "nvswitch"}
     ]
+
+
+def nvlink_arcs(graph: MachineGraph, boxes: Mapping[str, Box]) -> tuple[Arc, ...]:
+    """One arc a pair of GPUs, its ends spread along the boxes so that nested arcs don't cross."""
+    row = sorted(graph.gpus, key=lambda gpu: boxes[gpu].x)
+    place = {gpu: number for number, gpu in enumerate(row)}
+    pairs: dict[tuple[str, str], Bundle] = {}
+    for pair, bundle in direct_bundles(graph).items():
+        a, b = sorted(pair, key=place.__getitem__)
+        pairs[a, b] = bundle
+    spans = sorted({place[b] - place[a] for a, b in pairs})
+    ports = _ports(pairs, place, boxes)
+    step = min(_DEEPER, (_DEEPEST - _FIRST_DEPTH) / max(len(spans) - 1, 1))
+    return tuple(
+        Arc(a, b, ports[a, b], ports[b, a], boxes[a].bottom,
+            _FIRST_DEPTH + step * spans.index(place[b] - place[a]), bundle.links)
+        for (a, b), bundle in pairs.items()
+    )  # fmt: skip
+
+
+def _ports(
+    pairs: Mapping[tuple[str, str], object], place: dict[str, int], boxes: Mapping[str, Box]
+) -> dict[tuple[str, str], float]:
+    """(gpu, peer) → x. To the left short before long, then to the right long before short."""
+    ports: dict[tuple[str, str], float] = {}
+    for gpu, here in place.items():
+        peers = [b if a == gpu else a for a, b in pairs if gpu in (a, b)]
+        left = sorted((p for p in peers if place[p] < here), key=lambda p: -place[p])
+        right = sorted((p for p in peers if place[p] > here), key=lambda p: -place[p])
+        gap = min(_PORT_GAP, (boxes[gpu].width - 16) / max(len(peers) - 1, 1))
+        for number, peer in enumerate([*left, *right]):
+            ports[gpu, peer] = boxes[gpu].middle + gap * (number - (len(peers) - 1) / 2)
+    return ports

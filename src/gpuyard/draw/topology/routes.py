@@ -4,8 +4,7 @@ straight down. No two of them cross."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.draw.topology.boxes import BRIDGE_INSET, Box
-from gpuyard.draw.topology.columns import Columns
+from gpuyard.draw.topology.columns import BRIDGE_INSET, Box, Columns
 from gpuyard.draw.topology.tree import Branch
 from gpuyard.hardware.graph import Wire
 

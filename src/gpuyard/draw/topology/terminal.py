@@ -4,11 +4,11 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpuyard.draw.markup import legal
-from gpuyard.draw.palette import HeatScale
-from gpuyard.draw.topology.pairwise import bandwidth_matrix, class_matrix, is_staged
+from gpuyard.draw.topology.heatmap import HeatScale
 from gpuyard.draw.topology.tree import Branch, host_trees
 from gpuyard.draw.topology.words import caption, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire
+from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
 from gpuyard.units import format_share
 

@@ -9,7 +9,8 @@ import pytest
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_cluster, read_site
-from gpuyard.draw.room import draw_face, draw_plugs, draw_racks, face_text
+from gpuyard.draw.plugs import draw_face, draw_plugs, face_text
+from gpuyard.draw.racks import draw_racks
 from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord_list import all_cords

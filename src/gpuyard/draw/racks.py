@@ -1,10 +1,11 @@
 """Racks from the front and from the rear: what sits in which unit, and the PDUs with their cords."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.draw.markup import FONT, element, number, shorten, text, text_width, words
-from gpuyard.draw.palette import FADED, FRAME, GROUND, INK
+from gpuyard.draw.markup import element, moved, page, path, shorten, text, text_width
+from gpuyard.draw.palette import BLUE, FADED, GREEN, GREY, GROUND, INK, ORANGE, PURPLE, TEAL, Paint
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, rack_cords
 from gpuyard.facility.racks.floor_plan import Placed
@@ -15,25 +16,9 @@ _WIDTH = 236.0  # of the 19 inches between the posts
 _POST = 46.0  # left and right of it, where units are numbered and PDUs hang
 _GAP, _MARGIN, _TOP = 46.0, 24.0, 92.0
 _STRIP = 15.0
-_FILLS = {
-    "server": ("#f4f9ec", "#4d7c0f"),
-    "leaf": ("#e4effb", "#2c6cb0"),
-    "spine": ("#f2ecfb", "#7c4dbd"),
-    "core": ("#fdf1e3", "#b4661a"),
-    "storage": ("#e6f6f4", "#0f766e"),
-    "storage leaf": ("#e6f6f4", "#0f766e"),
-    "storage spine": ("#e6f6f4", "#0f766e"),
-    "storage core": ("#e6f6f4", "#0f766e"),
-    "management": ("#eef1f5", "#475569"),
-    "management spine": ("#eef1f5", "#475569"),
-    "management core": ("#eef1f5", "#475569"),
-}
+_PAINTS = {"server": GREEN, "leaf": BLUE, "spine": PURPLE, "core": ORANGE}
 _FEEDS = {"A": "#2c6cb0", "B": "#c2410c"}
-_LEGS = (
-    "#7c4a1d",
-    "#1f2937",
-    "#8a94a3",
-)  # brown, black and grey, as phases are marked in IEC 60446
+_LEGS = ("#7c4a1d", INK, "#8a94a3")  # brown, black and grey, as phases are marked in IEC 60446
 
 
 @dataclass(frozen=True)
@@ -62,10 +47,13 @@ def draw_racks(design: FacilityDesign) -> str:
     for index, group in enumerate(groups):
         x = _MARGIN + index % per_line * (one + _GAP)
         y = 58 + index // per_line * height
-        inside = _pair(design, group, units)
-        parts.append(element("g", inside, transform=f"translate({number(x)} {number(y)})"))
+        parts.append(moved(_pair(design, group, units), x, y))
     width = 2 * _MARGIN + per_line * one + (per_line - 1) * _GAP
-    return _page(design, "".join(parts), width, 58 + lines * height + _MARGIN / 2)
+    title = f"{design.cluster.name} at {design.site.name}"
+    heading = text(shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True)
+    about = f"Rack elevations, front and rear, of {title}: {design.room.rows.racks} racks."
+    inside = [heading, "".join(parts)]
+    return page(inside, width, 58 + lines * height + _MARGIN / 2, title=title, about=about)
 
 
 def _tallest(design: FacilityDesign) -> int:
@@ -96,12 +84,8 @@ def _pair(design: FacilityDesign, group: _Group, units: int) -> str:
     return (
         text(title, 0, 16, size=15, bold=True)
         + text(facts, 0, 36, size=12, fill=FADED)
-        + element("g", _front(design, placed, units), transform="translate(0 60)")
-        + element(
-            "g",
-            _rear(design, rack, cords, units),
-            transform=f"translate({number(_WIDTH + 2 * _POST + _GAP)} 60)",
-        )
+        + moved(_front(design, placed, units), 0, 60)
+        + moved(_rear(design, rack, cords, units), _WIDTH + 2 * _POST + _GAP, 60)
     )
 
 
@@ -112,7 +96,7 @@ def _frame(label: str, units: int, numbered: bool) -> str:
         element("rect", x=-2, y=-2, width=_WIDTH + 2 * _POST + 4, height=height + 4, rx=5,
                 fill="#475569"),
         element("rect", x=0, y=0, width=_WIDTH + 2 * _POST, height=height, rx=3, fill="#f7f8fa"),
-        element("rect", x=_POST, y=0, width=_WIDTH, height=height, fill="#ffffff"),
+        element("rect", x=_POST, y=0, width=_WIDTH, height=height, fill=GROUND),
     ]  # fmt: skip
     for unit in range(1, units + 1):
         y = height - unit * _UNIT
@@ -132,7 +116,7 @@ def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
 def _box(placed: Placed, units: int, indent: float = 10) -> str:
     label = placed.label
     name = placed.device.name.removeprefix("workstation with ").removeprefix("server with ")
-    fill, stroke = _FILLS[placed.device.kind]
+    fill, stroke = _paint(placed.device.kind)
     height = placed.device.rack_units * _UNIT
     top = (units - placed.unit + 1) * _UNIT - height
     parts = element("rect", x=_POST + 1, y=top + 0.8, width=_WIDTH - 2, height=height - 1.6, rx=2.5,
@@ -148,6 +132,13 @@ def _box(placed: Placed, units: int, indent: float = 10) -> str:
         + text(shorten(name, room, size), _POST + indent, top + height / 2 - 2, size=size)
         + text(f"{label}, {watts}", _POST + indent, top + height / 2 + 13, size=10, fill=FADED)
     )
+
+
+def _paint(kind: str) -> Paint:
+    """Networks of storage and management look alike, whatever the tier of a switch."""
+    if kind.startswith("storage"):
+        return TEAL
+    return GREY if kind.startswith("management") else _PAINTS[kind]
 
 
 def _rear(design: FacilityDesign, rack: int, cords: Sequence[PlacedCord], units: int) -> str:
@@ -174,32 +165,26 @@ def _strip(
         top, height = units * _UNIT - 30, 26.0
     else:
         top = 4.0
-    parts = [element("rect", x=x, y=top, width=_STRIP, height=height, rx=3, fill="#ffffff",
+    parts = [element("rect", x=x, y=top, width=_STRIP, height=height, rx=3, fill=GROUND,
                      stroke=colour, stroke_width=1.6)]  # fmt: skip
-    banks = len(pdu.banks)
-    seen: dict[tuple[int, int], int] = {}
+    bank_height = height / len(pdu.banks)
+    plugged, above = Counter(cord.bank for cord in cords), Counter[int]()
     for cord in cords:
-        step = height / banks
-        n = seen.get((cord.bank, 0), 0)
-        seen[cord.bank, 0] = n + 1
-        y = top + height - (cord.bank - 1) * step - step * (n + 1) / (_in_bank(cords, cord) + 1)
+        above[cord.bank] += 1
+        share = above[cord.bank] / (plugged[cord.bank] + 1)
+        y = top + height - bank_height * (cord.bank - 1 + share)
         target = _supply_y(cord, units)
         inner = _POST + 14 if feed == "A" else _POST + _WIDTH - 14
         edge = x + _STRIP if feed == "A" else x
         bend = (edge + inner) / 2
-        d = f"M{number(edge)} {number(y)}C{number(bend)} {number(y)} {number(bend)} {number(target)} "
-        d += f"{number(inner)} {number(target)}"
+        bent: list[str | float] = ["M", edge, y, "C", bend, y, bend, target, inner, target]
         parts += [
-            element("path", d=d, fill="none", stroke=colour, stroke_width=1.4, opacity=0.85),
+            path(bent, stroke=colour, stroke_width=1.4, opacity=0.85),
             element("circle", cx=inner, cy=target, r=2.6, fill=colour),
             element("rect", x=x + 3.5, y=y - 3, width=_STRIP - 7, height=6, rx=1,
                     fill=_LEGS[cord.leg]),
         ]  # fmt: skip
     return "".join(parts)
-
-
-def _in_bank(cords: Sequence[PlacedCord], cord: PlacedCord) -> int:
-    return sum(other.bank == cord.bank for other in cords)
 
 
 def _supply_y(cord: PlacedCord, units: int) -> float:
@@ -217,7 +202,7 @@ def _legend(
         strip = design.feeding.strips["AB".index(feed)]
         count = sum(one == feed for one, _ in strips)
         name = f"feed {feed}: {count} × {strip.name}" if design.site.feeds == 2 else strip.name
-        parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill="#ffffff",
+        parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill=GROUND,
                              stroke=_FEEDS[feed], stroke_width=1.6))  # fmt: skip
         parts.append(text(name, 16, y, size=11))
         y += 17
@@ -229,26 +214,3 @@ def _legend(
             parts.append(text(name, x + 14, y, size=11))
             x += 30 + text_width(name, 11)
     return "".join(parts)
-
-
-def _page(design: FacilityDesign, inside: str, width: float, height: float) -> str:
-    ground = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
-                     fill=GROUND, stroke=FRAME)  # fmt: skip
-    title = f"{design.cluster.name} at {design.site.name}"
-    about = f"Rack elevations, front and rear, of {title}: {design.room.rows.racks} racks."
-    heading = text(
-        shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True, fill=INK
-    )
-    return (
-        element(
-            "svg",
-            f"\n{words('title', title)}\n{words('desc', about)}\n{ground}\n{heading}\n{inside}\n",
-            xmlns="http://www.w3.org/2000/svg",
-            width=width,
-            height=height,
-            viewBox=f"0 0 {number(width)} {number(height)}",
-            role="img",
-            font_family=FONT,
-        )
-        + "\n"
-    )

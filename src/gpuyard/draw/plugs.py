@@ -1,47 +1,56 @@
-"""Faces of plugs and sockets as SVG: holes dark on a light face, pins light on a dark one."""
+"""Faces of plugs and sockets: as SVG, holes dark on a light face and pins light on a dark one, and as a few
+characters for a terminal."""
 
 import math
 from collections.abc import Sequence
 
 from gpuyard.catalog.facility import Plug
-from gpuyard.draw.markup import FONT, element, number, shorten, text, words
-from gpuyard.draw.palette import FADED, FRAME, GROUND, INK
-from gpuyard.draw.room.faces import Contact, Face, face_of
+from gpuyard.draw.markup import corners, element, moved, page, path, shorten, text
+from gpuyard.draw.palette import FADED, GROUND, INK
+from gpuyard.draw.plug_faces import Contact, Face, face_of
 
 _SCALE = 2.7
 _TILE_WIDTH, _TILE_HEIGHT, _COLUMNS = 308.0, 236.0, 4
+_TEXT_COLUMNS, _TEXT_LINES = 13, 5
 _BODY, _DARK, _EDGE, _PIN = "#f3f0e8", "#33383f", "#5b616b", "#d8dde3"
 
 
 def draw_face(plug: Plug) -> str:
     """One face as a whole SVG file."""
     size = 150.0
-    middle = element(
-        "g", _face(plug), transform=f"translate({number(size / 2)} {number(size / 2)})"
-    )
-    return _page(middle, size, size, plug.name, f"Face of the {plug.name}.")
+    middle = moved(_face(plug), size / 2, size / 2)
+    return page([middle], size, size, title=plug.name, about=f"Face of the {plug.name}.")
 
 
 def draw_plugs(plugs: Sequence[Plug]) -> str:
     """All faces on one sheet, with name, ratings and what they fit."""
     rows = math.ceil(len(plugs) / _COLUMNS)
     tiles = [
-        element(
-            "g",
-            _tile(plug),
-            transform=f"translate({number(16 + i % _COLUMNS * _TILE_WIDTH)}"
-            f" {number(16 + i // _COLUMNS * _TILE_HEIGHT)})",
-        )
+        moved(_tile(plug), 16 + i % _COLUMNS * _TILE_WIDTH, 16 + i // _COLUMNS * _TILE_HEIGHT)
         for i, plug in enumerate(plugs)
     ]
     width, height = 32 + _COLUMNS * _TILE_WIDTH, 32 + rows * _TILE_HEIGHT
     about = "Faces of plugs and sockets with their ratings and what they fit."
-    return _page("\n".join(tiles), width, height, "Plugs and sockets", about)
+    return page(tiles, width, height, title="Plugs and sockets", about=about)
+
+
+def face_text(plug: Plug) -> list[str]:
+    """Five lines: | and — are slots, T is both in one, o is round, ( is a curved blade."""
+    face = face_of(plug)
+    side = -1 if plug.gender == "plug" else 1
+    grid = [[" "] * _TEXT_COLUMNS for _ in range(_TEXT_LINES)]
+    across = max(abs(contact.x) for contact in face.contacts) or 1.0
+    down = max(abs(contact.y) for contact in face.contacts) or 1.0
+    for contact in face.contacts:
+        column = _TEXT_COLUMNS // 2 + round(contact.x * side / across * 3)
+        line = _TEXT_LINES // 2 + round(contact.y / down * (1 if down < 9 else 2))
+        grid[line][column] = _sign(contact, pins=side < 0)
+    left, right = ("(", ")") if face.outline in {"round", "notched"} else ("[", "]")
+    return [left + "".join(line) + right for line in grid]
 
 
 def _tile(plug: Plug) -> str:
     room = _TILE_WIDTH - 20
-    middle = f"translate({number(room / 2)} 76)"
     amps = [
         f"{value:g} A {words_}"
         for value, words_ in ((plug.amps_iec, "IEC"), (plug.amps_north_america, "N. America"))
@@ -52,7 +61,7 @@ def _tile(plug: Plug) -> str:
         (f"{plug.poles}, {plug.volts:g} V, " + ", ".join(amps), 11.0, INK, False),
         ("fits " + ", ".join(plug.mates), 11.0, FADED, False),
     ]
-    return element("g", _face(plug), transform=middle) + "".join(
+    return moved(_face(plug), room / 2, 76) + "".join(
         text(shorten(content, room, size), room / 2, 170 + 17 * i, size=size, fill=fill,
              anchor="middle", bold=bold)
         for i, (content, size, fill, bold) in enumerate(lines)
@@ -80,10 +89,9 @@ def _outline(face: Face, pins: bool) -> list[str]:
         return [element("rect", x=-w / 2, y=-h / 2, width=w, height=h, rx=8, fill=fill,
                         stroke=_EDGE, stroke_width=2)]  # fmt: skip
     cut = h * 0.3
-    corners = [(-w / 2, h / 2), (-w / 2, -h / 2 + cut), (-w / 2 + cut, -h / 2),
-               (w / 2 - cut, -h / 2), (w / 2, -h / 2 + cut), (w / 2, h / 2)]  # fmt: skip
-    points = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
-    parts = [element("polygon", points=points, fill=fill, stroke=_EDGE, stroke_width=2)]
+    places = [(-w / 2, h / 2), (-w / 2, -h / 2 + cut), (-w / 2 + cut, -h / 2),
+              (w / 2 - cut, -h / 2), (w / 2, -h / 2 + cut), (w / 2, h / 2)]  # fmt: skip
+    parts = [element("polygon", points=corners(places), fill=fill, stroke=_EDGE, stroke_width=2)]
     if face.groove:
         parts.append(
             element("rect", x=-4, y=h / 2 - 7, width=8, height=8, fill=GROUND, stroke=_EDGE)
@@ -94,7 +102,7 @@ def _outline(face: Face, pins: bool) -> list[str]:
 def _contact(contact: Contact, side: int, pins: bool) -> str:
     x, y = contact.x * _SCALE * side, contact.y * _SCALE
     w, h = contact.width * _SCALE, contact.height * _SCALE
-    fill, ink = (_PIN, "#ffffff") if pins else (_DARK, INK)
+    fill, ink = (_PIN, GROUND) if pins else (_DARK, INK)
     if contact.shape == "round":
         shape = element("circle", cx=x, cy=y, r=w / 2, fill=fill)
     elif contact.shape == "arc":
@@ -129,29 +137,35 @@ def _arc(contact: Contact, side: int, fill: str) -> str:
     x, y = contact.x * _SCALE * side, contact.y * _SCALE
     radius, around = math.hypot(x, y), math.atan2(y, x)
     half = contact.width * _SCALE / 2 / radius
-    start = (radius * math.cos(around - half), radius * math.sin(around - half))
-    end = (radius * math.cos(around + half), radius * math.sin(around + half))
-    d = f"M{number(start[0])} {number(start[1])}A{number(radius)} {number(radius)} 0 0 1 "
-    d += f"{number(end[0])} {number(end[1])}"
-    if contact.label:  # the ground has a hook
-        inner = radius - 9
-        d += f"L{number(inner * math.cos(around + half))} {number(inner * math.sin(around + half))}"
-    return element("path", d=d, fill="none", stroke=fill, stroke_width=contact.height * _SCALE)
+
+    def at(angle: float, reach: float) -> tuple[float, float]:
+        return reach * math.cos(angle), reach * math.sin(angle)
+
+    end = around + half
+    bent: list[str | float] = [
+        "M",
+        *at(around - half, radius),
+        "A",
+        radius,
+        radius,
+        0,
+        0,
+        1,
+        *at(end, radius),
+    ]
+    if contact.label:
+        bent += ["L", *at(end, radius - 9)]
+    return path(bent, stroke=fill, stroke_width=contact.height * _SCALE)
 
 
-def _page(inside: str, width: float, height: float, title: str, about: str) -> str:
-    ground = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
-                     fill=GROUND, stroke=FRAME)  # fmt: skip
-    return (
-        element(
-            "svg",
-            f"\n{words('title', title)}\n{words('desc', about)}\n{ground}\n{inside}\n",
-            xmlns="http://www.w3.org/2000/svg",
-            width=width,
-            height=height,
-            viewBox=f"0 0 {number(width)} {number(height)}",
-            role="img",
-            font_family=FONT,
-        )
-        + "\n"
-    )
+def _sign(contact: Contact, *, pins: bool) -> str:
+    if contact.shape == "round":
+        return "o"
+    if contact.shape == "tee":
+        pin = "—" if contact.pin == "across" else "|"
+        return pin if pins else "T"
+    if contact.shape == "arc":
+        return "("
+    if contact.shape == "clip":
+        return "="
+    return "|" if contact.height > contact.width else "—"
