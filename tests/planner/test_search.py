@@ -8,9 +8,8 @@ from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.alternatives import HYBRID, well_known
-from gpuyard.planner.assumptions import reserved_words
+from gpuyard.planner.reasons import reserved_words
 from gpuyard.planner.search import answer
-from gpuyard.planner.words import what
 from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -76,7 +75,7 @@ def test_a_reserved_price_that_no_list_has_is_called_assumed(found: PlanResult) 
     told = {other.name: other.choice for other in found.alternatives}
     reserved = told["AWS p4d.24xlarge (8 × A100) reserved for three years"]
     assert reserved is not None and reserved.price_is_assumed
-    assert "(price assumed)" in what(reserved)
+    assert "(price assumed)" in reserved.what
     assert sum("is assumed to be" in words for words in found.assumptions) == 2
     others = [choice for choice in told.values() if choice is not None and choice is not reserved]
     assert not any(choice.price_is_assumed for choice in others)

@@ -51,8 +51,6 @@ def plan(
 
 
 def _print(result: "PlanResult") -> None:
-    from gpuyard.planner.words import price_dates, siting_rows
-
     out = console()
     out.print(result.name, style="bold", highlight=False, markup=False)
     out.print(result.verdict, highlight=False, markup=False)
@@ -66,7 +64,7 @@ def _print(result: "PlanResult") -> None:
             [_row(choice) for choice in result.front],
         )  # fmt: skip
     if result.places:
-        print_table(*siting_rows(result))
+        print_table(*result.siting_table)
     if result.alternatives:
         print_table(
             "Why the others lost",
@@ -80,24 +78,24 @@ def _print(result: "PlanResult") -> None:
     )
     for assumption in result.assumptions:
         out.print(assumption, highlight=False, markup=False)
-    out.print(price_dates(result), highlight=False, markup=False)
+    out.print(result.price_dates, highlight=False, markup=False)
 
 
 def _row(choice: "Choice") -> list[str]:
     from gpuyard import units
-    from gpuyard.planner.words import acquired_cell, hours, machines, usd
+    from gpuyard.planner.result import dollars
 
     return [
-        machines(choice),
-        acquired_cell(choice),
+        choice.machines,
+        choice.acquired_cell,
         str(choice.gpus),
         choice.network,
         str(choice.batch_per_gpu),
         "" if choice.remedy == "none" else choice.remedy,
         units.format_share(choice.scaling_efficiency),
         f"{choice.effective_gpus:.1f}",
-        hours(choice.run_seconds),
-        f"{usd(choice.usd_per_run)} ({usd(choice.usd_per_run_low)} – {usd(choice.usd_per_run_high)})",
-        usd(choice.total_usd),
-        "met" if choice.in_time and choice.in_budget else "missed",
+        units.format_seconds(choice.run_seconds),
+        f"{dollars(choice.usd_per_run)} ({dollars(choice.usd_per_run_low)} – {dollars(choice.usd_per_run_high)})",
+        dollars(choice.total_usd),
+        "met" if choice.meets_goal else "missed",
     ]

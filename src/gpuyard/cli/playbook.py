@@ -11,8 +11,7 @@ from gpuyard.cli.options import JsonOption, console, print_json
 from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.planner.figures import Figures
-    from gpuyard.planner.playbook import Advice, Team
+    from gpuyard.planner.playbook import Advice, Figures, Team
     from gpuyard.specs.offers import Load
 
 

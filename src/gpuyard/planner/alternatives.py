@@ -1,4 +1,5 @@
-"""Well-known answers beside the plan's: the best variant of each, and what it lost by."""
+"""What else could be done: the best variant of well-known answers and of a mix, and what each lost by; and the
+same bought machines on premises and in a colocation."""
 
 import functools
 import tomllib
@@ -8,13 +9,17 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.planner import words
-from gpuyard.planner.candidates import Candidates
+from gpuyard import units
+from gpuyard.economics.amounts import HOURS_PER_MONTH
+from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
+from gpuyard.facility.housing import BUILD_YEARS
+from gpuyard.planner.candidates import Candidates, Truths
 from gpuyard.planner.choices import choices, mixed_choices
+from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
-from gpuyard.planner.offers import Offer
-from gpuyard.planner.ranking import Ranking, Truths
-from gpuyard.planner.result import Alternative, Choice
+from gpuyard.planner.offers import OWNED, Offer
+from gpuyard.planner.ranking import DATA_STAYS, Ranking
+from gpuyard.planner.result import Alternative, Choice, Siting, dollars
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs.plan import Acquisition
@@ -75,7 +80,7 @@ def hybrid_alternative(
         return Alternative(HYBRID, None, no_mix(candidates, mixes))
     plain = plainest_mix(candidates, ranking, mixes, best) if pays else mixes
     (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
-    why = f"{words.what(choice)}. {_why(candidates, choice, winner)}"
+    why = f"{choice.what}. {_why(candidates, choice, winner)}"
     return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
 
 
@@ -133,16 +138,16 @@ def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | No
 
 def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
     plan = candidates.plan
-    at = f"{words.price(choice)}, {words.hours(choice.run_seconds)}"
+    at = f"{choice.price}, {units.format_seconds(choice.run_seconds)}"
     if not choice.allowed:
         return f"Ruled out: {'; '.join(choice.broken_rules)}. It would come to {at}."
     misses = []
     if not choice.in_time and plan.time_per_run is not None:
         late = choice.run_seconds - plan.time_per_run
         fastest = "it" if choice.rest else "even its fastest variant"
-        misses.append(f"{fastest} is {words.hours(late)} late")
+        misses.append(f"{fastest} is {units.format_seconds(late)} late")
     if not choice.in_budget and plan.budget is not None:
-        misses.append(f"{words.usd(choice.total_usd - plan.budget)} over the budget")
+        misses.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
     if misses:
         return f"Lost: {' and '.join(misses)} ({at})."
     if winner is None:
@@ -154,3 +159,62 @@ def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
         return f"As cheap, but not faster: {at}."
     times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
     return f"Meets the goal, but a finished run costs {times} ({at})."
+
+
+def sitings(
+    candidates: Candidates, ranking: Ranking, winner: Choice | None, row: int | None
+) -> tuple[Siting, ...]:
+    """Of the machines that the choice buys, which stand in `row`; where it buys none, of the cheapest
+    that could be bought."""
+    clusters, busy = None, None
+    if winner is not None and winner.owned_way is not None:
+        clusters, busy = float(winner.clusters), winner.utilisation
+    if row is None or not candidates.acquired_by(*OWNED)[row]:
+        row = _cheapest(candidates, ranking)
+    if row is None:
+        return ()
+    if clusters is None or busy is None:
+        costs = candidates.costs
+        clusters, busy = float(costs.clusters[row]), float(costs.utilisation[row])
+    return tuple(_siting(candidates, row, acquisition, clusters, busy) for acquisition in OWNED)
+
+
+def _cheapest(candidates: Candidates, ranking: Ranking) -> int | None:
+    rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ranking.allowed & ranking.in_time)
+    return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
+
+
+def _siting(
+    candidates: Candidates, row: int, acquisition: Acquisition, clusters: float, busy: float
+) -> Siting:
+    plan, runs, premises = candidates.plan, candidates.runs, candidates.premises
+    at = np.array([row])
+    hours = candidates.costs.run_seconds[at] / 3600
+    owned = owned_machines(
+        plan, premises, candidates.rows(at, hours), acquisition,
+        clusters=clusters, utilisation=busy, years=runs.years,
+    )  # fmt: skip
+    parts, total = monthly_parts_usd(owned), float(owned_usd(owned, runs.years)[0])
+    terms = premises.terms(acquisition)
+    watts = float(np.asarray(owned.watts)[0])
+    one_machine = float(candidates.columns.watts[candidates.offer[row]])
+    build = terms.build_usd_per_kw
+    broken = []
+    for limit, drawn in ((premises.power, watts), (premises.rack, one_machine)):
+        if limit is not None and limit.way == acquisition and drawn > limit.watts:
+            broken.append(limit.reason)
+    if acquisition == "colocate" and plan.policy.data_stays:
+        broken.append(DATA_STAYS)
+    runs_done = busy * clusters * runs.months * HOURS_PER_MONTH / float(hours[0])
+    return Siting(
+        way=acquisition,
+        where=terms.way,
+        pue=terms.pue,
+        usd_per_kwh=terms.usd_per_kwh,
+        energy_usd_per_month=float(parts["power"][0]),
+        rent_usd_per_month=float(np.broadcast_to(parts["colocation"], 1)[0]),
+        build_usd_per_month=None if build is None else build * watts / 1000 / (BUILD_YEARS * 12),
+        total_usd=total,
+        usd_per_run=total / runs_done,
+        broken_rules=tuple(broken),
+    )

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.planner.cloud_data import CloudData
 from gpuyard.planner.costs import Costs, Rows, cost_of
 from gpuyard.planner.offers import Offer, OfferColumns
 from gpuyard.planner.premises import Premises
-from gpuyard.planner.runs import PlannedRuns
+from gpuyard.planner.runs import CloudData, PlannedRuns
 from gpuyard.planner.shapes import Shape
 from gpuyard.planner.throughput import (
     Grid,
@@ -22,8 +22,9 @@ from gpuyard.planner.throughput import (
 from gpuyard.predict import Calibration, ComputeLine
 from gpuyard.predict.step import Floats
 from gpuyard.specs import Workload
-from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan import Acquisition, Plan
 
+Truths = npt.NDArray[np.bool_]
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
 
@@ -49,6 +50,12 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.offer)
+
+    def acquired_by(self, *acquisitions: Acquisition) -> Truths:
+        """Which of them are acquired in one of these ways."""
+        asked = self.plan.search.ways
+        codes = [asked.index(one) for one in acquisitions if one in asked]
+        return np.isin(self.columns.acquisition, codes)[self.offer]
 
     def rows(self, chosen: Integers, run_hours: Floats) -> Rows:
         """What the price of some of them is made of, if a run took so long."""

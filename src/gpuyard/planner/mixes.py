@@ -8,10 +8,10 @@ import numpy as np
 from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.economics.owned_size import best_owned_size, cost_of_size
 from gpuyard.economics.ownership import owned_usd
-from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.costs import Rows, owned_machines
+from gpuyard.planner.candidates import Candidates, Truths
+from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.offers import OWNED
-from gpuyard.planner.ranking import DATA_STAYS, Ranking, Truths, plainest_of, same_machines
+from gpuyard.planner.ranking import DATA_STAYS, Ranking, plainest_of, same_machines
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs.plan import Acquisition
@@ -199,15 +199,11 @@ def _one_cluster_usd(
     candidates: Candidates, base: Integers, run_hours: Floats, utilisation: float
 ) -> Floats:
     """What one cluster of each base costs over the horizon."""
-    acquisitions = candidates.plan.search.ways
-    acquisition_of = candidates.columns.acquisition[candidates.offer[base]]
     found = np.zeros(len(base))
     years = candidates.runs.years
     for acquisition in OWNED:
-        if acquisition not in acquisitions:
-            continue
-        chosen = np.flatnonzero(acquisition_of == acquisitions.index(acquisition))
-        rows: Rows = candidates.rows(base[chosen], run_hours[chosen])
+        chosen = np.flatnonzero(candidates.acquired_by(acquisition)[base])
+        rows = candidates.rows(base[chosen], run_hours[chosen])
         owned = owned_machines(
             candidates.plan, candidates.premises, rows, acquisition,
             clusters=1.0, utilisation=utilisation, years=years,
@@ -218,12 +214,12 @@ def _one_cluster_usd(
 
 def _most(candidates: Candidates, base: Integers) -> Floats:
     """How many clusters the premises can feed."""
-    limit, acquisitions = candidates.premises.power, candidates.plan.search.ways
-    if limit is None or limit.way not in acquisitions:
+    limit = candidates.premises.power
+    if limit is None:
         return np.full(len(base), np.inf)
     offer = candidates.offer[base]
     watts = candidates.columns.watts[offer] * candidates.throughputs.nodes[candidates.row[base]]
-    here = candidates.columns.acquisition[offer] == acquisitions.index(limit.way)
+    here = candidates.acquired_by(limit.way)[base]
     with np.errstate(divide="ignore"):
         return np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
 
@@ -231,8 +227,7 @@ def _most(candidates: Candidates, base: Integers) -> Floats:
 def _bases(candidates: Candidates, ranking: Ranking) -> Integers:
     """Bought candidates that fewer of the same machines could make allowed. Of the settings of the same
     machines only the fastest: they cost the same, and it does the most runs."""
-    rows = _acquired_by(candidates, OWNED)
-    rows = rows[~_broken(ranking)[rows]]
+    rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ~_broken(ranking))
     nodes = candidates.throughputs.nodes[candidates.row[rows]].astype(np.int64)
     machines = candidates.offer[rows] * (int(nodes.max(initial=0)) + 1) + nodes
     order = np.lexsort((candidates.costs.run_seconds[rows], machines))
@@ -250,15 +245,7 @@ def _broken(ranking: Ranking) -> Truths:
 
 
 def _rests(candidates: Candidates, ranking: Ranking) -> Integers:
-    rows = _acquired_by(candidates, _BY_USE)
-    return rows[ranking.allowed[rows]]
-
-
-def _acquired_by(candidates: Candidates, acquisitions: tuple[Acquisition, ...]) -> Integers:
-    asked = candidates.plan.search.ways
-    codes = [asked.index(acquisition) for acquisition in acquisitions if acquisition in asked]
-    mine = np.isin(candidates.columns.acquisition, codes)
-    return np.flatnonzero(mine[candidates.offer])
+    return np.flatnonzero(candidates.acquired_by(*_BY_USE) & ranking.allowed)
 
 
 def _first_of_lowest(values: Floats) -> Integers:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.planner.cloud_data import CloudData
-from gpuyard.planner.runs import PlannedRuns
+from gpuyard.planner.runs import CloudData, PlannedRuns
 from gpuyard.planner.servers import Server
 from gpuyard.planner.shapes import Shape, network_name
 from gpuyard.predict.step import Floats

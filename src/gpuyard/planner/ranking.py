@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.candidates import Candidates, Truths
 from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 
 HARDLY_WORSE = 0.03
 DATA_STAYS = "data may not leave the building"
-Truths = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,11 @@ class Ranking:
     cheapest_in_time: int | None
     fastest_in_budget: int | None
     cheapest: int | None
+
+    @property
+    def feasible(self) -> Truths:
+        """Allowed, and the goal is met."""
+        return self.allowed & self.in_time & self.in_budget
 
 
 def rank(candidates: Candidates) -> Ranking:
@@ -79,7 +82,7 @@ def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
     batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
     costs = candidates.costs
     rows = same_machines(candidates, chosen)
-    rows = rows[(ranking.allowed & ranking.in_time & ranking.in_budget)[rows]]
+    rows = rows[ranking.feasible[rows]]
     return plainest_of(
         candidates, rows, costs.usd_per_run[rows], costs.run_seconds[rows], int(np.searchsorted(rows, chosen))
     )  # fmt: skip
@@ -131,10 +134,7 @@ def _rules(candidates: Candidates) -> list[Rule]:
         rules.append(Rule(f"an update would see more than {most:,} samples", too_large, True))
     rules += _premises_rules(candidates)
     if plan.policy.data_stays:
-        away = np.array([offer.acquisition != "buy" for offer in offers], dtype=bool)[
-            candidates.offer
-        ]
-        rules.append(Rule(DATA_STAYS, away))
+        rules.append(Rule(DATA_STAYS, ~candidates.acquired_by("buy")))
     if plan.policy.clouds is not None:
         clouds = plan.policy.clouds
         foreign = np.array(
@@ -147,17 +147,14 @@ def _rules(candidates: Candidates) -> list[Rule]:
 
 def _premises_rules(candidates: Candidates) -> list[Rule]:
     """What the place where bought machines would stand can't feed."""
-    premises, acquisitions = candidates.premises, candidates.plan.search.ways
-    acquisition = candidates.columns.acquisition[candidates.offer]
+    premises, asked = candidates.premises, candidates.plan.search.ways
     rules = []
     limit = premises.power
-    if limit is not None and limit.way in acquisitions:
-        here = acquisition == acquisitions.index(limit.way)
-        drawn = candidates.costs.machine_watts
-        rules.append(Rule(limit.reason, here & (drawn > limit.watts), of_size=True))
+    if limit is not None and limit.way in asked:
+        broken = candidates.acquired_by(limit.way) & (candidates.costs.machine_watts > limit.watts)
+        rules.append(Rule(limit.reason, broken, of_size=True))
     limit = premises.rack
-    if limit is not None and limit.way in acquisitions:
-        here = acquisition == acquisitions.index(limit.way)
+    if limit is not None and limit.way in asked:
         each = candidates.columns.watts[candidates.offer]
-        rules.append(Rule(limit.reason, here & (each > limit.watts)))
+        rules.append(Rule(limit.reason, candidates.acquired_by(limit.way) & (each > limit.watts)))
     return rules

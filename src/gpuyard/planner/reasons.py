@@ -1,25 +1,36 @@
-"""Why the choice is the choice; and where nothing meets the goal, what stands in the way by how much."""
+"""Why the choice is the choice; where nothing meets the goal, what is short by how much; and what all of it
+stands on that nobody measured, quoted or looked up."""
 
 import numpy as np
 
 from gpuyard import units
-from gpuyard.planner import words
+from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
+from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.choices import choices, mixed_choices
 from gpuyard.planner.mixes import Mixes
-from gpuyard.planner.offers import OWNED, years_of
+from gpuyard.planner.offers import OWNED, RESERVING_CLOUDS, discount, given_discount, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
-from gpuyard.planner.result import Alternative, Binding, Choice, RentedRest
-from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.planner.result import (
+    ACQUIRED,
+    Alternative,
+    Binding,
+    Choice,
+    RentedRest,
+    dollars,
+    share_of_runs,
+)
+from gpuyard.planner.servers import unusable_prices
+from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 
 def goal_words(plan: Plan) -> str:
     parts = []
     if plan.time_per_run is not None:
-        parts.append(f"finishes a run in {words.hours(plan.time_per_run)}")
+        parts.append(f"finishes a run in {units.format_seconds(plan.time_per_run)}")
     if plan.budget is not None:
         over = f"over {units.format_years(years_of(plan))}"
-        parts.append(f"costs at most {words.usd(plan.budget)} {over}")
+        parts.append(f"costs at most {dollars(plan.budget)} {over}")
     return " and ".join(parts)
 
 
@@ -29,7 +40,7 @@ def _bracketed(text: str) -> str:
 
 def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> str:
     if winner is not None:
-        return f"{words.what(winner)}: {words.price(winner)}, {words.duration(winner)}."
+        return f"{winner.what}: {winner.price}, {winner.duration}."
     sentences = " ".join(bound.sentence for bound in binding)
     return f"Nothing that was tried {goal_words(plan) or 'is allowed'}. {sentences}"
 
@@ -39,7 +50,7 @@ def reasons(
 ) -> tuple[str, ...]:
     """The sentences that decided it, the strongest first."""
     plan = candidates.plan
-    feasible = int(np.sum(ranking.allowed & ranking.in_time & ranking.in_budget))
+    feasible = int(ranking.feasible.sum())
     found = [
         f"Of {len(candidates):,} candidates {feasible:,} would do{_bracketed(goal_words(plan))}; "
         "these machines cost least for a finished run, in the plainest setting that gives away "
@@ -56,18 +67,18 @@ def reasons(
         found.append(f"Own some and rent the rest: {hybrid.sentence}")
     if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
         found.append(
-            f"Mind the interval: at its slow end a run takes {words.hours(winner.run_seconds_high)}, "
-            f"past the {words.hours(plan.time_per_run)}. A measurement of one GPU would narrow it."
+            f"Mind the interval: at its slow end a run takes {units.format_seconds(winner.run_seconds_high)}, "
+            f"past the {units.format_seconds(plan.time_per_run)}. A measurement of one GPU would narrow it."
         )
     return tuple(found)
 
 
 def _efficiency(winner: Choice) -> str:
     if winner.gpus == 1:
-        return f"One GPU does it: {words.setting(winner)}."
+        return f"One GPU does it: {winner.setting}."
     return (
         f"{winner.gpus} GPUs at {units.format_share(winner.scaling_efficiency)} efficiency do the "
-        f"work of {winner.effective_gpus:.3g}: {words.setting(winner)}."
+        f"work of {winner.effective_gpus:.3g}: {winner.setting}."
     )
 
 
@@ -76,10 +87,10 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
     machines = winner.nodes * winner.clusters
     return (
         f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} the {machines} owned "
-        f"machine{'s do' if machines > 1 else ' does'} {words.share_of_runs(1 - rest.share_of_runs)} and "
+        f"machine{'s do' if machines > 1 else ' does'} {share_of_runs(1 - rest.share_of_runs)} and "
         f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
-        f"{_no_more(candidates, winner)}. The rest is rented at {words.usd(rest.usd_per_run)} a run, "
-        f"{words.usd(winner.total_usd)} in all."
+        f"{_no_more(candidates, winner)}. The rest is rented at {dollars(rest.usd_per_run)} a run, "
+        f"{dollars(winner.total_usd)} in all."
     )
 
 
@@ -98,7 +109,7 @@ def _filled(candidates: Candidates, winner: Choice) -> str:
     return (
         f"It is paid whether it works or not: {runs.total:,.0f} runs over {units.format_years(runs.years)} "
         f"keep it busy {units.format_share(winner.utilisation)} of the time, "
-        f"{words.usd(winner.total_usd)} in all."
+        f"{dollars(winner.total_usd)} in all."
     )
 
 
@@ -110,36 +121,34 @@ def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) 
     if not other.in_budget or other.usd_per_run >= winner.usd_per_run:
         return []
     return [
-        f"The time limit costs {words.usd(winner.usd_per_run - other.usd_per_run)} a run: without it, "
-        f"{words.what(other)} would do for {words.usd(other.usd_per_run)} in "
-        f"{words.hours(other.run_seconds)}."
+        f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} a run: without it, "
+        f"{other.what} would do for {dollars(other.usd_per_run)} in "
+        f"{units.format_seconds(other.run_seconds)}."
     ]
 
 
 def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
     """The best of each other acquisition that would do as well."""
-    acquisitions = candidates.plan.search.ways
-    feasible = ranking.allowed & ranking.in_time & ranking.in_budget
-    acquisition_of = candidates.columns.acquisition[candidates.offer]
     usd = candidates.costs.usd_per_run
     rows: list[int] = []
     none: list[Acquisition] = []
-    for code, acquisition in enumerate(acquisitions):
+    for acquisition in candidates.plan.search.ways:
         if acquisition == winner.way:
             continue
-        chosen = np.flatnonzero(feasible & (acquisition_of == code))
+        mine = candidates.acquired_by(acquisition)
+        chosen = np.flatnonzero(ranking.feasible & mine)
         if len(chosen):
             rows.append(int(chosen[np.argmin(usd[chosen])]))
-        elif np.any(acquisition_of == code):
+        elif np.any(mine):
             none.append(acquisition)
     rows.sort(key=lambda row: float(usd[row]))
     found = [
-        f"The best that is {words.acquired(other)} is {words.machines(other)}: "
-        f"{words.usd(other.usd_per_run)} a run, {words.hours(other.run_seconds)}."
+        f"The best that is {other.how_acquired} is {other.machines}: "
+        f"{dollars(other.usd_per_run)} a run, {units.format_seconds(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]
     if none:
-        listed = ", ".join(words.ACQUIRED[acquisition] for acquisition in none)
+        listed = ", ".join(ACQUIRED[acquisition] for acquisition in none)
         found.append(f"Nothing would do that is: {listed}.")
     return found
 
@@ -166,8 +175,8 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
         over = near.total_usd - plan.budget
         in_time = " in time" if plan.time_per_run is not None else ""
         sentence = (
-            f"The budget is short by {words.usd(over)}: the cheapest that finishes{in_time} is "
-            f"{words.what(near)} at {words.usd(near.total_usd)} in all."
+            f"The budget is short by {dollars(over)}: the cheapest that finishes{in_time} is "
+            f"{near.what} at {dollars(near.total_usd)} in all."
         )
         found.append(Binding("budget", over, sentence, near))
     if plan.time_per_run is not None:
@@ -179,8 +188,96 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
         within = " in the budget" if near.in_budget and plan.budget is not None else ""
         if late > 0:
             sentence = (
-                f"The time is short by {words.hours(late)}: the fastest{within} is "
-                f"{words.what(near)} at {words.hours(near.run_seconds)} a run."
+                f"The time is short by {units.format_seconds(late)}: the fastest{within} is "
+                f"{near.what} at {units.format_seconds(near.run_seconds)} a run."
             )
             found.append(Binding("time", late, sentence, near))
     return tuple(found)
+
+
+def assumptions(candidates: Candidates) -> tuple[str, ...]:
+    """What the answer stands on that nobody measured, quoted or looked up."""
+    plan = candidates.plan
+    found = []
+    bases = sorted({line.basis for line in candidates.lines.values()})
+    found.append(f"The speed of one GPU is {' or '.join(bases)}; more GPUs are predicted.")
+    found += [
+        reserved_words(plan, acquisition)
+        for acquisition in plan.search.ways
+        if acquisition in RESERVED_YEARS
+    ]
+    if set(OWNED) & set(plan.search.ways):
+        found += _owning(candidates)
+    if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED, "hybrid"}:
+        start = plan.renting.start / 60
+        found.append(f"Every rented run starts {start:g} minutes before its first step.")
+        found.append(_data_words(candidates))
+    if "spot" in plan.search.ways and not plan.policy.data_stays:
+        found.append(
+            f"Spot instances are taken away {plan.spot.interruptions_per_hour:g} times an hour, each."
+        )
+    if candidates.no_precision:
+        found.append(f"Left out, no rate for this precision: {', '.join(candidates.no_precision)}.")
+    unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
+    found.append(f"Rows of the price list that can't be used: {unusable}.")
+    if plan.search.largest_batch is None:
+        found.append(
+            "No limit on the samples that one update sees: accuracy may suffer (search.largest_batch)."
+        )
+    return tuple(found)
+
+
+def _owning(candidates: Candidates) -> list[str]:
+    """Where bought machines stand and what they need."""
+    premises, owning = candidates.premises, candidates.plan.owning
+    own, shared = premises.own, premises.shared
+    at = f" at {premises.name}" if premises.name else ""
+    found = [
+        f"Bought machines{at}: ${own.usd_per_kwh:g}/kWh at a PUE of {own.pue:g}, colocation at "
+        f"${shared.rent_usd_per_kw_month or 0:g}/kW/month and ${shared.usd_per_kwh:g}/kWh at a PUE of "
+        f"{shared.pue:g}, {owning.staff_hours_per_month:g} hours a month and machine at "
+        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of the value kept each year; "
+        "servers without a list price are estimated from parts."
+    ]
+    if own.build_usd_per_kw is not None:
+        found.append(
+            f"The room itself: ${own.build_usd_per_kw:,.0f} for each kW of machines, written off over "
+            f"{BUILD_YEARS} years."
+        )
+    found += [f"Assumed of {premises.name}: {words}." for words in premises.assumed]
+    if premises.name:
+        found.append("Whether racks, cords and phases work out there, `gpuyard facility` says.")
+    return found
+
+
+def _data_words(candidates: Candidates) -> str:
+    data = candidates.data
+    stored, out = (units.format_bytes(gb * 1e9) for gb in (data.stored_gb, data.out_gb_per_run))
+    row = cloud_data().get(ASSUMED_CLOUD)
+    known = ", ".join(cloud_data().ids())
+    given = [key for key in ("storage", "egress") if getattr(data.renting, key) is not None]
+    prices = (
+        "at the plan's prices"
+        if len(given) == 2
+        else f"at list prices of {known} ({row.date}), other clouds assumed as {ASSUMED_CLOUD}"
+    )
+    return f"Rented runs keep {stored} in the cloud and take out {out} each, {prices}."
+
+
+def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
+    term, years = RESERVED_YEARS[acquisition], years_of(plan)
+    if term > years:
+        return f"{acquisition} is left out: it binds you for longer than the horizon."
+    priced = _reserved_price(plan, acquisition)
+    if years % term > 1e-6:
+        priced += " Its last term runs past the horizon and is paid to its end."
+    return priced
+
+
+def _reserved_price(plan: Plan, acquisition: Acquisition) -> str:
+    off = f"{100 * discount(plan, acquisition):.0f} % off the price on demand"
+    if given_discount(plan, acquisition) is not None:
+        return f"{acquisition} is {off}, as the plan says."
+    clouds = ", ".join(sorted(RESERVING_CLOUDS))
+    key = acquisition.replace("-", "_")
+    return f"{acquisition} is assumed to be {off}, at {clouds} only; no list has it (prices.{key})."

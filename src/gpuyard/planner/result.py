@@ -1,11 +1,46 @@
-"""What a plan found: the goal, the choice and its reasons, the front, and why the others lost."""
+"""What a plan found: the goal, the choice and its reasons, the front, and why the others lost.
+
+The fields are the keys of `gpuyard plan --json`. The properties say the same in words.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from gpuyard import units
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
+ACQUIRED: dict[Acquisition, str] = {
+    "on-demand": "rented on demand",
+    "reserved-1-year": "reserved for one year at a time",
+    "reserved-3-years": "reserved for three years at a time",
+    "spot": "rented on spot",
+    "buy": "bought",
+    "colocate": "bought and colocated",
+    "hybrid": "partly bought, the rest rented",
+}
+_REMEDIES: dict[RemedyName, str] = {
+    "none": "",
+    "fp16-gradients": "gradients sent as 16-bit numbers",
+    "accumulation": "gradients exchanged every 4 steps",
+    "powersgd": "gradients compressed by PowerSGD",
+}
+
+
+def dollars(amount: float) -> str:
+    """Runs may cost less than a cent."""
+    return f"${amount:.2g}" if 0 < amount < 0.1 else units.format_usd(amount)
+
+
+def share_of_runs(share: float) -> str:
+    """Never nothing and never all, where it is neither."""
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
+
+
+def _many(count: int) -> str:
+    return f"{count} × " if count > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +105,64 @@ class Choice:
     @property
     def allowed(self) -> bool:
         return not self.broken_rules
+
+    @property
+    def meets_goal(self) -> bool:
+        return self.in_time and self.in_budget
+
+    @property
+    def what(self) -> str:
+        """ "2 × AWS p4d.24xlarge, rented on demand"."""
+        own = f"{_many(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
+        rest = self.rest
+        if rest is None:
+            return own
+        rented = f"{_many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
+        return f"{own}, with {share_of_runs(rest.share_of_runs)} of the runs on {rented}"
+
+    @property
+    def how_acquired(self) -> str:
+        """And whether the price is a guess."""
+        assumed = " (price assumed)" if self.price_is_assumed else ""
+        return f"{ACQUIRED[self.owned_way or self.way]}{assumed}"
+
+    @property
+    def acquired_cell(self) -> str:
+        """The same in a table."""
+        return f"{self.way}, assumed" if self.price_is_assumed else self.way
+
+    @property
+    def machines(self) -> str:
+        """In a table that has the acquisition in a column of its own."""
+        own = f"{_many(self.nodes * self.clusters)}{self.name}"
+        rest = self.rest
+        return own if rest is None else f"{own} and {_many(rest.nodes)}{rest.name} ({rest.way})"
+
+    @property
+    def setting(self) -> str:
+        """How the run is set up: GPUs, network, batch, remedy."""
+        parts = [f"{self.gpus} GPUs a run" if self.gpus > 1 else "1 GPU a run"]
+        if self.nodes > 1:
+            parts.append(f"{self.nodes} machines over {self.network}")
+        parts.append(f"batch {self.batch_per_gpu} a GPU")
+        if self.remedy != "none":
+            parts.append(_REMEDIES[self.remedy])
+        if self.clusters > 1:
+            parts.append(f"{self.clusters} such clusters side by side")
+        return ", ".join(parts)
+
+    @property
+    def price(self) -> str:
+        low, high = dollars(self.usd_per_run_low), dollars(self.usd_per_run_high)
+        between = f" ({low} – {high})" if low != high else ""
+        return f"{dollars(self.usd_per_run)} a finished run{between}"
+
+    @property
+    def duration(self) -> str:
+        typical, low, high = map(
+            units.format_seconds, (self.run_seconds, self.run_seconds_low, self.run_seconds_high)
+        )
+        return f"{typical} a run ({low} – {high})"
 
 
 @dataclass(frozen=True)
@@ -152,3 +245,47 @@ class PlanResult:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def shown(self) -> list[Choice]:
+        """All choices that the answer names: the winner, the front and the alternatives."""
+        others = (other.choice for other in self.alternatives)
+        return [choice for choice in (self.winner, *self.front, *others) if choice is not None]
+
+    @property
+    def price_dates(self) -> str:
+        """When the prices of all that is shown were read."""
+        days = [choice.price_date for choice in self.shown]
+        days += [choice.rest.price_date for choice in self.shown if choice.rest]
+        dates = sorted({day for day in days if day})
+        if not dates:
+            return "All prices are the plan's own."
+        parts = any(choice.price_is_estimate for choice in self.shown)
+        estimated = " Servers from parts are estimates." if parts else ""
+        return f"Prices are of {dates[0]} to {dates[-1]}.{estimated}"
+
+    @property
+    def siting_table(self) -> tuple[str, list[str], list[list[str]]]:
+        """On premises and in a colocation, side by side: title, columns and rows."""
+        columns = [
+            "where",
+            "energy a month",
+            "rent a month",
+            "room a month",
+            "in all",
+            "a run on them",
+            "",
+        ]
+        rows = [
+            [
+                f"{siting.where}, PUE {siting.pue:g}, ${siting.usd_per_kwh:g}/kWh",
+                dollars(siting.energy_usd_per_month),
+                dollars(siting.rent_usd_per_month) if siting.way == "colocate" else "",
+                "" if siting.build_usd_per_month is None else dollars(siting.build_usd_per_month),
+                dollars(siting.total_usd),
+                dollars(siting.usd_per_run),
+                "; ".join(siting.broken_rules),
+            ]
+            for siting in self.places
+        ]
+        return "Where the bought machines could stand", columns, rows

@@ -7,20 +7,17 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.planner.alternatives import alternatives, hybrid_alternative
-from gpuyard.planner.assumptions import assumptions
+from gpuyard.planner.alternatives import alternatives, hybrid_alternative, sitings
 from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.choices import choices, mixed_choices
-from gpuyard.planner.cloud_data import cloud_data_of
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
 from gpuyard.planner.offers import offers_of
 from gpuyard.planner.premises import Premises, premises_of
 from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
-from gpuyard.planner.reasons import bindings, reasons, verdict
+from gpuyard.planner.reasons import assumptions, bindings, reasons, verdict
 from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
-from gpuyard.planner.runs import runs_of
+from gpuyard.planner.runs import cloud_data_of, runs_of
 from gpuyard.planner.servers import servers_of
-from gpuyard.planner.siting import sitings
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
@@ -113,7 +110,7 @@ def answer(candidates: Candidates, workload: Workload) -> PlanResult:
         offers=len(candidates.offers),
         predictions=candidates.throughputs.rows,
         allowed=int(ranking.allowed.sum()),
-        feasible=int(np.sum(ranking.allowed & ranking.in_time & ranking.in_budget)),
+        feasible=int(ranking.feasible.sum()),
         left_out=_left_out(candidates, ranking),
         winner=winner,
         verdict=verdict(plan, winner, binding),

@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuyard.files import write_text
-from gpuyard.planner.words import acquired_cell, machines, price_dates, siting_rows
 from gpuyard.predict import Constant
 from gpuyard.report import words
 from gpuyard.report.chart_set import (
@@ -109,10 +108,6 @@ def _environment() -> Environment:
         "choke_names": words.CHOKE_NAMES,
         "choke_signs": words.CHOKE_SIGNS,
         "here_platform": here_platform,
-        "machines": machines,
-        "siting_rows": siting_rows,
-        "price_dates": price_dates,
-        "acquired_cell": acquired_cell,
         "epoch_table": epoch_table,
         "input_value": input_value,
     }

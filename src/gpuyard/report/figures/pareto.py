@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.planner import Choice, PlanResult
-from gpuyard.planner.words import duration, price, usd, what
+from gpuyard.planner.result import dollars
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, log_axis, value_axis
 from gpuyard.report.figures.looks import COLOURS, NEUTRAL
 from gpuyard.units import format_seconds, format_years
@@ -64,7 +64,7 @@ def _unit(plan: PlanResult) -> _Unit:
 
 
 def _meets(choice: Choice) -> bool:
-    return choice.in_time and choice.in_budget and choice.allowed
+    return choice.meets_goal and choice.allowed
 
 
 def _axis(values: list[float]) -> Option:
@@ -79,7 +79,7 @@ def _point(choice: Choice, unit: "_Unit") -> list[float]:
 
 
 def _words(name: str, choice: Choice) -> str:
-    return f"{name}: {price(choice)}, {duration(choice)}"
+    return f"{name}: {choice.price}, {choice.duration}"
 
 
 def _front(plan: PlanResult, unit: "_Unit") -> Option:
@@ -87,7 +87,7 @@ def _front(plan: PlanResult, unit: "_Unit") -> Option:
         "name": "nothing is both cheaper and faster",
         "type": "line",
         "step": "end",
-        "data": [{"name": _words(what(c), c), "value": _point(c, unit)} for c in plan.front],
+        "data": [{"name": _words(c.what, c), "value": _point(c, unit)} for c in plan.front],
         "symbol": "circle",
         "symbolSize": 7,
         "lineStyle": {"type": "solid", "width": 2, "color": _FRONT},
@@ -109,12 +109,12 @@ def _dots(
 
 
 def _winner(winner: Choice, unit: "_Unit") -> Option:
-    name = _words(what(winner), winner)
+    name = _words(winner.what, winner)
     ends = (
         [winner.run_seconds_low / unit.seconds, winner.usd_per_run_low],
         [winner.run_seconds_high / unit.seconds, winner.usd_per_run_high],
     )
-    label = f"{usd(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}"
+    label = f"{dollars(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}"
     return {
         "name": "the choice, with its 90 % interval",
         "type": "line",
@@ -149,16 +149,16 @@ def _limit(seconds: float, unit: "_Unit") -> Option:
 
 def _subtitle(plan: PlanResult) -> str:
     budget = plan.goal.budget_usd
-    within = f", {usd(budget)} in all" if budget is not None else ""
+    within = f", {dollars(budget)} in all" if budget is not None else ""
     return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {format_years(plan.goal.months / 12)}{within}"
 
 
 def _description(plan: PlanResult) -> str:
     fastest, cheapest = (plan.front[0], plan.front[-1]) if plan.front else (None, None)
     ends = (
-        f" The fastest is {what(fastest)} at {format_seconds(fastest.run_seconds)} and "
-        f"{usd(fastest.usd_per_run)} a run, the cheapest {what(cheapest)} at "
-        f"{format_seconds(cheapest.run_seconds)} and {usd(cheapest.usd_per_run)}."
+        f" The fastest is {fastest.what} at {format_seconds(fastest.run_seconds)} and "
+        f"{dollars(fastest.usd_per_run)} a run, the cheapest {cheapest.what} at "
+        f"{format_seconds(cheapest.run_seconds)} and {dollars(cheapest.usd_per_run)}."
         if fastest and cheapest
         else ""
     )
