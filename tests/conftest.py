@@ -1,8 +1,6 @@
 """What the tests share: a home of their own, and the command line as a user has it."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,15 +11,29 @@ from gpuyard import lab
 from gpuyard.errors import MissingRequirement
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, Provenance, StepParts, Window
+from tests.command_line import Done, run_here, run_process
 
 ROOT = Path(__file__).parents[1]
 
 # no test asserts time; and what CI says of a commit does not change from run to run
 settings.register_profile("gpuyard", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("gpuyard")
-Cli = Callable[..., subprocess.CompletedProcess[str]]
+Cli = Callable[..., Done]
 MakeMeasurement = Callable[..., Measurement]
 needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
+
+# What takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
+MACHINE = pytest.mark.xdist_group("machine")
+_MACHINE_ROOMS = ("lab", "measure", "run", "study")
+_MACHINE_FIXTURES = {"can_make_labs", "slurm"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        room = item.path.relative_to(ROOT / "tests").parts[0]
+        if room in _MACHINE_ROOMS or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MACHINE)
 
 
 @pytest.fixture(autouse=True)
@@ -97,26 +109,32 @@ def make_measurement() -> MakeMeasurement:
     return make
 
 
-@pytest.fixture
-def cli() -> Cli:
-    """Runs `gpuyard ARGUMENTS` as its own process, from the repository's root."""
+class _Cli:
+    """Runs commands, one way or the other, and expects an exit status and no traceback."""
 
-    def run(
+    def __init__(self, run: Callable[..., Done]) -> None:
+        self._run = run
+
+    def __call__(
+        self,
         *arguments: str,
         cwd: Path = ROOT,
         status: int = 0,
         environment: dict[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuyard", *arguments],
-            cwd=cwd,
-            env={**os.environ, **(environment or {})},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    ) -> Done:
+        done = self._run(*arguments, cwd=cwd, environment={**os.environ, **(environment or {})})
         assert done.returncode == status, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
 
-    return run
+
+@pytest.fixture
+def cli() -> Cli:
+    """Runs `gpuyard ARGUMENTS` from the repository's root, inside the tests' own process."""
+    return _Cli(run_here)
+
+
+@pytest.fixture
+def gpuyard_process() -> Cli:
+    """Runs `gpuyard ARGUMENTS` from the repository's root, as a process of its own."""
+    return _Cli(run_process)
