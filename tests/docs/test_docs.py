@@ -4,8 +4,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +20,13 @@ from gpuyard.errors import MissingRequirement
 from gpuyard.predict import constants
 from gpuyard.predict.constants import Constant
 from gpuyard.specs.schema import SPECS
+from tests.command_line import Done, run_here, run_process, run_program
+from tests.conftest import MACHINE
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+MEASURING = ("gpuyard bench", "gpuyard lab", "gpuyard study", "gpuyard train")
 LINKING = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -80,8 +81,17 @@ def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def measures(command: str) -> bool:
+    return command.startswith(MEASURING) and "--dry-run" not in command
+
+
 CONSOLE_BLOCKS = [
-    pytest.param(page, block, id=f"{named(page)}:{block.line}")
+    pytest.param(
+        page,
+        block,
+        id=f"{named(page)}:{block.line}",
+        marks=[MACHINE] if any(measures(step.command) for step in steps(block)) else [],
+    )
     for page in PAGES
     for block in fences(page)
     if block.language == "console"
@@ -119,28 +129,26 @@ def test_console_block_runs_and_prints_what_is_shown(
                 assert piece.strip() in output, f"{piece!r} is not in\n{output}"
 
 
-def run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+def run(command: str, directory: Path) -> Done:
     """Run it without a shell; of a shell's syntax only comments and `> FILE` are understood."""
     words = shlex.split(command, comments=True)
     target = None
     if ">" in words:
         words, (_, target) = words[: words.index(">")], words[words.index(">") :]
-    match words[0]:
-        case "gpuyard":
-            words = [sys.executable, "-m", "gpuyard", *words[1:]]
-        case "make":
-            # only whether the target exists and what it would do: `make test` would run this again
-            words, directory = ["make", "-n", *words[1:]], ROOT
-        case "cat":
-            pass
-        case program:
-            pytest.fail(f"the tests don't run {program}: put it into an `sh` block")
     # the pages show a machine without GPUs; `make` passes its own flags on to a `make` inside it
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"}
-    done = subprocess.run(
-        words, cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
+    match words[0]:
+        case "gpuyard":
+            start = run_process if measures(command) else run_here
+            done = start(*words[1:], cwd=directory, environment=environment)
+        case "make":
+            # only whether the target exists and what it would do: `make test` would run this again
+            done = run_program("make", "-n", *words[1:], cwd=ROOT, environment=environment)
+        case "cat":
+            done = run_program(*words, cwd=directory, environment=environment)
+        case program:
+            pytest.fail(f"the tests don't run {program}: put it into an `sh` block")
     if target is not None:
         (directory / target).write_text(done.stdout, encoding="utf-8")
     return done
