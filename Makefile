@@ -25,7 +25,7 @@ study: $(RUNTIME) ## Train the two spoken-digit models here and write the exampl
 	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output study
 
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
 soak: $(TOOLS) system-packages ## Run the long tests.
 	@$(BIN)/pytest -m soak
