@@ -13,12 +13,12 @@ from gpuyard import lab
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.relief import plan_relief, run_relief
 from gpuyard.run.places import LabNodes
-from gpuyard.specs import Dataset, Remedy, Workload
+from gpuyard.specs import Dataset, ExchangeOptions, Workload
 
 NODES, BATCH, LINK, SAMPLES = 2, 50, "1Gbit", 3200
 REMEDIES = (
-    Remedy(compress="fp16", local_sgd=8),
-    Remedy(compress="fp16", local_sgd=16),
+    ExchangeOptions(compress="fp16", local_sgd=8),
+    ExchangeOptions(compress="fp16", local_sgd=16),
 )
 WORKLOAD = Workload(
     name="spoken-digits-linear",

@@ -7,7 +7,7 @@ from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.tuning import fitted, spread
 from gpuyard.predict.validation.score import score_table
-from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Strategy, Workload
+from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, StrategyName, Workload
 from gpuyard.workloads import profile_of
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def predicted(
     gpus: int,
     *,
     batches: tuple[int, ...] = (64,),
-    strategy: Strategy = "ddp",
+    strategy: StrategyName = "ddp",
     per_node: int | None = None,
     beside: int = 0,
 ) -> tuple[Prediction, ...]:
@@ -167,7 +167,7 @@ def test_slices_one_host() -> None:
 
 
 def test_horovod_at_128_gpus() -> None:
-    def one(model: str, link: str, strategy: Strategy = "horovod") -> Prediction:
+    def one(model: str, link: str, strategy: StrategyName = "horovod") -> Prediction:
         cluster = Cluster(
             name="32 servers",
             nodes=32,

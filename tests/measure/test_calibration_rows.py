@@ -19,7 +19,7 @@ from gpuyard.measure import (
 from gpuyard.measure.measurement import SyntheticGpu
 from gpuyard.predict.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 from tests.conftest import MakeMeasurement
 
 SPEC = {"name": "mine", "model": "alexnet", "precision": "fp16", "batch_per_gpu": 8}
@@ -86,8 +86,8 @@ def test_runs_that_were_not_plain_training_on_one_machine_are_left_out(
     )
     odd = [
         make_measurement(1, spec=SPEC, synthetic=gpu),
-        make_measurement(2, spec=SPEC, remedy=Remedy(compress="fp16")),
-        make_measurement(3, spec=SPEC, remedy=Remedy(accumulate=4)),
+        make_measurement(2, spec=SPEC, remedy=ExchangeOptions(compress="fp16")),
+        make_measurement(3, spec=SPEC, remedy=ExchangeOptions(accumulate=4)),
         make_measurement(4, spec=SPEC, place=RunPlace(kind="lab", nodes=("node0", "node1"))),
     ]
     good = make_measurement(5, spec=SPEC)

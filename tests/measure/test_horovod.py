@@ -8,7 +8,7 @@ import pytest
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.run.horovod_rendezvous import Table, table_of
 from gpuyard.run.places import Here
-from gpuyard.specs import Remedy, Workload
+from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
@@ -38,11 +38,11 @@ def test_on_nodes_of_their_own_they_are_across() -> None:
 @needs_two_cores
 @pytest.mark.parametrize(
     "remedy",
-    [Remedy(), Remedy(compress="fp16", accumulate=2, bucket_mb=1)],
+    [ExchangeOptions(), ExchangeOptions(compress="fp16", accumulate=2, bucket_mb=1)],
     ids=lambda remedy: remedy.label,
 )
 def test_it_trains_and_keeps_the_ranks_equal(
-    store: ResultsStore, tiny: Build, remedy: Remedy
+    store: ResultsStore, tiny: Build, remedy: ExchangeOptions
 ) -> None:
     pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
     sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=0.5, strategy="horovod", remedy=remedy)

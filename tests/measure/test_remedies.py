@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.cli.remedies import parse_remedy
+from gpuyard.cli.exchange_options import parse_exchange
 from gpuyard.errors import UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.timing import schedule
-from gpuyard.specs import Remedy, Workload
+from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
@@ -20,17 +20,17 @@ Build = Callable[..., Workload]
 @pytest.mark.parametrize(
     "remedy",
     [
-        Remedy(compress="fp16"),
-        Remedy(compress="bf16"),
-        Remedy(compress="powersgd:1"),
-        Remedy(accumulate=3),
-        Remedy(bucket_mb=0.001),
-        Remedy(local_sgd=3, accumulate=2, compress="fp16"),
+        ExchangeOptions(compress="fp16"),
+        ExchangeOptions(compress="bf16"),
+        ExchangeOptions(compress="powersgd:1"),
+        ExchangeOptions(accumulate=3),
+        ExchangeOptions(bucket_mb=0.001),
+        ExchangeOptions(local_sgd=3, accumulate=2, compress="fp16"),
     ],
     ids=lambda remedy: remedy.label,
 )
 def test_each_remedy_learns_and_keeps_the_ranks_equal(
-    store: ResultsStore, tiny: Build, remedy: Remedy
+    store: ResultsStore, tiny: Build, remedy: ExchangeOptions
 ) -> None:
     sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=0.8, remedy=remedy)
     (m,) = run_sweep(sweep, store)
@@ -49,11 +49,11 @@ def test_plain_points_keep_their_key_and_remedies_have_their_own(tiny: Build) ->
         return plan_sweep(tiny(), [1], [4], **more).points[0].key  # type: ignore[arg-type]
 
     plain = key()
-    assert key(remedy=Remedy()) == plain
+    assert key(remedy=ExchangeOptions()) == plain
     others = {
-        key(remedy=Remedy(compress="fp16")),
-        key(remedy=Remedy(accumulate=2)),
-        key(remedy=Remedy(local_sgd=2)),
+        key(remedy=ExchangeOptions(compress="fp16")),
+        key(remedy=ExchangeOptions(accumulate=2)),
+        key(remedy=ExchangeOptions(local_sgd=2)),
         key(repeat=1),
         key(gpu="t4"),
         plain,
@@ -64,9 +64,12 @@ def test_plain_points_keep_their_key_and_remedies_have_their_own(tiny: Build) ->
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("fp8", 1, None, 1), "'fp8' is no compression; take fp16, bf16 or powersgd:RANK"),
-        (("powersgd:0", 1, None, 1), "is no compression"),
-        ((None, 0, None, 1), "--accumulate: Input should be greater than or equal to 1"),
+        (
+            ("fp8", 1, None, 1),
+            "--compress: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got 'fp8'",
+        ),
+        (("powersgd:0", 1, None, 1), "got 'powersgd:0'"),
+        ((None, 0, None, 1), "--accumulate: expected greater than or equal to 1, got 0"),
         ((None, 1, 25.0, 4), "local SGD has no buckets"),
         (("powersgd:2", 1, None, 4), "PowerSGD compresses gradients"),
     ],
@@ -75,23 +78,29 @@ def test_what_can_not_be_done_is_a_sentence(
     options: tuple[str | None, int, float | None, int], sentence: str
 ) -> None:
     with pytest.raises(UserMistake, match=sentence):
-        parse_remedy(*options)
+        parse_exchange(*options)
 
 
 def test_horovod_has_some_remedies_and_dataparallel_none() -> None:
     from gpuyard.measure.strategies import check_remedy
 
     with pytest.raises(UserMistake, match="remedies are measured with ddp and horovod"):
-        check_remedy(Remedy(accumulate=2), "dataparallel", synthetic=False)
-    check_remedy(Remedy(accumulate=2, compress="fp16", bucket_mb=5), "horovod", synthetic=False)
-    for other in (Remedy(compress="bf16"), Remedy(compress="powersgd:1"), Remedy(local_sgd=2)):
+        check_remedy(ExchangeOptions(accumulate=2), "dataparallel", synthetic=False)
+    check_remedy(
+        ExchangeOptions(accumulate=2, compress="fp16", bucket_mb=5), "horovod", synthetic=False
+    )
+    for other in (
+        ExchangeOptions(compress="bf16"),
+        ExchangeOptions(compress="powersgd:1"),
+        ExchangeOptions(local_sgd=2),
+    ):
         with pytest.raises(UserMistake, match=f"measure {other.label} with ddp"):
             check_remedy(other, "horovod", synthetic=False)
 
 
 def test_labels_say_what_is_done() -> None:
-    assert Remedy().label == "plain"
-    assert Remedy(compress="fp16", accumulate=4, bucket_mb=5).label == (
+    assert ExchangeOptions().label == "plain"
+    assert ExchangeOptions(compress="fp16", accumulate=4, bucket_mb=5).label == (
         "fp16 + accumulate 4 + bucket 5 MiB"
     )
 

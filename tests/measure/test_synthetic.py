@@ -68,9 +68,9 @@ def test_unknown_gpus_and_strategies_are_sentences(tiny: Build) -> None:
         plan_sweep(tiny(), [1], [4], gpu="v100-pci")
     with pytest.raises(UserMistake, match="exchanges its gradients with ddp"):
         from gpuyard.measure.strategies import check_remedy
-        from gpuyard.specs import Remedy
+        from gpuyard.specs import ExchangeOptions
 
-        check_remedy(Remedy(), "horovod", synthetic=True)
+        check_remedy(ExchangeOptions(), "horovod", synthetic=True)
 
 
 def _profile(workload: Workload):  # type: ignore[no-untyped-def]

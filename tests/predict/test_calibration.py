@@ -30,7 +30,7 @@ from gpuyard.predict.exchange import all_reduce_seconds
 from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.predict.tables import configurations
 from gpuyard.predict.why import explain
-from gpuyard.specs import Cluster, MachineSpec, Network, Strategy, Workload
+from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName, Workload
 
 V100S = Hardware("cuda", "v100-sxm2-16gb", 8)
 CPU = Hardware("cpu", "a CPU", 8, 1)
@@ -54,7 +54,7 @@ def simulated(
     noise: float = 0.0,
     seed: int = 0,
     lines: dict[str, tuple[float, float]] = MODELS,
-    strategy: Strategy = "ddp",
+    strategy: StrategyName = "ddp",
 ) -> list[TrainingRow]:
     """Runs on a machine whose constants are known, by the predictor's own public functions."""
     random = np.random.default_rng(seed)

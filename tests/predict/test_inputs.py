@@ -13,7 +13,7 @@ from gpuyard.specs import (
     MachineSpec,
     Network,
     Storage,
-    Strategy,
+    StrategyName,
     Workload,
 )
 from gpuyard.workloads import profile_of
@@ -124,7 +124,7 @@ def test_samples_of_different_size_make_workers_wait() -> None:
     ],
 )
 def test_workers_lose_compute_among_others_and_ddp_more_over_machines(
-    strategy: Strategy, gpus: int, lost: float
+    strategy: StrategyName, gpus: int, lost: float
 ) -> None:
     two = machine().model_copy(
         update={"nodes": 2, "network": Network.model_validate({"rate": "100 Gbit/s"})}

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, Strategy
+from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
 
 
@@ -16,7 +16,7 @@ def predicted(
     gpus: int = 8,
     in_machine: int = 4,
     model: str = "vgg16",
-    strategy: Strategy = "ddp",
+    strategy: StrategyName = "ddp",
     precision: str = "fp32",
     batch: int = 32,
     measured: bool = False,

@@ -30,7 +30,7 @@ from gpuyard.specs import (
     MachineSpec,
     Network,
     Storage,
-    Strategy,
+    StrategyName,
     Workload,
 )
 from gpuyard.workloads import profile_of
@@ -43,7 +43,7 @@ def workload(name: str) -> Workload:
 
 
 def predicted(
-    name: str, cluster: str | Cluster, *counts: int, strategy: Strategy = "ddp", batch: int = 50
+    name: str, cluster: str | Cluster, *counts: int, strategy: StrategyName = "ddp", batch: int = 50
 ) -> ClusterPrediction:
     spec = workload(name)
     place = read_cluster(cluster, EXAMPLES) if isinstance(cluster, str) else cluster
@@ -208,7 +208,7 @@ def test_every_constant_has_a_basis_and_a_source() -> None:
     strategy=st.sampled_from(["ddp", "horovod", "parameter-server"]),
 )
 def test_more_network_never_hurts_and_nothing_is_superlinear(
-    name: str, gpu: str, nodes: int, per_node: int, batch: int, rate: float, strategy: Strategy
+    name: str, gpu: str, nodes: int, per_node: int, batch: int, rate: float, strategy: StrategyName
 ) -> None:
     def run(network_rate: float) -> ClusterPrediction:
         cluster = Cluster(

@@ -7,18 +7,18 @@ import pytest
 
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Relief, powersgd, predict_cluster
+from gpuyard.predict import Remedy, powersgd, predict_cluster
 from gpuyard.predict.buckets import bucket_caps
 from gpuyard.predict.remedies import relieve_cluster
-from gpuyard.specs import Cluster, MachineSpec, Network, Storage, Strategy
+from gpuyard.specs import Cluster, MachineSpec, Network, Storage, StrategyName
 from gpuyard.workloads import profile_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def reliefs(
-    workload: str, cluster: str | Cluster, gpus: int, strategy: Strategy = "ddp"
-) -> tuple[float, tuple[Relief, ...]]:
+    workload: str, cluster: str | Cluster, gpus: int, strategy: StrategyName = "ddp"
+) -> tuple[float, tuple[Remedy, ...]]:
     spec = read_workload(workload, EXAMPLES)
     place = read_cluster(cluster, EXAMPLES) if isinstance(cluster, str) else cluster
     profile = profile_of(spec)
@@ -26,7 +26,7 @@ def reliefs(
     return prediction.samples_per_second, relieve_cluster(spec, profile, place, prediction)
 
 
-def named(found: tuple[Relief, ...], word: str) -> Relief:
+def named(found: tuple[Remedy, ...], word: str) -> Remedy:
     (relief,) = [relief for relief in found if word in relief.what]
     return relief
 

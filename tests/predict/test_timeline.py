@@ -14,14 +14,14 @@ from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.step import Configurations, Traffic, step_parts
 from gpuyard.predict.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.why import explain
-from gpuyard.specs import Strategy
+from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def drawn(
-    workload: str, cluster: str, gpus: int, strategy: Strategy = "ddp"
+    workload: str, cluster: str, gpus: int, strategy: StrategyName = "ddp"
 ) -> tuple[Prediction, TimeLine]:
     spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
     profile = profile_of(spec)
@@ -128,7 +128,7 @@ def test_the_last_bucket_ends_with_the_exposed_tail(step: tuple[Configurations, 
     ],
 )
 def test_it_says_what_the_prediction_says(
-    workload: str, cluster: str, gpus: int, strategy: Strategy
+    workload: str, cluster: str, gpus: int, strategy: StrategyName
 ) -> None:
     prediction, line = drawn(workload, cluster, gpus, strategy)
     assert line.step_seconds == pytest.approx(prediction.step.seconds)

@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass
 
 from gpuyard.economics.rent_or_own import break_even
-from gpuyard.predict import Choke, Constant, Prediction, Step
+from gpuyard.predict import Choke, Constant, Prediction, Remedy, Step
 from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.horizon import look_ahead
 from gpuyard.study.result import (
@@ -14,7 +14,6 @@ from gpuyard.study.result import (
     EpochTime,
     Finding,
     MeasuredPoint,
-    Remedy,
     StudyResult,
     Verdict,
     WorkloadResult,

@@ -14,7 +14,7 @@ from gpuyard.measure.measurement import SyntheticGpu
 from gpuyard.report.scaling import scaling_panels
 from gpuyard.report.scaling_picture import scaling_svg
 from gpuyard.run.places.place import RunPlace
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 from tests.conftest import MakeMeasurement
 
 Run = Callable[..., Measurement]
@@ -115,7 +115,7 @@ def test_of_many_lines_the_worst_and_the_best_are_put_into_words(run: Run) -> No
 
 
 def test_a_remedy_is_compared_with_one_plain_worker(run: Run) -> None:
-    fp16 = Remedy(compress="fp16")
+    fp16 = ExchangeOptions(compress="fp16")
     runs = [run(1, 100), run(2, 50), run(1, 80, remedy=fp16), run(2, 120, remedy=fp16)]
     (panel,) = scaling_panels(runs)
     plain, relieved = panel.lines

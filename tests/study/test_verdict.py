@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.measure import StepParts
-from gpuyard.predict import Choke, Prediction, Relief, Step
+from gpuyard.predict import Choke, Prediction, Remedy, Step
 from gpuyard.study.result import Finding
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
 from tests.conftest import MakeMeasurement
@@ -67,8 +67,8 @@ def test_a_measured_run_waits_for_what_weighs_most(
 
 
 def test_remedies_that_add_gpus_are_not_offered_where_the_verdict_says_not_to() -> None:
-    more = Relief("16 GPUs of the cluster (the knee)", 900.0, 1.5, adds_gpus=True)
-    less = Relief("gradients sent as 16-bit numbers", 800.0, 1.3)
+    more = Remedy("16 GPUs of the cluster (the knee)", 900.0, 1.5, adds_gpus=True)
+    less = Remedy("gradients sent as 16-bit numbers", 800.0, 1.3)
     choked = predicted_finding("a", prediction("network", 0.4), [more, less], 48e6)
     assert [remedy.what for remedy in choked.remedies] == [less.what]
     busy = predicted_finding("a", prediction("gpu", 0.9), [more, less], 48e6)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
     from gpuyard.measure.relief import ReliefPlan, ReliefResult
     from gpuyard.run.places import Place
-    from gpuyard.specs import Remedy, Workload
+    from gpuyard.specs import ExchangeOptions, Workload
 
 _ALONE_SECONDS = 2.0
 
@@ -69,7 +69,7 @@ def relief(
     store = ResultsStore(paths.results_file())
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
 
-        def planned(foreseen: "dict[Remedy, float] | None") -> "ReliefPlan":
+        def planned(foreseen: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
             return plan_relief(
                 spec,
                 nodes,
@@ -110,7 +110,7 @@ def _foreseen(
     *,
     store: "ResultsStore",
     dry_run: bool,
-) -> "dict[Remedy, float] | None":
+) -> "dict[ExchangeOptions, float] | None":
     """What the predictor names, from one worker alone; nothing is measured in a dry run."""
     from gpuyard.measure import plan_sweep, run_sweep
     from gpuyard.measure.matrix import judge_of

@@ -4,6 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.exchange_options import (
+    AccumulateOption,
+    BucketOption,
+    CompressOption,
+    LocalSgdOption,
+    parse_exchange,
+)
 from gpuyard.cli.options import (
     DryRunOption,
     JsonOption,
@@ -19,13 +26,6 @@ from gpuyard.cli.places import (
     LauncherOption,
     SlurmOption,
     chosen_place,
-)
-from gpuyard.cli.remedies import (
-    AccumulateOption,
-    BucketOption,
-    CompressOption,
-    LocalSgdOption,
-    parse_remedy,
 )
 from gpuyard.errors import GpuyardError
 
@@ -78,7 +78,7 @@ def train(
     from gpuyard.measure import ResultsStore, plan_sweep
 
     spec = read_workload(workload)
-    remedy = parse_remedy(compress, accumulate, bucket_mb, local_sgd)
+    remedy = parse_exchange(compress, accumulate, bucket_mb, local_sgd)
     store = ResultsStore(paths.results_file())
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
         sweep = plan_sweep(

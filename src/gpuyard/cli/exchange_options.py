@@ -1,6 +1,5 @@
-"""The options about the exchange of gradients, as the spec that predictions take."""
+"""The options about the exchange of gradients, as the spec that predictions and measurements take."""
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,22 +7,22 @@ import typer
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.specs import GradientExchange
+    from gpuyard.specs import ExchangeOptions
 
-_COMPRESSED = re.compile(r"fp16|bf16|powersgd:[1-9][0-9]*")
-
-AccumulateOption = Annotated[
-    int, typer.Option(min=1, help="Backward passes for one exchange (gradient accumulation).")
-]
-LocalSgdOption = Annotated[
-    int, typer.Option(min=1, help="Updates of each worker alone between two averagings.")
-]
 CompressOption = Annotated[
-    str | None, typer.Option(help="Send gradients as fp16, bf16 or powersgd:RANK.")
+    str | None,
+    typer.Option(help="Send gradients as fp16, bf16 or powersgd:RANK.", metavar="HOW"),
+]
+AccumulateOption = Annotated[
+    int,
+    typer.Option(help="Backward passes for one exchange (gradient accumulation).", metavar="N"),
 ]
 BucketOption = Annotated[
-    float | None,
-    typer.Option(help="Size of ddp's buckets or Horovod's fusion buffer in MiB."),
+    float | None, typer.Option(help="Size of ddp's buckets or Horovod's fusion buffer in MiB.")
+]
+LocalSgdOption = Annotated[
+    int,
+    typer.Option(help="Updates of each worker alone between two averagings.", metavar="N"),
 ]
 HierarchicalOption = Annotated[
     bool,
@@ -31,26 +30,34 @@ HierarchicalOption = Annotated[
 ]
 
 
-def exchange_of(
-    accumulate: int,
-    local_sgd: int,
+def parse_exchange(
     compress: str | None,
+    accumulate: int,
     bucket_mb: float | None,
-    hierarchical: bool,
-) -> "GradientExchange":
-    """Checked one by one, so that a mistake names its option."""
-    from gpuyard.specs import GradientExchange
+    local_sgd: int,
+    hierarchical: bool = False,
+) -> "ExchangeOptions":
+    """All of them as one value; raises what can't be done, or not together."""
+    from pydantic import ValidationError
 
-    if compress is not None and not _COMPRESSED.fullmatch(compress):
-        raise UserMistake(
-            f"--compress is fp16, bf16 or powersgd:RANK such as powersgd:2, not {compress!r}"
+    from gpuyard.specs import ExchangeOptions
+
+    try:
+        return ExchangeOptions(
+            compress=compress,
+            accumulate=accumulate,
+            bucket_mb=bucket_mb,
+            local_sgd=local_sgd,
+            hierarchical=hierarchical,
         )
-    if bucket_mb is not None and not 0 < bucket_mb <= 1e6:
-        raise UserMistake(f"--bucket-mb must be above 0 and at most 1,000,000, not {bucket_mb:g}")
-    return GradientExchange(
-        accumulate=accumulate,
-        local_sgd=local_sgd,
-        compress=compress,
-        bucket=None if bucket_mb is None else bucket_mb * 2.0**20,
-        hierarchical=hierarchical,
-    )
+    except ValidationError as invalid:
+        mistake = invalid.errors()[0]
+        if not mistake["loc"]:
+            raise UserMistake(mistake["msg"].removeprefix("Value error, ")) from None
+        option = f"--{str(mistake['loc'][0]).replace('_', '-')}"
+        if option == "--compress":
+            raise UserMistake(
+                f"{option}: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got {compress!r}"
+            ) from None
+        wanted = mistake["msg"].removeprefix("Input should be ")
+        raise UserMistake(f"{option}: expected {wanted}, got {mistake['input']:g}") from None

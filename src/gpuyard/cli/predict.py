@@ -12,7 +12,7 @@ from gpuyard.cli.exchange_options import (
     CompressOption,
     HierarchicalOption,
     LocalSgdOption,
-    exchange_of,
+    parse_exchange,
 )
 from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
 from gpuyard.cli.why import print_why, write_svg
@@ -78,7 +78,7 @@ def predict(
         raise UserMistake("--knee-threshold is about what --why explains: add --why")
     spec, cluster = read_workload(workload), read_cluster(on)
     profile = profile_of(spec)
-    exchange = exchange_of(accumulate, local_sgd, compress, bucket_mb, hierarchical)
+    exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
     constants = chosen_calibration(calibration)
     result = predict_cluster(
         spec,

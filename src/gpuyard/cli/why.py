@@ -10,7 +10,7 @@ from gpuyard import units
 from gpuyard.cli.options import console, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.predict import Relief
+    from gpuyard.predict import Remedy
     from gpuyard.predict.timeline import Bar, TimeLine
     from gpuyard.predict.why import Why
 
@@ -97,8 +97,8 @@ def _marks(bars: Sequence["Bar"], step_seconds: float, width: int) -> str:
     return "".join(marks)
 
 
-def _mind(relief: "Relief") -> str:
-    if relief.memory_bytes is None:
-        return relief.caveat
-    needs = f"needs {units.format_bytes(relief.memory_bytes)} a GPU"
-    return f"{needs}; {relief.caveat}" if relief.caveat else needs
+def _mind(remedy: "Remedy") -> str:
+    if remedy.memory_bytes is None:
+        return remedy.caveat
+    needs = f"needs {units.format_bytes(remedy.memory_bytes)} a GPU"
+    return f"{needs}; {remedy.caveat}" if remedy.caveat else needs

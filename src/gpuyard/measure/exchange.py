@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 from torch.nn.parallel import DistributedDataParallel
 
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 
 _HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def compress_gradients(model: DistributedDataParallel, remedy: Remedy) -> None:
+def compress_gradients(model: DistributedDataParallel, remedy: ExchangeOptions) -> None:
     """Register the hook that the remedy asks for, if it asks for one."""
     if remedy.powersgd_rank is not None:
         # from the second step on; torch itself would wait for the thousandth, longer than a bench runs
@@ -46,7 +46,7 @@ def _half_precision_hook(
 class ParameterAverage:
     """Local SGD: what every rank has changed since the last time is averaged over the ranks."""
 
-    def __init__(self, module: nn.Module, remedy: Remedy) -> None:
+    def __init__(self, module: nn.Module, remedy: ExchangeOptions) -> None:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._dtype = _HALF.get(remedy.half or "", torch.float32)
         for parameter in self._parameters:

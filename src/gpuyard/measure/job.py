@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpuyard.measure.measurement import StepParts, SyntheticGpu, Window
 from gpuyard.run.protocol import Device, Refusal
-from gpuyard.specs import Remedy, Strategy, Workload
+from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 
 
 class _Message(BaseModel):
@@ -17,7 +17,7 @@ class RankJob(_Message):
     """Everything that one rank needs to know; the same for all but `rank` and `cores`."""
 
     workload: Workload
-    strategy: Strategy
+    strategy: StrategyName
     device: Device
     rank: int
     processes: int
@@ -28,7 +28,7 @@ class RankJob(_Message):
     cores: tuple[int, ...]
     seed: int
     silence_seconds: float
-    remedy: Remedy = Remedy()
+    remedy: ExchangeOptions = ExchangeOptions()
     optimizer: Literal["sgd", "adam"] = "sgd"
     synthetic: SyntheticGpu | None = None
     dilation: float = 1.0

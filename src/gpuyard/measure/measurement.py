@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device
-from gpuyard.specs import Remedy, Strategy
+from gpuyard.specs import ExchangeOptions, StrategyName
 
 
 class _Record(BaseModel):
@@ -96,7 +96,7 @@ class Measurement(_Record):
     spec: Annotated[dict[str, Any], Field(description="the whole workload spec")]
     workers: int
     batch_per_worker: int
-    strategy: Strategy
+    strategy: StrategyName
     device: Device
     samples_per_second: Annotated[float, Field(description="of all workers together")]
     low: Annotated[float, Field(description="95 % confidence interval of the mean over windows")]
@@ -119,7 +119,7 @@ class Measurement(_Record):
     parameter_checksums: Annotated[
         tuple[str, ...], Field(description="of each rank after the run; DDP keeps them equal")
     ] = ()
-    remedy: Remedy = Remedy()
+    remedy: ExchangeOptions = ExchangeOptions()
     synthetic: Annotated[
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None

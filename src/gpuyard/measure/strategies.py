@@ -6,7 +6,7 @@ from typing import get_args
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.run.launch import Launcher
 from gpuyard.run.protocol import Device
-from gpuyard.specs import Precision, Remedy
+from gpuyard.specs import ExchangeOptions, Precision
 
 MEASURED = ("ddp", "dataparallel", "horovod")
 
@@ -51,8 +51,10 @@ def check_launcher(launcher: str, strategy: str) -> None:
         raise UserMistake(f"torchrun starts the ranks of ddp; {strategy} is started directly")
 
 
-def check_remedy(remedy: Remedy, strategy: str, *, synthetic: bool) -> None:
+def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> None:
     """Raise the sentence that says why this remedy can't be measured so."""
+    if remedy.hierarchical:
+        raise UserMistake("a hierarchical all-reduce is predicted, not measured")
     if strategy == "horovod":
         if remedy.local_sgd > 1 or remedy.compress not in (None, "fp16"):
             raise UserMistake(

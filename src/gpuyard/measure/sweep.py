@@ -17,7 +17,7 @@ from gpuyard.predict import compute_line
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.run.protocol import Device
-from gpuyard.specs import Remedy, Strategy, Workload
+from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 from gpuyard.workloads import profile_of
 from gpuyard.workloads.resolve import code_digest, require_torch
 
@@ -36,14 +36,14 @@ class Sweep:
     """What would run. Every worker has the same number of cores, so that speeds compare."""
 
     workload: Workload
-    strategy: Strategy
+    strategy: StrategyName
     device: Device
     seconds_per_point: float
     cores_by_worker: tuple[tuple[int, ...], ...]
     seed: int
     host: Host
     points: tuple[Point, ...]
-    remedy: Remedy
+    remedy: ExchangeOptions
     synthetic: SyntheticGpu | None
     place: Place
     repeat: int
@@ -93,7 +93,7 @@ def plan_sweep(
     seconds_per_point: float = 3.0,
     device: Device | None = None,
     seed: int = 0,
-    remedy: Remedy | None = None,
+    remedy: ExchangeOptions | None = None,
     gpu: str | None = None,
     place: Place | None = None,
     repeat: int = 0,
@@ -106,7 +106,7 @@ def plan_sweep(
         raise UserMistake("a sweep needs at least one worker count and one batch size, 1 or more")
     if not (math.isfinite(seconds_per_point) and seconds_per_point > 0):
         raise UserMistake(f"{seconds_per_point} is not a time for one point; it must be above 0 s")
-    remedy, place = remedy or Remedy(), place or Here()
+    remedy, place = remedy or ExchangeOptions(), place or Here()
     host = this_host()
     synthetic = _synthetic(workload, gpu) if gpu is not None else None
     device = "cpu" if synthetic else device or ("cuda" if host.gpus else "cpu")
@@ -144,7 +144,7 @@ def plan_sweep(
     }
     return Sweep(
         workload=workload,
-        strategy=cast("Strategy", strategy),
+        strategy=cast("StrategyName", strategy),
         device=device,
         seconds_per_point=seconds_per_point,
         cores_by_worker=cores_by_worker,

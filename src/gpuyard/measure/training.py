@@ -16,7 +16,7 @@ from gpuyard.measure.exchange import ParameterAverage, compress_gradients
 from gpuyard.measure.fit.recipe import build_optimizer
 from gpuyard.measure.job import RankJob
 from gpuyard.measure.stretch import Stretch
-from gpuyard.specs import Precision, Remedy
+from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 
 _LEARNING_RATE = 0.01
@@ -155,7 +155,7 @@ def set_precision(precision: Precision) -> None:
 
 
 def _distributed(
-    module: nn.Module, remedy: Remedy, device: torch.device
+    module: nn.Module, remedy: ExchangeOptions, device: torch.device
 ) -> DistributedDataParallel:
     ids = [device.index] if device.type == "cuda" else None
     model = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=remedy.bucket_mb)
@@ -163,7 +163,9 @@ def _distributed(
     return model
 
 
-def _horovod_optimizer(module: nn.Module, optimizer: Optimizer, remedy: Remedy) -> Optimizer:
+def _horovod_optimizer(
+    module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions
+) -> Optimizer:
     import horovod.torch as hvd  # type: ignore[import-not-found]
 
     hvd.init()

@@ -21,7 +21,7 @@ from gpuyard.predict.predictor import (
     predict_cluster,
     relieve,
 )
-from gpuyard.predict.relief import Relief
+from gpuyard.predict.relief import Remedy
 
 __all__ = [
     "CALIBRATED",
@@ -40,7 +40,7 @@ __all__ = [
     "Platform",
     "Prediction",
     "Question",
-    "Relief",
+    "Remedy",
     "Step",
     "calibration_from_json",
     "compute_line",

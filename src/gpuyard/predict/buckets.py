@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
-from gpuyard.specs import Strategy
+from gpuyard.specs import StrategyName
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Buckets:
         return float(self.size_bytes.sum())
 
 
-def pack(profile: ModelProfile, strategy: Strategy) -> Buckets:
+def pack(profile: ModelProfile, strategy: StrategyName) -> Buckets:
     """The buckets that a strategy makes where nobody has set their size."""
     return fill(profile, bucket_caps(strategy))
 
 
-def bucket_caps(strategy: Strategy, cap_bytes: float | None = None) -> tuple[float, ...]:
+def bucket_caps(strategy: StrategyName, cap_bytes: float | None = None) -> tuple[float, ...]:
     """What closes the first bucket, the second and so on; the last cap holds for all that follow."""
     match strategy:
         case "ddp":

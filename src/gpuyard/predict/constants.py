@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpuyard.predict import transport
 from gpuyard.predict.tuning import fitted, fitted_roofline, one_gpu_spread, spread
-from gpuyard.specs import Strategy
+from gpuyard.specs import StrategyName
 
 Basis = Literal["measured", "given", "published", "catalog", "fitted", "counted", "elsewhere"]
 """`given`: the user's spec says so; `fitted`: to the published tables, by `scripts/fit_constants.py`;
@@ -51,7 +51,7 @@ CPU_RANKS = "two cores of a Xeon, by scripts/measure_cpu_constants.py"
 _FIT = fitted()
 _FITTED = "the published tables, by scripts/fit_constants.py"
 _HIDES = "of what could hide"
-OVERLAP: dict[Strategy, Constant] = {
+OVERLAP: dict[StrategyName, Constant] = {
     "ddp": Constant("overlap", _FIT.overlap_inside, _HIDES, "fitted", _FITTED),
     "horovod": Constant("overlap", _FIT.overlap_inside, _HIDES, "fitted", _FITTED),
     "parameter-server": Constant(
@@ -62,7 +62,7 @@ OVERLAP: dict[Strategy, Constant] = {
         "DataParallel copies before forward and reduces after backward",
     ),
 }  # fmt: skip
-OVERLAP_BETWEEN: dict[Strategy, Constant] = {
+OVERLAP_BETWEEN: dict[StrategyName, Constant] = {
     "ddp": Constant("overlap_between", _FIT.overlap_between, _HIDES, "fitted", _FITTED),
     "horovod": Constant("overlap_between", _FIT.overlap_between, _HIDES, "fitted", _FITTED),
     "parameter-server": Constant(
@@ -162,7 +162,7 @@ UNCERTAINTY: dict[str, float] = {
 }
 
 
-def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
+def exchange_constants(strategy: StrategyName) -> tuple[Constant, ...]:
     """What a strategy's exchange of gradients is reckoned with."""
     match strategy:
         case "ddp":
@@ -175,21 +175,21 @@ def exchange_constants(strategy: Strategy) -> tuple[Constant, ...]:
             return (BACKWARD_SHARE,)
 
 
-def slowdown_constants(strategy: Strategy) -> tuple[Constant, ...]:
+def slowdown_constants(strategy: StrategyName) -> tuple[Constant, ...]:
     """What a worker among others loses of its compute. Only DDP's tables show more of it over machines."""
     return (SLOWDOWN, SLOWDOWN_BETWEEN) if strategy == "ddp" else (SLOWDOWN,)
 
 
-def default_slowdown_between(strategy: Strategy) -> float:
+def default_slowdown_between(strategy: StrategyName) -> float:
     """What of it there is only where workers are on several machines."""
     return SLOWDOWN_BETWEEN.value if SLOWDOWN_BETWEEN in slowdown_constants(strategy) else 0.0
 
 
-def default_overlap(strategy: Strategy) -> Constant:
+def default_overlap(strategy: StrategyName) -> Constant:
     """How much of the exchange that could hide behind backward really does."""
     return OVERLAP[strategy]
 
 
-def default_overlap_between(strategy: Strategy) -> Constant:
+def default_overlap_between(strategy: StrategyName) -> Constant:
     """The same, where the exchange leaves the machine."""
     return OVERLAP_BETWEEN.get(strategy, OVERLAP[strategy])

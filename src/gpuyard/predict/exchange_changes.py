@@ -7,7 +7,7 @@ from gpuyard.predict.change import Change
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.setting import Setting
-from gpuyard.specs import GradientExchange
+from gpuyard.specs import ExchangeOptions
 
 BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
 
@@ -33,7 +33,7 @@ def other_exchanges(setting: Setting, here: Placement) -> Iterator[Change]:
     yield _accumulation(setting)
     if strategy == "parameter-server":
         return
-    if chosen == GradientExchange(bucket=chosen.bucket, hierarchical=chosen.hierarchical):
+    if chosen == ExchangeOptions(bucket_mb=chosen.bucket_mb, hierarchical=chosen.hierarchical):
         yield _local_sgd(setting)
     if chosen.compress is None and chosen.local_sgd == 1:
         yield _power_sgd(setting)
@@ -58,7 +58,7 @@ def _accumulation(setting: Setting) -> Change:
 def _local_sgd(setting: Setting) -> Change:
     return Change(
         f"parameters averaged every {ACCUMULATED_STEPS} steps (local SGD)",
-        setting.exchanging(local_sgd=ACCUMULATED_STEPS, bucket=None).samples_per_second,
+        setting.exchanging(local_sgd=ACCUMULATED_STEPS, bucket_mb=None).samples_per_second,
         "workers drift apart in between: accuracy may fall, compare it first",
     )
 
@@ -89,7 +89,7 @@ def _hierarchical(setting: Setting) -> Change:
 def _bucket_sizes(setting: Setting) -> Iterator[Change]:
     option = {"ddp": "bucket_cap_mb", "horovod": "HOROVOD_FUSION_THRESHOLD"}[setting.strategy]
     for megabytes in BUCKET_MEGABYTES:
-        other = setting.exchanging(bucket=megabytes * 2.0**20)
+        other = setting.exchanging(bucket_mb=float(megabytes))
         count = len(other.method.buckets.size_bytes)
         many = "1 bucket" if count == 1 else f"{count} buckets"
         yield Change(f"{megabytes} MiB in {option} ({many})", other.samples_per_second)

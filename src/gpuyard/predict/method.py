@@ -6,7 +6,7 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import powersgd
 from gpuyard.predict.buckets import Buckets, bucket_caps, fill
-from gpuyard.specs import GradientExchange, Strategy
+from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
 
 _HALF = 0.5  # of fp32 gradients as fp16 or bf16
 
@@ -26,14 +26,14 @@ class Method:
 
 def method_of(
     profile: ModelProfile,
-    strategy: Strategy,
-    exchange: GradientExchange,
+    strategy: StrategyName,
+    exchange: ExchangeOptions,
     memory_bytes_per_second: float | None,
 ) -> Method:
     """Refuses what a strategy can't do."""
     _check(strategy, exchange)
     rank = exchange.powersgd_rank
-    caps = bucket_caps(strategy, exchange.bucket)
+    caps = bucket_caps(strategy, exchange.bucket_bytes)
     return Method(
         buckets=fill(profile, caps) if rank is None else powersgd.compressed(profile, caps, rank),
         sent_share=_HALF if exchange.compress in ("fp16", "bf16") else 1.0,
@@ -49,17 +49,15 @@ def method_of(
     )
 
 
-def _check(strategy: Strategy, exchange: GradientExchange) -> None:
-    chosen = set(exchange.model_fields_set) & {
-        name for name, value in exchange if value != type(exchange).model_fields[name].default
-    }
+def _check(strategy: StrategyName, exchange: ExchangeOptions) -> None:
+    chosen = {name for name, value in exchange if value != getattr(DEFAULT_EXCHANGE, name)}
     refused = {
         "dataparallel": (
-            {"accumulate", "local_sgd", "compress", "bucket", "hierarchical"},
+            {"accumulate", "local_sgd", "compress", "bucket_mb", "hierarchical"},
             "DataParallel copies all parameters and gradients at every pass",
         ),
         "parameter-server": (
-            {"local_sgd", "bucket", "hierarchical"},
+            {"local_sgd", "bucket_mb", "hierarchical"},
             "workers and a parameter server exchange every layer on its own",
         ),
     }.get(strategy)
@@ -68,9 +66,3 @@ def _check(strategy: Strategy, exchange: GradientExchange) -> None:
         raise UserMistake(f"{refused[1]}: {what} needs ddp or horovod")
     if strategy == "parameter-server" and exchange.powersgd_rank is not None:
         raise UserMistake("PowerSGD is a hook of an all-reduce: compress needs ddp or horovod")
-    if "local_sgd" in chosen and exchange.powersgd_rank is not None:
-        raise UserMistake(
-            "PowerSGD compresses gradients, and local SGD averages parameters: take fp16 or bf16 with it"
-        )
-    if {"local_sgd", "bucket"} <= chosen:
-        raise UserMistake("local SGD has no buckets: leave out one of the two")

@@ -22,7 +22,7 @@ from gpuyard.predict.constants import Constant
 from gpuyard.predict.fabric import Fabric, Pipe, between_machines
 from gpuyard.predict.transport import inside_rate
 from gpuyard.predict.tuning import fitted
-from gpuyard.specs import Cluster, MachineSpec, Network, Strategy
+from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Platform:
         """This hardware's own, or the default."""
         return next((own for own in self.own if own.name == default.name), default)
 
-    def overlap(self, strategy: Strategy) -> Constant:
+    def overlap(self, strategy: StrategyName) -> Constant:
         default = c.default_overlap(strategy)
         # only rings are measured: what a parameter server hides is another matter
         return self.constant(default) if strategy in ("ddp", "horovod") else default

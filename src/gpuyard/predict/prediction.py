@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuyard.predict.constants import Constant
-from gpuyard.specs import GradientExchange, Strategy
+from gpuyard.specs import ExchangeOptions, StrategyName
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 
@@ -36,7 +36,7 @@ class Prediction:
     nodes: int
     gpus_per_node: int
     batch_per_gpu: int
-    strategy: Strategy
+    strategy: StrategyName
     samples_per_second: float
     low: float
     high: float
@@ -55,8 +55,8 @@ class Prediction:
     beside: int = 0  # equal jobs on the same machines
 
     @property
-    def exchange(self) -> GradientExchange:
-        return GradientExchange(
+    def exchange(self) -> ExchangeOptions:
+        return ExchangeOptions(
             accumulate=self.accumulate,
             local_sgd=self.local_sgd,
             compress=self.compress,

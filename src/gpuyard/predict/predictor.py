@@ -17,12 +17,12 @@ from gpuyard.predict.method import method_of
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform import Platform, machine_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
-from gpuyard.predict.relief import Relief, reliefs
+from gpuyard.predict.relief import Remedy, reliefs
 from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
 from gpuyard.predict.tables import configurations, memory_needed_bytes, table_of, traffic_of
 from gpuyard.predict.tuning import spread
-from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, GradientExchange, Strategy, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, ExchangeOptions, StrategyName, Workload
 
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
@@ -35,8 +35,8 @@ class Question:
 
     placements: tuple[Placement, ...]
     batches: tuple[int, ...]
-    strategy: Strategy = "ddp"
-    exchange: GradientExchange = DEFAULT_EXCHANGE
+    strategy: StrategyName = "ddp"
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE
 
 
 def predict_cluster(
@@ -46,9 +46,9 @@ def predict_cluster(
     gpus: Sequence[int],
     *,
     batches: Sequence[int] = (),
-    strategy: Strategy = "ddp",
+    strategy: StrategyName = "ddp",
     gpus_per_node: int | None = None,
-    exchange: GradientExchange = DEFAULT_EXCHANGE,
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     beside: int = 0,
     calibration: Calibration | None = None,
 ) -> ClusterPrediction:
@@ -145,7 +145,7 @@ def predict(
             accumulate=how.accumulate,
             local_sgd=how.local_sgd,
             compress=how.compress,
-            bucket_bytes=how.bucket,
+            bucket_bytes=how.bucket_bytes,
             hierarchical=how.hierarchical,
             beside=platform.beside,
         )
@@ -169,7 +169,7 @@ def relieve(
     *,
     overlap: Constant | None = None,
     variation: Constant = c.GPU_VARIATION,
-) -> tuple[Relief, ...]:
+) -> tuple[Remedy, ...]:
     """What would help one predicted configuration."""
     strategy = prediction.strategy
     placement = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)

@@ -11,7 +11,7 @@ ACCUMULATED_STEPS = 4
 
 
 @dataclass(frozen=True)
-class Relief:
+class Remedy:
     """A change, and the throughput with it."""
 
     what: str
@@ -29,7 +29,7 @@ def reliefs(
     fits_batch: Callable[[int], bool],
     *,
     least_gain: float = 1.03,
-) -> tuple[Relief, ...]:
+) -> tuple[Remedy, ...]:
     """Remedies for a one-row table, the most helpful first; those that hardly help are left out."""
     if len(table.nodes) != 1:
         raise ValueError("relief is found for one configuration at a time")
@@ -50,7 +50,7 @@ def reliefs(
             break
     if np.isfinite(table.storage_bytes_per_second[0]):
         found.append(("storage twice as fast", throughput(doubled(table, "storage"))))
-    weighed = (Relief(what, rate, rate / today) for what, rate in found)
+    weighed = (Remedy(what, rate, rate / today) for what, rate in found)
     helpful = (relief for relief in weighed if relief.gain >= least_gain)
     return tuple(sorted(helpful, key=lambda relief: -relief.gain))
 

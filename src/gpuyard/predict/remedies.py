@@ -19,7 +19,7 @@ from gpuyard.predict.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import machine_of, network_of
 from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.relief import Relief
+from gpuyard.predict.relief import Remedy
 from gpuyard.predict.setting import Setting, setting_of, throughput
 from gpuyard.predict.step import doubled
 from gpuyard.specs import Cluster, Network, Topology, Workload
@@ -47,7 +47,7 @@ def relieve_cluster(
     *,
     least_gain: float = 1.03,
     calibration: Calibration | None = None,
-) -> tuple[Relief, ...]:
+) -> tuple[Remedy, ...]:
     """What would help one predicted configuration of a described cluster, the most helpful first."""
     found, _ = relieve_with_knees(
         workload, profile, cluster, prediction, least_gain=least_gain, calibration=calibration
@@ -64,15 +64,15 @@ def relieve_with_knees(
     least_gain: float = 1.03,
     threshold: float = DEFAULT_THRESHOLD,
     calibration: Calibration | None = None,
-) -> tuple[tuple[Relief, ...], Knees]:
+) -> tuple[tuple[Remedy, ...], Knees]:
     """Remedies that gain enough, and how many GPUs are worth it with and without one of them."""
     setting = setting_of(workload, profile, cluster, prediction, calibration)
     here = [Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)]
     today = float(setting.samples_per_second(here)[0])
 
-    def weigh(change: Change) -> Relief:
+    def weigh(change: Change) -> Remedy:
         rate = float(change.samples_per_second(here)[0])
-        return Relief(change.what, rate, rate / today, change.caveat, change.memory_bytes)
+        return Remedy(change.what, rate, rate / today, change.caveat, change.memory_bytes)
 
     tried = list(changes(setting, here[0]))
     offered = _offered(setting, prediction)
@@ -187,15 +187,15 @@ def _offered(setting: Setting, prediction: Prediction) -> tuple[Placement, ...]:
     return placements_to_try(nodes, in_machine, per_node)
 
 
-def _more(setting: Setting, here: Placement, knee: Knee) -> Iterator[Relief]:
+def _more(setting: Setting, here: Placement, knee: Knee) -> Iterator[Remedy]:
     table, traffic = setting.configurations([here])
     faster = float(throughput(doubled(table, "gpu"), traffic)[0])
-    yield Relief("GPUs twice as fast", faster, 0.0)
+    yield Remedy("GPUs twice as fast", faster, 0.0)
     if knee.gpus > here.gpus:
         what = f"{knee.gpus} GPUs of the cluster (the knee)"
-        yield Relief(what, knee.samples_per_second, 0.0, adds_gpus=True)
+        yield Remedy(what, knee.samples_per_second, 0.0, adds_gpus=True)
     elif here.gpus == knee.gpus == knee.most_gpus and here.nodes > 1:
         # all that are there are worth it: as many machines again, on the same network
         more = replace(table, nodes=table.nodes * 2)
         rate = float(throughput(more, traffic)[0])
-        yield Relief("twice as many machines", rate, 0.0, adds_gpus=True)
+        yield Remedy("twice as many machines", rate, 0.0, adds_gpus=True)

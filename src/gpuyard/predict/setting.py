@@ -15,7 +15,7 @@ from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
 from gpuyard.predict.tables import configurations, memory_needed_bytes
-from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, GradientExchange, Strategy, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, ExchangeOptions, StrategyName, Workload
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Setting:
     platform: Platform
     line: ComputeLine
     batch_per_gpu: int
-    strategy: Strategy
-    exchange: GradientExchange = DEFAULT_EXCHANGE
+    strategy: StrategyName
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE
     calibration: Calibration | None = None
 
     @cached_property
@@ -72,7 +72,7 @@ class Setting:
         platform = shared(own, cluster, self.platform.beside)
         return replace(self, cluster=cluster, platform=platform)
 
-    def with_strategy(self, strategy: Strategy) -> "Setting":
+    def with_strategy(self, strategy: StrategyName) -> "Setting":
         """The same by another strategy, with what it does by default."""
         return replace(self, strategy=strategy, exchange=DEFAULT_EXCHANGE)
 

@@ -16,10 +16,10 @@ from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.exchange import Paths
 from gpuyard.predict.hierarchical import hierarchical_seconds
 from gpuyard.predict.transport import expected_maximum
-from gpuyard.specs import Strategy
+from gpuyard.specs import StrategyName
 
 Floats = npt.NDArray[np.float64]
-Exchange = Strategy | Literal["distributed-replicated", "none"]
+Exchange = StrategyName | Literal["distributed-replicated", "none"]
 """`distributed-replicated`: a parameter server whose workers are machines; `none`: jobs side by side."""
 
 

@@ -14,7 +14,7 @@ from gpuyard.predict.platform import platform_of
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
 from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import fitted
-from gpuyard.specs import Cluster, MachineSpec, Precision, Strategy, Topology
+from gpuyard.specs import Cluster, MachineSpec, Precision, StrategyName, Topology
 
 # rows of a table that are worked on at once: some dozens of arrays of them stay in a core's cache
 CHUNK_ROWS = 8192
@@ -32,7 +32,7 @@ class Sweep:
     batches: tuple[int, ...]
     link_bytes_per_second: tuple[float, ...]  # of a machine's port, over RDMA
     precisions: tuple[Precision, ...]
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[StrategyName, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _table(
     )
 
 
-def _traffic(profile: ModelProfile, strategy: Strategy) -> Traffic:
+def _traffic(profile: ModelProfile, strategy: StrategyName) -> Traffic:
     return Traffic(
         strategy=strategy,
         buckets=pack(profile, strategy),

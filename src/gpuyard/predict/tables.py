@@ -15,7 +15,7 @@ from gpuyard.predict.method import Method, method_of
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform import Platform
 from gpuyard.predict.step import Configurations, Floats, Traffic
-from gpuyard.specs import DEFAULT_EXCHANGE, GradientExchange, Strategy, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName, Workload
 
 
 def configurations(
@@ -25,8 +25,8 @@ def configurations(
     line: ComputeLine,
     rows: Sequence[tuple[Placement, int]],
     *,
-    strategy: Strategy,
-    exchange: GradientExchange = DEFAULT_EXCHANGE,
+    strategy: StrategyName,
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     overlap: Constant | None = None,
     variation: Constant = c.GPU_VARIATION,
 ) -> tuple[Configurations, Traffic]:
@@ -53,7 +53,7 @@ def configurations(
 def traffic_of(
     workload: Workload,
     profile: ModelProfile,
-    strategy: Strategy,
+    strategy: StrategyName,
     *,
     method: Method,
     overlaps: tuple[Constant, Constant],
@@ -88,7 +88,7 @@ def table_of(
     rows: Sequence[tuple[Placement, int]],
     *,
     profile: ModelProfile,
-    strategy: Strategy,
+    strategy: StrategyName,
     method: Method,
 ) -> Configurations:
     """One row a placement and batch."""

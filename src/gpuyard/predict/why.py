@@ -10,7 +10,7 @@ from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.prediction import Choke, Prediction
-from gpuyard.predict.relief import Relief
+from gpuyard.predict.relief import Remedy
 from gpuyard.predict.remedies import Knees, relieve_with_knees
 from gpuyard.predict.setting import Setting, setting_of
 from gpuyard.predict.step import doubled, step_parts
@@ -42,7 +42,7 @@ class Why:
     choke: Choke
     sentences: tuple[str, ...]
     timeline: TimeLine
-    remedies: tuple[Relief, ...]
+    remedies: tuple[Remedy, ...]
     knee: Knees
 
     def as_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError
 from gpuyard.run.places import LabNodes, Place
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 
 _START_SECONDS = 30.0
 
@@ -48,7 +48,7 @@ class Table:
 
 @contextlib.contextmanager
 def horovod_rendezvous(
-    place: Place, processes: int, remedy: Remedy
+    place: Place, processes: int, remedy: ExchangeOptions
 ) -> Iterator[Callable[[int], Mapping[str, str]]]:
     """Yields what each rank's environment has beside the place's own."""
     table = table_of(place, processes)

@@ -6,14 +6,12 @@ so that a prediction does not build them.
 
 from gpuyard.specs.base import KnownNames, Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
-from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
 from gpuyard.specs.loading import read_spec
-from gpuyard.specs.remedy import Remedy
 from gpuyard.specs.workload import (
     Dataset,
     KnownThroughput,
     Precision,
-    Strategy,
     Target,
     Tensor,
     Workload,
@@ -23,17 +21,16 @@ __all__ = [
     "DEFAULT_EXCHANGE",
     "Cluster",
     "Dataset",
-    "GradientExchange",
+    "ExchangeOptions",
     "KnownNames",
     "KnownThroughput",
     "MachineSpec",
     "Network",
     "Precision",
     "Protocol",
-    "Remedy",
     "Spec",
     "Storage",
-    "Strategy",
+    "StrategyName",
     "Target",
     "Tensor",
     "Topology",

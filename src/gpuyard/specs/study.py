@@ -18,8 +18,7 @@ from gpuyard.specs.base import (
     WorkloadReference,
 )
 from gpuyard.specs.cluster import Cluster, named_or_described
-from gpuyard.specs.exchange import DEFAULT_EXCHANGE, GradientExchange
-from gpuyard.specs.workload import Strategy
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
 
 MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
 """A parameter server is predicted, not measured."""
@@ -56,8 +55,8 @@ class StudyCluster(Spec):
         ),
     ]
     gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
-    strategy: Strategy = "ddp"
-    exchange: GradientExchange = DEFAULT_EXCHANGE
+    strategy: StrategyName = "ddp"
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE
 
 
 class RentOrBuy(Spec):

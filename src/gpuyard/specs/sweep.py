@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import BytesPerSecond, Count, GpuName, Seconds, Spec, WorkloadReference
 from gpuyard.specs.cluster import named_or_described
-from gpuyard.specs.remedy import Remedy
+from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions
 from gpuyard.specs.study import MeasuredStrategy
 
 
@@ -61,7 +61,7 @@ class SweepFile(Spec):
         ],
         Field(description="a lab for each; none: this machine as it is"),
     ] = ()
-    remedy: Annotated[tuple[Remedy, ...], Field(min_length=1)] = (Remedy(),)
+    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1)] = (DEFAULT_EXCHANGE,)
     gpu: Annotated[
         GpuName | None, Field(description="a catalog GPU whose time is slept instead of computing")
     ] = None

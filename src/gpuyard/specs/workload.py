@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from gpuyard.specs.base import Bytes, GpuName, ModelName, Seconds, Share, Spec
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-Strategy = Literal["ddp", "dataparallel", "horovod", "parameter-server"]
 
 
 class Dataset(Spec):

@@ -20,7 +20,7 @@ from gpuyard.predict import (
     fit_line,
     measured_constants,
 )
-from gpuyard.specs import Strategy
+from gpuyard.specs import StrategyName
 
 NAME = "this machine"
 
@@ -38,7 +38,7 @@ class Here:
 
 def look_at(
     measurements: Sequence[Measurement],
-    strategy: Strategy,
+    strategy: StrategyName,
     calibration: Calibration | None = None,
 ) -> Here:
     """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces; what a calibration

@@ -5,19 +5,10 @@ from typing import Any, Literal
 
 from gpuyard.economics.sensitivity import Bar
 from gpuyard.planner import PlanResult
-from gpuyard.predict import Choke, Constant, Prediction
-from gpuyard.specs import Strategy
+from gpuyard.predict import Choke, Constant, Prediction, Remedy
+from gpuyard.specs import StrategyName
 
 Basis = Literal["measured", "fitted", "predicted"]
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """Something that would change the throughput of one configuration, and by how much."""
-
-    what: str
-    samples_per_second: float
-    gain: float  # 1.5: half as fast again
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class MeasuredPoint:
     measurement_id: str
     workers: int
     batch_per_worker: int
-    strategy: Strategy
+    strategy: StrategyName
     samples_per_second: float
     low: float
     high: float

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuyard.measure import Measurement
-from gpuyard.predict import Choke, Prediction, Relief
+from gpuyard.predict import Choke, Prediction, Remedy
 from gpuyard.study.here import NAME
-from gpuyard.study.result import Basis, Finding, Remedy, Verdict
+from gpuyard.study.result import Basis, Finding, Verdict
 from gpuyard.units import format_bytes, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
@@ -55,7 +55,7 @@ class _Evidence:
 
 
 def predicted_finding(
-    platform: str, largest: Prediction, remedies: Sequence[Relief], gradient_bytes: float
+    platform: str, largest: Prediction, remedies: Sequence[Remedy], gradient_bytes: float
 ) -> Finding:
     """What the largest predicted configuration waits for."""
     choke = _predicted_choke(largest)
@@ -84,7 +84,7 @@ def _predicted_choke(largest: Prediction) -> Choke:
 
 
 def measured_finding(
-    largest: Measurement, alone: Alone, remedies: Sequence[Relief], gradient_bytes: float
+    largest: Measurement, alone: Alone, remedies: Sequence[Remedy], gradient_bytes: float
 ) -> Finding:
     """What the measured run with the most workers waits for: the part that weighs most.
 
@@ -116,7 +116,7 @@ def measured_finding(
 
 
 def _finding(
-    platform: str, basis: Basis, place: str, evidence: _Evidence, reliefs: Sequence[Relief]
+    platform: str, basis: Basis, place: str, evidence: _Evidence, remedies: Sequence[Remedy]
 ) -> Finding:
     return Finding(
         platform=platform,
@@ -126,9 +126,9 @@ def _finding(
         scaling_efficiency=evidence.efficiency,
         sentence=_sentence(place, evidence),
         remedies=tuple(
-            Remedy(r.what, r.samples_per_second, r.gain)
-            for r in reliefs
-            if evidence.choke in ("gpu", "none") or not r.adds_gpus
+            remedy
+            for remedy in remedies
+            if evidence.choke in ("gpu", "none") or not remedy.adds_gpus
         )[:_MOST_REMEDIES],
     )
 

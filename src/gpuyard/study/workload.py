@@ -16,7 +16,7 @@ from gpuyard.predict import (
     relieve,
 )
 from gpuyard.predict.remedies import relieve_cluster
-from gpuyard.specs import Cluster, Strategy, Workload
+from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.here import NAME, Here, look_at
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
@@ -33,7 +33,7 @@ class Case:
     profile: ModelProfile
     batches: tuple[int, ...]  # measured here
     epoch_batches: tuple[int, ...]
-    strategy: Strategy  # of the runs here
+    strategy: StrategyName  # of the runs here
 
     @property
     def batch(self) -> int:

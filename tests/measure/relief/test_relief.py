@@ -10,13 +10,13 @@ from gpuyard.measure.measurement import BenchHost
 from gpuyard.measure.relief import ReliefResult, Relieved, foreseen_gains, plan_relief, run_relief
 from gpuyard.run.places import Here
 from gpuyard.run.places.place import RunPlace
-from gpuyard.specs import Remedy, Workload
+from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
 
 
-def run_of(remedy: Remedy, rate: float, loss: float | None) -> Relieved:
+def run_of(remedy: ExchangeOptions, rate: float, loss: float | None) -> Relieved:
     return Relieved(
         remedy=remedy,
         samples=100,
@@ -40,14 +40,14 @@ def test_only_the_fastest_that_learns_as_much_is_best(bench_host: BenchHost) -> 
         place=RunPlace(),
         tolerance=0.05,
         runs=(
-            run_of(Remedy(), 10, 2.0),
-            run_of(Remedy(accumulate=8), 50, 2.11),  # 5.5 % above
-            run_of(Remedy(local_sgd=8), 40, 2.09),
-            run_of(Remedy(compress="fp16"), 30, 1.0),
-            run_of(Remedy(compress="bf16"), 90, None),
+            run_of(ExchangeOptions(), 10, 2.0),
+            run_of(ExchangeOptions(accumulate=8), 50, 2.11),  # 5.5 % above
+            run_of(ExchangeOptions(local_sgd=8), 40, 2.09),
+            run_of(ExchangeOptions(compress="fp16"), 30, 1.0),
+            run_of(ExchangeOptions(compress="bf16"), 90, None),
         ),
     )
-    assert result.best.remedy == Remedy(local_sgd=8)
+    assert result.best.remedy == ExchangeOptions(local_sgd=8)
     assert result.speed_up(result.best) == 4
     said = result.as_json()
     assert (said["best"], said["best_speed_up"]) == ("local SGD 8", 4)
@@ -58,11 +58,15 @@ def test_only_the_fastest_that_learns_as_much_is_best(bench_host: BenchHost) -> 
 
 @needs_two_cores
 def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) -> None:
-    remedies = (Remedy(compress="fp16"), Remedy(local_sgd=4), Remedy(accumulate=3))
+    remedies = (
+        ExchangeOptions(compress="fp16"),
+        ExchangeOptions(local_sgd=4),
+        ExchangeOptions(accumulate=3),
+    )
     plan = plan_relief(tiny(), 2, 8, Here(), samples=300, remedies=remedies, tolerance=0.5)
     assert plan.steps == 24  # 300 / 16 = 18.75, in whole periods of 12
     result = run_relief(plan)
-    assert [run.remedy for run in result.runs] == [Remedy(), *remedies]
+    assert [run.remedy for run in result.runs] == [ExchangeOptions(), *remedies]
     assert {run.samples for run in result.runs} == {24 * 16}
     assert all(run.ranks_equal for run in result.runs)
     plain, half = result.runs[:2]
@@ -94,9 +98,12 @@ def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measu
     choked = foreseen_gains(linear, alone(make_measurement, 0.1), 2, slow)
     # 48 MB of gradients over 1 Gbit/s take 0.4 s; half of it 0.2 s: (0.1 + 0.4) / (0.1 + 0.2) at most
     assert choked is not None
-    assert 1.2 < choked[Remedy(compress="fp16")] < 1.9
+    assert 1.2 < choked[ExchangeOptions(compress="fp16")] < 1.9
     assert list(choked.values()) == sorted(choked.values(), reverse=True)
-    assert choked[Remedy(compress="fp16", local_sgd=16)] > choked[Remedy(compress="fp16")]
+    assert (
+        choked[ExchangeOptions(compress="fp16", local_sgd=16)]
+        > choked[ExchangeOptions(compress="fp16")]
+    )
     # a step of a minute waits for nothing that could be saved
     assert foreseen_gains(linear, alone(make_measurement, 60.0), 2, slow) == {}
 

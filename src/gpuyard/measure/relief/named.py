@@ -24,7 +24,7 @@ from gpuyard.predict.setting import throughput
 from gpuyard.predict.tables import configurations
 from gpuyard.predict.tuning import fitted
 from gpuyard.run.places.place import RunPlace
-from gpuyard.specs import GradientExchange, Network, Remedy, Workload
+from gpuyard.specs import ExchangeOptions, Network, Workload
 from gpuyard.workloads import profile_of
 
 LEAST_GAIN = 1.03
@@ -32,18 +32,18 @@ LEAST_GAIN = 1.03
 _LOCAL_STEPS = (ACCUMULATED_STEPS, 8, 16)
 
 CANDIDATES = (
-    Remedy(compress="fp16"),
-    Remedy(compress=f"powersgd:{RANK}"),
-    Remedy(accumulate=ACCUMULATED_STEPS),
-    Remedy(compress="fp16", accumulate=ACCUMULATED_STEPS),
-    *(Remedy(compress="fp16", local_sgd=steps) for steps in _LOCAL_STEPS),
+    ExchangeOptions(compress="fp16"),
+    ExchangeOptions(compress=f"powersgd:{RANK}"),
+    ExchangeOptions(accumulate=ACCUMULATED_STEPS),
+    ExchangeOptions(compress="fp16", accumulate=ACCUMULATED_STEPS),
+    *(ExchangeOptions(compress="fp16", local_sgd=steps) for steps in _LOCAL_STEPS),
 )
 """What can be measured; the predictor says which of them are worth it."""
 
 
 def foreseen_gains(
     workload: Workload, alone: Measurement, workers: int, place: RunPlace
-) -> dict[Remedy, float] | None:
+) -> dict[ExchangeOptions, float] | None:
     """Speed-ups over plain DDP that are worth it, the largest first; None where the link is not known.
 
     `alone` is one worker at the same batch: what a step takes without any exchange.
@@ -57,7 +57,7 @@ def foreseen_gains(
     line = ComputeLine(0.0, seconds / batch, "measured here", f"run {alone.id}")
     where = Placement(workers, platform.nodes, platform.gpus_per_node)
 
-    def rate(remedy: Remedy) -> float:
+    def rate(remedy: ExchangeOptions) -> float:
         table = configurations(
             workload,
             profile,
@@ -65,26 +65,17 @@ def foreseen_gains(
             line,
             [(where, batch)],
             strategy="ddp",
-            exchange=_exchange(remedy),
+            exchange=remedy,
             variation=CPU_VARIATION,
         )
         return float(throughput(*table)[0])
 
-    plain = rate(Remedy())
-    buckets = [Remedy(bucket_mb=float(size)) for size in BUCKET_MEGABYTES]
+    plain = rate(ExchangeOptions())
+    buckets = [ExchangeOptions(bucket_mb=float(size)) for size in BUCKET_MEGABYTES]
     tried = (*CANDIDATES, max(buckets, key=rate))
     gains = {remedy: rate(remedy) / plain for remedy in tried}
     worth = [(gain, remedy) for remedy, gain in gains.items() if gain >= LEAST_GAIN]
     return {remedy: gain for gain, remedy in sorted(worth, key=lambda pair: -pair[0])}
-
-
-def _exchange(remedy: Remedy) -> GradientExchange:
-    return GradientExchange(
-        compress=remedy.compress,
-        accumulate=remedy.accumulate,
-        local_sgd=remedy.local_sgd,
-        bucket=None if remedy.bucket_mb is None else remedy.bucket_mb * 2.0**20,
-    )
 
 
 def _platform(workers: int, place: RunPlace) -> Platform | None:

@@ -9,7 +9,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.measure.relief.named import CANDIDATES
 from gpuyard.measure.sweep import Sweep, plan_sweep
 from gpuyard.run.places import Place
-from gpuyard.specs import Remedy, Workload
+from gpuyard.specs import ExchangeOptions, Workload
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ReliefPlan:
     """The choked configuration as a sweep of one point, and what is tried on it."""
 
     sweep: Sweep
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[ExchangeOptions, ...]
     steps: int
     tolerance: float
     foreseen: tuple[float | None, ...]
@@ -56,8 +56,8 @@ def plan_relief(
     *,
     samples: int = 6000,
     tolerance: float = 0.05,
-    remedies: Sequence[Remedy] = CANDIDATES,
-    foreseen: Mapping[Remedy, float] | None = None,
+    remedies: Sequence[ExchangeOptions] = CANDIDATES,
+    foreseen: Mapping[ExchangeOptions, float] | None = None,
     launcher: str | None = None,
 ) -> ReliefPlan:
     """Plain DDP comes first; all see the same samples, in whole periods of every remedy."""
@@ -65,7 +65,7 @@ def plan_relief(
         raise UserMistake("one worker exchanges nothing, so there is nothing to relieve")
     if samples < 1 or not 0 <= tolerance < math.inf:
         raise UserMistake("the samples must be 1 or more, and the tolerance 0 % or more")
-    tried = (Remedy(), *(remedy for remedy in remedies if not remedy.plain))
+    tried = (ExchangeOptions(), *(remedy for remedy in remedies if not remedy.plain))
     period = math.lcm(*(remedy.period for remedy in tried))
     steps = math.ceil(samples / (workers * batch_per_worker) / period) * period
     sweep = plan_sweep(workload, [workers], [batch_per_worker], place=place, launcher=launcher)

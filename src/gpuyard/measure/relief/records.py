@@ -8,13 +8,13 @@ from gpuyard.measure.job import RankJob
 from gpuyard.measure.measurement import BenchRecord
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Refusal
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 
 
 class ReliefJob(RankJob):
     """Train the same samples with each of the remedies, every time from the same weights."""
 
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[ExchangeOptions, ...]
     steps: int
 
 
@@ -34,7 +34,7 @@ class Relieved(_Message):
     """One remedy: how fast it went, and what was learnt from as many samples."""
 
     event: Literal["relieved"] = "relieved"
-    remedy: Remedy
+    remedy: ExchangeOptions
     samples: int
     seconds: Annotated[float, Field(description="of the timed samples, undilated")]
     samples_per_second: float

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuyard.measure.relief.records import ReliefJob, ReliefProgress, Relieved
 from gpuyard.run.rank_process import Emit, serve
-from gpuyard.specs import Remedy
+from gpuyard.specs import ExchangeOptions
 from gpuyard.workloads.resolve import require_torch
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _run(job: ReliefJob, emit: Emit) -> None:
 def _train(
     job: ReliefJob,
     number: int,
-    remedy: Remedy,
+    remedy: ExchangeOptions,
     *,
     device: "torch.device",
     peers: "Peers",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuyard.catalog import Gpu, ModelProfile, gpus
-from gpuyard.specs import Strategy, Workload
+from gpuyard.specs import StrategyName, Workload
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LineKey:
     gradient_bytes: int
 
 
-Configuration = tuple[LineKey, Strategy, int, int]
+Configuration = tuple[LineKey, StrategyName, int, int]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TrainingRow:
     hardware: Hardware
     workload: Workload
     profile: ModelProfile
-    strategy: Strategy
+    strategy: StrategyName
     workers: int
     batch_per_worker: int
     step_seconds: float

@@ -17,13 +17,13 @@ from gpuyard.predict.compute import MOST_FIXED, roofline
 from gpuyard.predict.step import Configurations, Exchange, Floats, StepParts, Traffic, step_parts
 from gpuyard.predict.transport import Truths, between_hop, between_rate, inside_rate
 from gpuyard.predict.tuning import Tuning
-from gpuyard.specs import Precision, Strategy, Topology
+from gpuyard.specs import Precision, StrategyName, Topology
 
 _ANCHOR_ROUNDS = 4
 # a synthetic GPU sleeps for the last two thirds of its step while its gradients go out. Nothing
 # disturbs a sleep, and it leaves the host's cores to the network
 SYNTHETIC_BACKWARD = 2 / 3
-_BUCKETS_AS: dict[Exchange, Strategy] = {
+_BUCKETS_AS: dict[Exchange, StrategyName] = {
     "ddp": "ddp",
     "none": "ddp",
     "horovod": "horovod",

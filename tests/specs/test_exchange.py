@@ -1,0 +1,39 @@
+"""Options about the exchange of gradients, as files and stored records write them."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from gpuyard.specs import ExchangeOptions
+
+
+def test_a_bucket_is_the_same_however_its_size_is_written() -> None:
+    by_size = ExchangeOptions.model_validate({"bucket": "25 MiB"})
+    assert by_size == ExchangeOptions(bucket_mb=25)
+    assert hash(by_size) == hash(ExchangeOptions(bucket_mb=25))
+    assert by_size.bucket_bytes == 25 * 2**20
+    assert by_size.model_dump()["bucket_mb"] == 25
+
+
+def test_records_have_the_keys_that_they_always_had() -> None:
+    stored = {"compress": "fp16", "accumulate": 4, "bucket_mb": 5.0, "local_sgd": 1}
+    options = ExchangeOptions.model_validate_json(json.dumps(stored))
+    assert options.model_dump(mode="json") == stored
+    assert ExchangeOptions(hierarchical=True).model_dump()["hierarchical"] is True
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"bucket": "1 MiB", "bucket_mb": 1}, "leave out one of the two"),
+        ({"bucket": "0 MiB"}, "greater than 0"),
+        ({"bucket": "5 parsecs"}, "not a unit of a size"),
+        ({"local_sgd": 2, "compress": "powersgd:2"}, "take fp16 or bf16 with it"),
+        ({"local_sgd": 2, "bucket": 1e6}, "local SGD has no buckets"),
+        ({"compress": "powersgd:0"}, "should match pattern"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        ExchangeOptions.model_validate(given)
