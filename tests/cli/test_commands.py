@@ -1,8 +1,6 @@
 """The command line as programs and people use it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -100,58 +98,6 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert done.stderr.startswith("gpuyard: ")
     assert sentence in done.stderr
     assert not done.stdout
-
-
-def printed(script: str) -> str:
-    """By a Python that has imported nothing yet."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
-def test_help_imports_nothing_heavy() -> None:
-    script = (
-        "import sys, typer, gpuyard.cli.main as cli; typer.main.get_command(cli.app).list_commands(None); "
-        "assert 'gpuyard.cli.bench' in sys.modules; "
-        "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
-    )
-    assert printed(script) == "[]"
-
-
-def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
-    script = (
-        "import sys, contextlib, io; sys.argv = ['gpuyard', 'predict', 'gpt2', '--on', 'dgx-h100', '--json'];"
-        "from gpuyard.cli.main import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()\n"
-        "assert 'gpuyard.cli.predict' in sys.modules\n"
-        "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.fabric', 'predict.why')\n"
-        "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
-    )
-    assert printed(script) == "[]"
-
-
-def test_planning_needs_no_torch() -> None:
-    """A None in sys.modules makes `import torch` fail as if it were not installed."""
-    script = (
-        "import sys; sys.modules['torch'] = None; sys.argv = ['gpuyard', 'predict', 'gpt2', '--on', 'dgx-h100', '--json'];"
-        "from gpuyard.cli.main import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["predictions"]
-
-
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = [sys.executable, "-m", "gpuyard", "catalog", "prices", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.read(10)
-        process.stdout.close()
-        assert process.stderr.read() == b""
 
 
 def test_validate_prints_the_errors_and_says_how_they_were_made(cli: Cli, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def root(
 def main() -> None:
     """Run the command line and exit with its status."""
     try:
-        app()
+        app(prog_name="gpuyard")
     except GpuyardError as error:
         if os.environ.get("GPUYARD_DEBUG") == "1":
             raise
