@@ -42,7 +42,17 @@ def main() -> None:
             for _ in range(BENCHES)
         ]
         runs = [
-            asked(home, "train", name, "--workers", "2", "--batch", str(batch), "--seconds", "20")
+            asked(
+                home,
+                "train",
+                name,
+                "--workers",
+                "2",
+                "--batch",
+                str(batch),
+                "--time-per-point",
+                "20 s",
+            )
             for name, batch in TRAINED
         ]
     seconds = [

@@ -86,7 +86,7 @@ def on_gpus(make_measurement: MakeMeasurement) -> list[Measurement]:
 
 def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, home: Path) -> None:
     bench = ("bench", "train", "wide.workload.yaml", "--workers", "1,2", "--batch", "4,8")
-    cli(*bench, "--seconds", "0.2", cwd=project)
+    cli(*bench, "--time-per-point", "0.2 s", cwd=project)
     file = home / "calibration.json"
     # runs as short as these are doubtful wherever something else has work, too
     tried = cli("calibrate", "--doubtful", "--dry-run", cwd=project)

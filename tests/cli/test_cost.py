@@ -105,7 +105,7 @@ def test_hybrid_from_slurm(cli: Cli, tmp_path: Path) -> None:
 def test_hybrid_with_reserved_gpus(cli: Cli) -> None:
     pytest.importorskip("scipy")
     done = cli(
-        "cost", "hybrid", "--pattern", "working-hours", "--gpus", "16", "--rent", "$1.50/h",
+        "cost", "hybrid", "--load", "working-hours", "--gpus", "16", "--rent", "$1.50/h",
         "--buy", "$20000", "--reserved", "$4000/year", "--json",
     )  # fmt: skip
     found = json.loads(done.stdout)
@@ -114,7 +114,7 @@ def test_hybrid_with_reserved_gpus(cli: Cli) -> None:
 
 def test_growth(cli: Cli, tmp_path: Path) -> None:
     done = cli(
-        "cost", "growth", "--people", "12", "--hires-per-year", "4", "--gpu-hours", "300", "--rent",
+        "cost", "growth", "--researchers", "12", "--hires-per-year", "4", "--gpu-hours", "300", "--rent",
         "$1.50/h", "--buy", "$28389", "--gpus-per-machine", "8", "--running", "$6000/year", "--json",
         "--html", str(tmp_path / "growth.html"),
     )  # fmt: skip
@@ -149,7 +149,7 @@ def test_invoice(cli: Cli) -> None:
         (["--rent", "$1/h", "--buy", "$1", "--colocation", "$5"], "'$184/kW/month'"),
         (["--rent", "$1/h", "--buy", "$1", "--price-date", "soon"], "like 2026-01-31"),
         (["compare", "none.offers.yaml"], "there is no such file"),
-        (["hybrid", "--rent", "$1/h", "--buy", "$1"], "one of --demand, --sacct and --pattern"),
+        (["hybrid", "--rent", "$1/h", "--buy", "$1"], "one of --demand, --sacct and --load"),
         (["hybrid", "--rent", "$1/h", "--buy", "$1", "--demand", "no.csv"], "no such file"),
         (["invoice", "0.5,x", "--rent", "$1/h"], "'x' is not a number"),
         (["invoice", "1e300", "--rent", "$1/h"], "'1e300' is not a number"),

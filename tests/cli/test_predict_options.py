@@ -22,7 +22,7 @@ def test_jobs_beside_it_take_their_share(cli: Cli) -> None:
     def rate(beside: str) -> float:
         (p,) = json.loads(
             cli("predict", "vgg16", "--on", "examples/apollo.cluster.yaml", "--gpus", "8",
-                "--gpus-per-node", "4", "--hierarchical", "--beside", beside, "--json").stdout
+                "--gpus-per-node", "4", "--hierarchical", "--other-jobs", beside, "--json").stdout
         )["predictions"]  # fmt: skip
         return float(p["samples_per_second"])
 
@@ -38,7 +38,7 @@ def test_jobs_beside_it_take_their_share(cli: Cli) -> None:
         (("--strategy", "dataparallel", "--accumulate", "2"), "accumulate needs ddp or horovod"),
         (("--local-sgd", "2", "--compress", "powersgd:2"), "take fp16 or bf16 with it"),
         (("--knee-threshold", "90 %"), "--knee-threshold is about what --why explains: add --why"),
-        (("--beside", "1"), "2 jobs of 1 GPU a machine need 2; each machine has 1"),
+        (("--other-jobs", "1"), "2 jobs of 1 GPU a machine need 2; each machine has 1"),
     ],
 )
 def test_mistakes_are_sentences(cli: Cli, options: tuple[str, ...], says: str) -> None:

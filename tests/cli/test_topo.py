@@ -49,8 +49,8 @@ def test_the_founding_machine(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_cluster_and_catalog_machine(cli: Cli) -> None:
-    of_file = json.loads(cli("topo", "--cluster", "examples/apollo.cluster.yaml", "--json").stdout)
-    named = json.loads(cli("topo", "--cluster", "dgx-1-v100", "--json").stdout)
+    of_file = json.loads(cli("topo", "--on", "examples/apollo.cluster.yaml", "--json").stdout)
+    named = json.loads(cli("topo", "--on", "dgx-1-v100", "--json").stdout)
     assert of_file["classes"] == named["classes"]
 
 
@@ -77,7 +77,7 @@ def test_compare_says_what_a_layout_costs(cli: Cli) -> None:
     ("arguments", "sentence"),
     [
         (["--preset", "dual-rot"], "did you mean 'dual-root'"),
-        (["--preset", "dual-root", "--cluster", "dgx-a100"], "give one of"),
+        (["--preset", "dual-root", "--on", "dgx-a100"], "give one of"),
         (["--gpus", "4"], "--gpus goes with --preset"),
         (["--preset", "nvswitch", "--gpu", "t4"], "t4 has no NVLink"),
         (["--preset", "dual-root", "--gpu", "a1000"], "no GPU is called 'a1000'"),

@@ -164,7 +164,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
     options = {
         name
         for parameter in command.params
-        if parameter.param_type_name == "option"
+        if parameter.param_type_name == "option" and not parameter.hidden
         for name in (*parameter.opts, *parameter.secondary_opts)
         if name.startswith("--")
     }

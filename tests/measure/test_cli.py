@@ -42,7 +42,7 @@ def test_importing_the_commands_is_cheap() -> None:
 
 
 def test_train_measures_and_results_show_it(workload_file: str) -> None:
-    asked = ["train", workload_file, "--workers", "1", "--seconds", "0.1", "--json"]
+    asked = ["train", workload_file, "--workers", "1", "--time-per-point", "0.1 s", "--json"]
     planned = CliRunner().invoke(bench.app, [*asked, "--dry-run"])
     (point,) = json.loads(planned.stdout)["points"]
     assert (point["batch_per_worker"], point["stored"]) == (8, False)
@@ -114,7 +114,7 @@ def test_no_measurements_yet_says_how_to_make_some() -> None:
 def test_ctrl_c_says_that_what_was_finished_is_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gpuyard", "bench", "train", "spoken-digits-linear"]
     with subprocess.Popen(
-        [*command, "--workers", "1", "--batch", "10", "--seconds", "60"],
+        [*command, "--workers", "1", "--batch", "10", "--time-per-point", "60 s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

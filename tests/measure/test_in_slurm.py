@@ -51,7 +51,7 @@ def bench(slurm: SlurmCluster, tiny: Build, tmp_path: Path) -> Bench:
 
 def test_ranks_of_an_allocation_meet_at_its_first_node(bench: Bench) -> None:
     # --gpus counts for the whole job, and each rank is a step on one node
-    options = ("--workers=2", "--batch=8", "--seconds=0.2", "--json")
+    options = ("--workers=2", "--batch=8", "--time-per-point=0.2 s", "--json")
     done = bench("classifier", *options, salloc=("--gpus=4",))
     assert done.returncode == 0, done.stderr
     (m,) = json.loads(done.stdout)

@@ -54,7 +54,7 @@ def test_who_may_not_let_data_out_is_never_sent_to_a_colocation(team: Team) -> N
 
 def test_commands_are_for_this_team() -> None:
     commands = " ; ".join(advise(Team(researchers=10, gpus=200, load="spiky")).commands)
-    assert "cost hybrid --pattern spiky --gpus 200" in commands
+    assert "cost hybrid --load spiky --gpus 200" in commands
     assert "facility fabric --nodes 25 --ports-per-node 8" in commands
 
 
@@ -112,7 +112,7 @@ COMMAND_LINES = sorted({line for stage in rulebook().stage for line in stage.com
 def test_commands_have_the_numbers_of_the_team() -> None:
     advice = advise(Team(researchers=3, hires_per_year=1.5, gpus=8))
     (growth,) = [line for line in advice.commands if "cost growth" in line]
-    assert "--people 3 --hires-per-year 1.5" in growth
+    assert "--researchers 3 --hires-per-year 1.5" in growth
     advice = advise(Team(researchers=50, gpus=300), plan_file="mine.plan.yaml")
     assert "gpuyard plan mine.plan.yaml --html plan.html" in advice.commands
 

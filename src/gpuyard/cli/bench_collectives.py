@@ -29,9 +29,7 @@ def collectives(
     factor: Annotated[int, typer.Option(help="How much larger the next size of a range is.")] = 4,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers", "--nodes", help="How many ranks; else 2 here, or one on each node or host."
-        ),
+        typer.Option(help="How many ranks; else 2 here, or one on each node or host."),
     ] = None,
     lab: LabOption = None,
     hosts: HostsOption = None,

@@ -32,7 +32,7 @@ def relief(
     link: Annotated[
         str | None, typer.Option(help="Instead of --lab: one for this run, with links like 1Gbit.")
     ] = None,
-    nodes: Annotated[int, typer.Option(help="Workers, one a node.", min=2)] = 2,
+    workers: Annotated[int, typer.Option(help="Workers, one a node.", min=2)] = 2,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     launcher: LauncherOption = None,
@@ -52,7 +52,7 @@ def relief(
     predictor names the remedies that are worth it. Then the same samples are trained on with plain DDP and with
     each of them, from the same weights. A remedy counts only where the loss at the end is about that of plain DDP.
 
-    Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --nodes 2 --batch 50
+    Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --workers 2 --batch 50
     """
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_workload
@@ -64,7 +64,7 @@ def relief(
     if link is not None:
         if lab is not None or hosts is not None or slurm:
             raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
-        lab = f"{nodes}x{link}"
+        lab = f"{workers}x{link}"
     spec = read_workload(workload)
     store = ResultsStore(paths.results_file())
     with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
@@ -72,7 +72,7 @@ def relief(
         def planned(foreseen: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
             return plan_relief(
                 spec,
-                nodes,
+                workers,
                 batch or spec.batch_per_gpu,
                 place,
                 samples=samples,
@@ -84,7 +84,7 @@ def relief(
 
         planned(None)  # says what is wrong before anything is measured
         foreseen = _foreseen(
-            spec, nodes, batch or spec.batch_per_gpu, place, store=store, dry_run=dry_run
+            spec, workers, batch or spec.batch_per_gpu, place, store=store, dry_run=dry_run
         )
         plan = planned(foreseen)
         if dry_run:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import (
+    DryRunOption,
+    JsonOption,
+    TimePerPointOption,
+    console,
+    print_json,
+    print_table,
+)
 from gpuyard.cli.storage_tables import print_storage
 
 if TYPE_CHECKING:
@@ -23,16 +30,14 @@ def storage(
     batch: Annotated[
         int | None, typer.Option(help="Samples of one GPU and step; else MLPerf's.", min=1)
     ] = None,
-    data: Annotated[
+    dataset: Annotated[
         Path | None,
         typer.Option(help="A data set to read, instead of writing one and removing it."),
     ] = None,
     size: Annotated[str, typer.Option(help="Of the data set that is written.")] = "1 GB",
-    seconds: Annotated[float, typer.Option(help="Of one trial.")] = 10.0,
+    time_per_point: TimePerPointOption = 10.0,
     readers: Annotated[int, typer.Option(help="Threads that read for each GPU.", min=1)] = 4,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Find how many GPUs this storage keeps busy, by MLPerf Storage's method.
@@ -53,8 +58,8 @@ def storage(
         gpu=gpu,
         count=gpus,
         batch=batch,
-        data=data,
-        seconds=seconds,
+        data=dataset,
+        seconds=time_per_point,
         readers=readers,
         own_bytes=int(parse_bytes(size)),
     )

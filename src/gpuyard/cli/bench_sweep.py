@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
+from gpuyard.cli.options import (
+    DryRunOption,
+    FreshOption,
+    JsonOption,
+    console,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from gpuyard.measure.matrix import Matrix, MatrixEvent, Outcome
@@ -22,9 +29,7 @@ def sweep(
     svg: Annotated[
         Path | None, typer.Option(help="Also draw how each workload scales, to this file.")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure again what the results store already has.")
-    ] = False,
+    fresh: FreshOption = False,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:

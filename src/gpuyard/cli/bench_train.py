@@ -13,7 +13,9 @@ from gpuyard.cli.exchange_options import (
 )
 from gpuyard.cli.options import (
     DryRunOption,
+    FreshOption,
     JsonOption,
+    TimePerPointOption,
     console,
     parse_counts,
     print_json,
@@ -46,7 +48,7 @@ def train(
     strategy: Annotated[
         str, typer.Option(help="How gradients are exchanged: ddp, dataparallel or horovod.")
     ] = "ddp",
-    seconds: Annotated[float, typer.Option(help="Timed seconds of one point.")] = 3.0,
+    time_per_point: TimePerPointOption = 3.0,
     compress: CompressOption = None,
     accumulate: AccumulateOption = 1,
     bucket_mb: BucketOption = None,
@@ -56,9 +58,7 @@ def train(
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     launcher: LauncherOption = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure again what the results store already has.")
-    ] = False,
+    fresh: FreshOption = False,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -86,7 +86,7 @@ def train(
             worker_counts,
             batches or [spec.batch_per_gpu],
             strategy=strategy,
-            seconds_per_point=seconds,
+            seconds_per_point=time_per_point,
             remedy=remedy,
             gpu=gpu,
             place=place,

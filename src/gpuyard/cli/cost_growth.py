@@ -10,8 +10,8 @@ from gpuyard.cli.owning import PriceDateOption, given_on, read_months, read_rent
 
 def growth(
     *,
-    people: Annotated[float, typer.Option(help="Who train today.")],
-    hires_per_year: Annotated[float, typer.Option(help="How many more each year.")] = 0.0,
+    researchers: Annotated[float, typer.Option(help="People who train models, today.")],
+    hires_per_year: Annotated[float, typer.Option(help="How many join each year.")] = 0.0,
     gpu_hours: Annotated[float, typer.Option(help="GPU-hours of one person in a month.")],
     demand_growth: Annotated[
         str, typer.Option(help="How much more one person wants each year, e.g. '30 %'.")
@@ -42,7 +42,7 @@ def growth(
 ) -> None:
     """Say when to buy each next machine, and rent what the owned ones can't do.
 
-    Example: gpuyard cost growth --people 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-machine 8
+    Example: gpuyard cost growth --researchers 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-machine 8
     """
     from dataclasses import asdict
 
@@ -55,7 +55,7 @@ def growth(
         raise UserMistake("--rent is the price of one GPU by the hour")
     plan = plan_growth(
         Growth(
-            people=people,
+            people=researchers,
             hires_per_year=hires_per_year,
             gpu_hours_per_person_month=gpu_hours,
             demand_growth_per_year=units.parse_share(demand_growth),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuyard.economics.hybrid import Hybrid, HybridPrices
 
 
-class PatternName(StrEnum):
+class LoadName(StrEnum):
     """A demand in words."""
 
     STEADY = "steady"
@@ -43,13 +43,13 @@ def hybrid(
     sacct: Annotated[
         Path | None, typer.Option(help="Output of sacct -P -X -o JobID,Start,End,AllocTRES.")
     ] = None,
-    pattern: Annotated[PatternName | None, typer.Option(help="A demand in words.")] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="With --pattern: GPUs when busy.")] = 8.0,
+    load: Annotated[LoadName | None, typer.Option(help="A demand in words.")] = None,
+    gpus: Annotated[float, typer.Option(min=0, help="With --load: GPUs when busy.")] = 8.0,
     base_share: Annotated[
-        str, typer.Option(help="With --pattern: share of them at other times.")
+        str, typer.Option(help="With --load: share of them at other times.")
     ] = "10 %",
     busy_share: Annotated[
-        str, typer.Option(help="With --pattern spiky: share of the year that is busy.")
+        str, typer.Option(help="With --load spiky: share of the year that is busy.")
     ] = "5 %",
     every: Annotated[
         str | None, typer.Option(help="With --demand: how long a row is, e.g. '1 hour'.")
@@ -57,7 +57,7 @@ def hybrid(
     rent: Annotated[str, typer.Option(help="Renting one GPU, e.g. '$1.50/h'.")],
     buy: Annotated[str, typer.Option(help="Buying one machine, e.g. '$109008'.")],
     gpus_per_machine: Annotated[int, typer.Option(min=1, help="GPUs of that machine.")] = 1,
-    life: Annotated[str, typer.Option(help="How long a machine is used.")] = "3 years",
+    horizon: Annotated[str, typer.Option(help="How long a machine is used.")] = "3 years",
     reserved: Annotated[
         str | None, typer.Option(help="Also reserve GPUs at this price, each, e.g. '$5000/year'.")
     ] = None,
@@ -71,21 +71,21 @@ def hybrid(
 ) -> None:
     """Find how many GPUs to own for a demand, with the rest rented, and what an error costs.
 
-    Example: gpuyard cost hybrid --pattern working-hours --gpus 16 --rent '$1.50/h' --buy '$8000'
+    Example: gpuyard cost hybrid --load working-hours --gpus 16 --rent '$1.50/h' --buy '$8000'
     """
     from gpuyard import units
     from gpuyard.economics.hybrid import best_hybrid
 
-    if sum(source is not None for source in (demand, sacct, pattern)) != 1:
-        raise UserMistake("give one of --demand, --sacct and --pattern")
-    if pattern is not None:
-        wanted = _described(pattern, gpus, base_share, busy_share)
+    if sum(source is not None for source in (demand, sacct, load)) != 1:
+        raise UserMistake("give one of --demand, --sacct and --load")
+    if load is not None:
+        wanted = _described(load, gpus, base_share, busy_share)
     else:
         wanted = _read(demand, sacct, every)
     rented = read_rent(rent)
     if rented.usd_per_year:
         raise UserMistake("--rent is the price of one GPU by the hour; a yearly one is --reserved")
-    prices = _prices(buy, owning, gpus_per_machine, read_months(life), rented.usd_per_hour)
+    prices = _prices(buy, owning, gpus_per_machine, read_months(horizon), rented.usd_per_hour)
     found = best_hybrid(
         wanted, prices, gpus_per_machine=gpus_per_machine, error=units.parse_share(error)
     )
@@ -101,12 +101,12 @@ def hybrid(
     print_page(html)
 
 
-def _described(pattern: PatternName, gpus: float, base_share: str, busy_share: str) -> "Demand":
+def _described(load: LoadName, gpus: float, base_share: str, busy_share: str) -> "Demand":
     from gpuyard import units
     from gpuyard.economics.demand import described_demand
 
     base, busy = units.parse_share(base_share), units.parse_share(busy_share)
-    return described_demand(pattern.value, gpus, base_share=base, busy_share=busy)
+    return described_demand(load.value, gpus, base_share=base, busy_share=busy)
 
 
 def _read(table: Path | None, sacct: Path | None, every: str | None) -> "Demand":

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json
 
 app = typer.Typer(help="Build Horovod for this PyTorch.", no_args_is_help=True)
 
@@ -17,12 +17,10 @@ def horovod() -> None:
 @app.command()
 def install(
     *,
-    again: Annotated[
-        bool, typer.Option("--again", help="Build it although it is installed.")
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Build again even if Horovod is installed.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands, and run none of them.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Build Horovod 0.28.1 with gloo against the PyTorch that is installed; takes some minutes.
@@ -36,11 +34,11 @@ def install(
     from gpuyard.run.horovod_build import VERSION, build, is_installed, plan_build
 
     out = console(stderr=json_output)
-    if is_installed() and not again and not dry_run:
+    if is_installed() and not fresh and not dry_run:
         if json_output:
             print_json({"installed": True, "built": False})
         else:
-            out.print("Horovod is installed; build it anew with --again.", highlight=False)
+            out.print("Horovod is installed; build it anew with --fresh.", highlight=False)
         return
     plan = plan_build()
     if dry_run:

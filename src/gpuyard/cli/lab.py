@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def up(
         float, typer.Option(help="Run so many times slower, for links faster than this machine.")
     ] = 1.0,
     name: Annotated[str, typer.Option(help="What to call it.")] = "lab",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be made, and make nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Make nodes with a network of their own, joined by links of the rates that you name.

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuyard import __version__
+from gpuyard.cli.old_spellings import take_old_spellings
 from gpuyard.errors import GpuyardError
 
 _STOPPED = 130
@@ -67,7 +68,9 @@ def _command(name: str) -> Any:
         alone.add_typer(module.app, name=name)
     else:
         alone.command(name)(getattr(module, name))
-    return typer.main.get_group(alone).commands[name]
+    command = typer.main.get_group(alone).commands[name]
+    take_old_spellings(command, name)
+    return command
 
 
 app = typer.Typer(

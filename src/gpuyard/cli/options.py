@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuyard import units
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -24,11 +25,31 @@ JsonOption = Annotated[
 ]
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be measured, and measure nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+]
+
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Measure again even what the results store has.")
 ]
 
 
-PageOption = Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")]
+def _seconds(text: str | float) -> float:
+    """A bare number is in seconds."""
+    bare = str(text).replace(".", "", 1).isdigit()
+    return units.parse_seconds(f"{text} s" if bare else text)
+
+
+TimePerPointOption = Annotated[
+    float,
+    typer.Option(
+        parser=_seconds, metavar="DURATION", help="How long each point is timed, e.g. '3 s'."
+    ),
+]
+
+
+PageOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with charts.")
+]
 
 
 def print_page(path: Path | None) -> None:

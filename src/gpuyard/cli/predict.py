@@ -40,8 +40,8 @@ def predict(
     compress: CompressOption = None,
     bucket_mb: BucketOption = None,
     hierarchical: HierarchicalOption = False,
-    beside: Annotated[
-        int, typer.Option(min=0, help="So many equal jobs run on the same machines.")
+    other_jobs: Annotated[
+        int, typer.Option(min=0, help="Other identical jobs sharing these machines.")
     ] = 0,
     why: Annotated[
         bool,
@@ -89,10 +89,10 @@ def predict(
         strategy=parse_strategy(strategy),
         gpus_per_node=gpus_per_node,
         exchange=exchange,
-        beside=beside,
+        beside=other_jobs,
         calibration=constants,
     )
-    others = [f"{beside} beside it"] if beside else []
+    others = [f"{other_jobs} other jobs"] if other_jobs else []
     title = (
         f"{result.workload} on {result.cluster} ({', '.join((strategy, *exchange.words, *others))})"
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
 
 app = typer.Typer(
     help="Take in newer cloud prices; `gpuyard catalog prices` shows them.", no_args_is_help=True
@@ -21,9 +21,7 @@ def update(
     older: Annotated[
         bool, typer.Option("--older", help="Take it even if it is older than what is in use.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Check a table of prices and use it from now on; it has the columns of the shipped one.
@@ -85,9 +83,7 @@ def update(
 @app.command()
 def reset(
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Undo every update: use the prices that came with gpuyard again.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import FreshOption, JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
@@ -21,9 +21,7 @@ def study(
     output: Annotated[Path, typer.Option(help="Directory for report.html and study.json.")] = Path(
         "study"
     ),
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure again what the results store has already.")
-    ] = False,
+    fresh: FreshOption = False,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:

@@ -27,8 +27,11 @@ def topo(
             "--from", help="Output of nvidia-smi topo -m, topo -p2p r, -q -x, or lstopo XML."
         ),
     ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="The machine of a *.cluster.yaml, or a catalog machine.")
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER", help="The machine of a *.cluster.yaml, or a catalog machine."
+        ),
     ] = None,
     gpu: Annotated[
         str | None, typer.Option(help="Which GPU, where the source does not say it.", metavar="ID")
@@ -45,13 +48,13 @@ def topo(
     """
     if context.invoked_subcommand is not None:
         return
-    if sum(source is not None for source in (preset, from_file, cluster)) > 1:
-        raise UserMistake("give one of --preset, --from and --cluster, not several")
+    if sum(source is not None for source in (preset, from_file, on)) > 1:
+        raise UserMistake("give one of --preset, --from and --on, not several")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus goes with --preset: elsewhere the number of GPUs is known")
     from gpuyard.hardware import summarise
 
-    graph = _graph(preset, from_file, cluster, gpu=gpu, gpus=gpus)
+    graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)
     summary = summarise(graph)
     if svg is not None:
         from gpuyard.draw.topology import draw_svg

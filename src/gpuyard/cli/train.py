@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
     from gpuyard.measure.fit import FitPlan, FitResult
@@ -25,16 +25,14 @@ def train(
     accuracy: Annotated[
         str, typer.Option(help="Stop when the accuracy on the training data is above this.")
     ] = "99 %",
-    seed: Annotated[int, typer.Option(help="Decides weights and order.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="The file to keep the run in; else one in gpuyard's home.")
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again instead of going on from the checkpoint.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be trained, and train nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Train until the model knows its training data, and say what it makes of clips that were held out.

@@ -76,5 +76,5 @@ def test_an_unknown_backend() -> None:
 def test_the_number_of_ranks_is_taken_as_it_is_said(cli: Cli) -> None:
     asked = ("bench", "collectives", "--lab", "4x1Gbit", "--dry-run", "--json")
     assert json.loads(cli(*asked).stdout)["workers"] == 4
-    assert json.loads(cli(*asked, "--nodes", "3").stdout)["workers"] == 3
+    assert json.loads(cli(*asked, "--workers", "3").stdout)["workers"] == 3
     assert "2 workers or more" in cli(*asked, "--workers", "0", status=2).stderr
