@@ -13,7 +13,7 @@ from gpuyard.economics.hybrid import HybridPrices, best_hybrid
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
 from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
-from gpuyard.report.chart_set import Chart, cash_charts
+from gpuyard.report.charts import Chart, cash_charts
 from gpuyard.report.cost_page import (
     CostPage,
     NumberTable,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.report import render_study, write_report
-from gpuyard.report.chart_set import slugs
+from gpuyard.report.charts import slugs
 from gpuyard.study.result import StudyResult, study_result_from_json
 from tests.report.builder import APOLLO, BATCH, cost, full_study, study, workload
 

@@ -40,7 +40,7 @@ def plan(
     with console(stderr=True).status("searching"):
         result = make_plan(asked, file.parent, constants, stands)
     if html is not None:
-        from gpuyard.report.plan_page import write_plan
+        from gpuyard.report.page import write_plan
 
         write_plan(result, html)
         console(stderr=True).print(f"Wrote {html}.", highlight=False)

@@ -19,7 +19,7 @@ from gpuyard.economics.rent_or_own import (
 )
 from gpuyard.economics.sensitivity import Bar, Spread
 from gpuyard.files import write_text
-from gpuyard.report.chart_set import ALL_BATCHES, Chart
+from gpuyard.report.charts import ALL_BATCHES, Chart
 from gpuyard.report.figures import (
     Option,
     cash_curve_option,

@@ -1,4 +1,4 @@
-"""One HTML file that tells a study to people: words first, then charts, then every number.
+"""One HTML file that tells a study or a plan to people: words first, then charts, then every number.
 
 Everything is inlined and a content security policy forbids the rest, so the page opens from a file
 and never touches the network.
@@ -17,18 +17,19 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gpuyard import __version__
 from gpuyard.files import write_text
+from gpuyard.planner import PlanResult
 from gpuyard.predict import Constant
-from gpuyard.report import words
-from gpuyard.report.chart_set import (
+from gpuyard.report import filters
+from gpuyard.report.charts import (
     Chart,
     cash_charts,
     cost_chart,
     plan_chart,
     workload_charts,
 )
-from gpuyard.report.epoch_table import epoch_table
-from gpuyard.report.figures import here_platform, input_name, input_value, looks_of
+from gpuyard.report.figures import epoch_table, here_platform, input_name, input_value, looks_of
 from gpuyard.study.result import StudyResult
 
 
@@ -55,6 +56,18 @@ def render_study(result: StudyResult) -> str:
         looks=looks,
         constants=_constants(result),
     )
+
+
+def render_plan(plan: PlanResult) -> str:
+    """The whole page."""
+    chart = plan_chart(plan)
+    charts = [chart] if chart else []
+    return standalone("plan.html.jinja", charts, plan=plan, plan_chart=chart, version=__version__)
+
+
+def write_plan(plan: PlanResult, path: Path) -> None:
+    """One file that opens from disk and loads nothing."""
+    write_text(path, render_plan(plan))
 
 
 def standalone(template: str, charts: list[Chart], **values: Any) -> str:
@@ -94,19 +107,19 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": words.number,
-        "percent": words.percent,
-        "gain": words.gain,
-        "seconds": words.seconds,
-        "size": words.size,
-        "usd": words.usd,
-        "constant": words.constant,
-        "date": words.date,
+        "number": filters.number,
+        "percent": filters.percent,
+        "gain": filters.gain,
+        "seconds": filters.seconds,
+        "size": filters.size,
+        "usd": filters.usd,
+        "constant": filters.constant,
+        "date": filters.date,
         "input_name": input_name,
     }
     environment.globals |= {
-        "choke_names": words.CHOKE_NAMES,
-        "choke_signs": words.CHOKE_SIGNS,
+        "choke_names": filters.CHOKE_NAMES,
+        "choke_signs": filters.CHOKE_SIGNS,
         "here_platform": here_platform,
         "epoch_table": epoch_table,
         "input_value": input_value,

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from gpuyard.draw.palette import COLOURS
 from gpuyard.measure import Measurement
-from gpuyard.report.figures.looks import COLOURS, Look
+from gpuyard.report.figures.marks import Look
 from gpuyard.report.scaling import ScalingLine, ScalingPanel, ScalingPoint, scaling_panels
 from gpuyard.units import format_share
 

@@ -1,14 +1,34 @@
-"""What renting has cost after so many years, against buying once."""
+"""When renting has cost as much as owning: over the years, and against how much it is used."""
 
 import math
+from dataclasses import replace
 
-from gpuyard.report.figures.frame import TEXT_SIZE, Option, finite, frame, value_axis
-from gpuyard.report.figures.looks import COLOURS
+import numpy as np
+
+from gpuyard.draw.palette import COLOURS, NEUTRAL
+from gpuyard.economics.amounts import HOURS_PER_YEAR, Amounts
+from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months
+from gpuyard.report.figures.frame import (
+    TEXT_SIZE,
+    Option,
+    finite,
+    frame,
+    hours_axis,
+    value_axis,
+    x_axis,
+)
+from gpuyard.report.figures.marks import plain_line
 from gpuyard.study.result import CostResult
 from gpuyard.units import format_usd, format_years
 
 _RENT, _BUY, _COMPARABLE = COLOURS[1], COLOURS[0], COLOURS[2]
 _POINTS = 24  # straight lines, but a tooltip needs something to stand on
+_HOURS = 60
+_PRICES = (
+    (0.7, "30 % cheaper", "dashed"),
+    (1.0, "as stated", "solid"),
+    (1.3, "30 % dearer", "dotted"),
+)
 
 
 def break_even_option(cost: CostResult) -> Option:
@@ -17,8 +37,8 @@ def break_even_option(cost: CostResult) -> Option:
     years = [horizon * i / _POINTS for i in range(_POINTS + 1)]
     yearly_usd = cost.rent_usd_per_hour * cost.hours_per_year
     lines = [
-        _line("renting", _RENT, [(year, yearly_usd * year) for year in years], "solid"),
-        _line("buying", _BUY, [(year, cost.buy_usd) for year in years], "solid"),
+        plain_line("renting", _RENT, [[year, yearly_usd * year] for year in years]),
+        plain_line("buying", _BUY, [[year, cost.buy_usd] for year in years]),
     ]
     lines[1]["markPoint"] = _mark(
         cost.undiscounted_break_even_years,
@@ -30,7 +50,7 @@ def break_even_option(cost: CostResult) -> Option:
     if cost.speed_lead > 0:
         usd = cost.comparable_buy_usd
         name = f"buying, less {100 * cost.speed_lead:.0f} % for its speed lead"
-        lines.append(_line(name, _COMPARABLE, [(year, usd) for year in years], "dashed"))
+        lines.append(plain_line(name, _COMPARABLE, [[year, usd] for year in years], "dashed"))
         lines[2]["markPoint"] = _mark(
             cost.break_even_years, cost.break_even_hours, usd, _COMPARABLE, above=False
         )
@@ -43,16 +63,12 @@ def break_even_option(cost: CostResult) -> Option:
         f"{cost.break_even_years:.2f} years.",
         lines,
     )
-    option["xAxis"] = {
-        "type": "value",
-        "name": "years",
-        "nameLocation": "middle",
-        "nameGap": 30,
-        "min": 0,
-        "max": horizon,
-        "axisLabel": {"fontSize": TEXT_SIZE},
-        "axisPointer": {"label": {"formatter": "{value} years", "precision": 2}},
-    }
+    option["xAxis"] = x_axis(
+        "years",
+        min=0,
+        max=horizon,
+        axisPointer={"label": {"formatter": "{value} years", "precision": 2}},
+    )
     option["yAxis"] = value_axis(
         "cumulative cost", axisLabel={"fontSize": TEXT_SIZE, "formatter": "${value}"}
     )
@@ -68,17 +84,6 @@ def _horizon(cost: CostResult) -> float:
         if finite(y) is not None
     ]
     return float(max(1, math.ceil(1.5 * max(years, default=1.0))))
-
-
-def _line(name: str, colour: str, points: list[tuple[float, float]], kind: str) -> Option:
-    return {
-        "name": name,
-        "type": "line",
-        "data": [list(point) for point in points],
-        "symbol": "none",
-        "lineStyle": {"type": kind, "width": 2.5, "color": colour},
-        "itemStyle": {"color": colour},
-    }
 
 
 def _mark(years: float, hours: float, usd: float, colour: str, *, above: bool) -> Option:
@@ -99,3 +104,59 @@ def _mark(years: float, hours: float, usd: float, colour: str, *, above: bool) -
         },
         "data": [{"coord": [years, usd], "name": f"breaks even after {years:.2f} years"}],
     }
+
+
+def hours_break_even_rows(case: RentOrOwn) -> list[list[str]]:
+    """The same as a table: hours a year, then months at each price of renting."""
+    rows = []
+    for hours in (500, 1000, 2000, 3000, 4000, 6000, 8000):
+        months = [
+            float(break_even_months(_at(case, factor, float(hours)))) for factor, _, _ in _PRICES
+        ]
+        rows.append(
+            [f"{hours:,}", *(f"{m:.1f} months" if np.isfinite(m) else "never" for m in months)]
+        )
+    return rows
+
+
+def hours_break_even_option(case: RentOrOwn) -> Option:
+    """Months until renting has cost as much, up to ten years; above that a line ends."""
+    hours = np.linspace(HOURS_PER_YEAR / _HOURS, HOURS_PER_YEAR, _HOURS)
+    series = []
+    for index, (factor, words, dash) in enumerate(_PRICES):
+        months = np.broadcast_to(break_even_months(_at(case, factor, hours)), hours.shape)
+        data = [
+            [round(float(h)), round(float(m), 2) if m <= 120 else None]
+            for h, m in zip(hours, months, strict=True)
+        ]
+        series.append(plain_line(f"rent {words}", COLOURS[index], data, dash))
+    stated = float(np.asarray(case.hours_per_year))
+    even = float(break_even_months(case))
+    series[1]["markLine"] = {
+        "symbol": "none",
+        "silent": True,
+        "lineStyle": {"color": NEUTRAL, "type": "solid"},
+        "label": {"formatter": "stated use", "color": NEUTRAL},
+        "data": [{"xAxis": stated}],
+    }
+    option = frame(
+        "How much use makes owning pay",
+        "months until renting has cost as much, against hours of use a year",
+        f"At {stated:,.0f} hours a year: "
+        + (f"{even:.1f} months." if np.isfinite(even) else "never.")
+        + " More use pays sooner.",
+        series,
+    )
+    option["xAxis"] = hours_axis("hours of use a year")
+    option["yAxis"] = value_axis("months", max=120)
+    option["series"] = series
+    return option
+
+
+def _at(case: RentOrOwn, price_factor: float, hours_per_year: Amounts) -> RentOrOwn:
+    return replace(
+        case,
+        rent_usd_per_hour=np.asarray(case.rent_usd_per_hour) * price_factor,
+        reserved_usd_per_year=np.asarray(case.reserved_usd_per_year) * price_factor,
+        hours_per_year=hours_per_year,
+    )

@@ -1,10 +1,10 @@
-"""Time an epoch against the per-GPU batch size: dots measured, lines fitted or predicted."""
+"""Time an epoch against the per-GPU batch size, as a chart (dots measured, lines fitted or predicted) and as a table."""
 
+from dataclasses import dataclass
 from html import escape
 
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, finite, frame, log_axis, value_axis
-from gpuyard.report.figures.looks import Look, Looks, here_platform
-from gpuyard.report.figures.series import dashed, dots
+from gpuyard.report.figures.marks import Look, Looks, dashed, dots, here_platform
 from gpuyard.study.result import Basis, EpochTime, WorkloadResult
 from gpuyard.units import format_seconds
 
@@ -102,4 +102,37 @@ def _described(groups: dict[Key, list[EpochTime]]) -> str:
         f"{platform} with {gpus}, {basis}: {format_seconds(group[0].seconds)} at a batch of "
         f"{group[0].batch_per_gpu}, {format_seconds(group[-1].seconds)} at {group[-1].batch_per_gpu}."
         for (platform, gpus, basis), group in groups.items()
+    )
+
+
+@dataclass(frozen=True)
+class EpochColumn:
+    """One configuration."""
+
+    platform: str
+    gpus: int
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class EpochTable:
+    """Seconds by batch size, None where there are none."""
+
+    columns: tuple[EpochColumn, ...]
+    rows: tuple[tuple[int, tuple[float | None, ...]], ...]
+
+
+def epoch_table(workload: WorkloadResult) -> EpochTable:
+    """Turn the list of epoch times on its side."""
+    cells = {
+        (e.batch_per_gpu, EpochColumn(e.platform, e.gpus, e.basis)): e.seconds
+        for e in workload.epoch_times
+    }
+    columns = tuple(dict.fromkeys(column for _, column in cells))
+    return EpochTable(
+        columns,
+        tuple(
+            (batch, tuple(cells.get((batch, column)) for column in columns))
+            for batch in sorted({batch for batch, _ in cells})
+        ),
     )

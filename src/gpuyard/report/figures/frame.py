@@ -75,15 +75,61 @@ def _legend(series: Sequence[Option]) -> list[Option]:
 
 def category_axis(name: str, categories: Iterable[str]) -> Option:
     """An x axis of equal steps."""
+    return x_axis(
+        name,
+        type="category",
+        data=list(categories),
+        axisTick={"alignWithLabel": True},
+        axisPointer={"label": {"formatter": f"{{value}} {name}"}},
+    )
+
+
+def x_axis(name: str, **more: Any) -> Option:
+    """An x axis with its name in the middle below it."""
     return {
-        "type": "category",
+        "type": "value",
         "name": name,
         "nameLocation": "middle",
         "nameGap": 30,
-        "data": list(categories),
-        "axisTick": {"alignWithLabel": True},
         "axisLabel": {"fontSize": TEXT_SIZE},
-        "axisPointer": {"label": {"formatter": f"{{value}} {name}"}},
+        **more,
+    }
+
+
+def months_axis(months: int) -> Option:
+    return x_axis(
+        "months",
+        min=0,
+        max=months,
+        axisPointer={"label": {"formatter": "{value} months", "precision": 0}},
+    )
+
+
+def hours_axis(name: str) -> Option:
+    """All hours of a year."""
+    return x_axis(
+        name,
+        min=0,
+        max=8766,
+        axisLabel={"fontSize": TEXT_SIZE, "hideOverlap": True, "showMaxLabel": False},
+        axisPointer={"label": {"precision": 0}},
+    )
+
+
+def bar_axis(labels: Iterable[str]) -> Option:
+    """A y axis with a bar for each label, the first on top."""
+    return {
+        "type": "category",
+        "inverse": True,
+        "data": list(labels),
+        "axisTick": {"show": False},
+        "axisLabel": {
+            "fontSize": TEXT_SIZE,
+            "interval": 0,
+            "width": 150,
+            "overflow": "truncate",
+            "lineHeight": 15,
+        },
     }
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from gpuyard.draw.palette import COLOURS, NEUTRAL
 from gpuyard.planner import Choice, PlanResult
 from gpuyard.planner.result import dollars
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, log_axis, value_axis
-from gpuyard.report.figures.looks import COLOURS, NEUTRAL
 from gpuyard.units import format_seconds, format_years
 
 

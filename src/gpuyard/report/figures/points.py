@@ -1,4 +1,4 @@
-"""The points of one workload at one batch size, by platform and number of GPUs."""
+"""The points of one workload: at which batch sizes, and at one of them by platform and number of GPUs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.predict import Prediction
 from gpuyard.report.figures.frame import finite
-from gpuyard.report.figures.looks import here_platform
+from gpuyard.report.figures.marks import here_platform
 from gpuyard.study.result import MeasuredPoint, WorkloadResult
 
 
@@ -71,3 +71,24 @@ def one_gpu_rate(rates: Iterable[tuple[int, float]]) -> float | None:
     for gpus, samples_per_second in sorted(rates):
         return samples_per_second / gpus
     return None
+
+
+def batches_of(workload: WorkloadResult) -> tuple[int, ...]:
+    """Every batch size that has a point."""
+    measured = {point.batch_per_worker for point in workload.measured}
+    predicted = {p.batch_per_gpu for curve in workload.curves for p in curve.predictions}
+    return tuple(sorted(measured | predicted))
+
+
+def reference_batch(workload: WorkloadResult) -> int | None:
+    """The batch size that most platforms and most points share; of equals, the middle one."""
+    sources: Counter[int] = Counter({p.batch_per_worker for p in workload.measured})
+    points: Counter[int] = Counter(p.batch_per_worker for p in workload.measured)
+    for curve in workload.curves:
+        sources.update({p.batch_per_gpu for p in curve.predictions})
+        points.update(p.batch_per_gpu for p in curve.predictions)
+    if not sources:
+        return None
+    most = max((sources[batch], points[batch]) for batch in sources)
+    equals = sorted(batch for batch in sources if (sources[batch], points[batch]) == most)
+    return equals[len(equals) // 2]

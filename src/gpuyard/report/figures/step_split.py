@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from html import escape
 
-from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
+from gpuyard.report.figures.frame import TEXT_SIZE, Option, bar_axis, frame, x_axis
 from gpuyard.report.figures.points import Points, points_at
 from gpuyard.study.result import WorkloadResult
 from gpuyard.units import format_seconds
@@ -49,28 +49,8 @@ def step_split_option(workload: WorkloadResult, batch: int) -> Option:
     )
     option["tooltip"] = {"trigger": "item", "confine": True}
     option["grid"] |= {"top": 58, "right": 58}
-    option["xAxis"] = {
-        "type": "value",
-        "name": "% of the step",
-        "nameLocation": "middle",
-        "nameGap": 30,
-        "min": 0,
-        "max": 100,
-        "axisLabel": {"fontSize": TEXT_SIZE},
-    }
-    option["yAxis"] = {
-        "type": "category",
-        "inverse": True,
-        "data": [bar.label for bar in bars],
-        "axisTick": {"show": False},
-        "axisLabel": {
-            "fontSize": TEXT_SIZE,
-            "interval": 0,
-            "width": 150,
-            "overflow": "truncate",
-            "lineHeight": 15,
-        },
-    }
+    option["xAxis"] = x_axis("% of the step", min=0, max=100)
+    option["yAxis"] = bar_axis(bar.label for bar in bars)
     option["series"] = [
         {
             "name": name,

@@ -1,12 +1,55 @@
-"""The marks: measured is a solid dot with a whisker, predicted a dashed line with a band."""
+"""How everything is drawn: one colour and one symbol a platform, the same in every chart of a report; measured is
+a solid dot with a whisker, predicted a dashed line with a band."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from gpuyard.draw.palette import COLOURS, NEUTRAL
 from gpuyard.report.figures.frame import Option, finite
-from gpuyard.report.figures.looks import NEUTRAL, Look
+from gpuyard.study.result import StudyResult, WorkloadResult
 
+SYMBOLS = ("circle", "rect", "triangle", "diamond", "pin", "roundRect", "arrow")
 Interval = tuple[float, float]
 Value = float | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """How everything of one platform is drawn."""
+
+    colour: str
+    symbol: str
+
+
+Looks = Mapping[str, Look]
+
+
+def here_platform(workload: WorkloadResult) -> str:
+    """What this machine is called in the study."""
+    named = (
+        *(curve.platform for curve in workload.curves if curve.here),
+        *(f.platform for f in workload.verdict.findings if f.basis == "measured"),
+        *(epoch.platform for epoch in workload.epoch_times if epoch.basis == "measured"),
+    )
+    return named[0] if named else "this machine"
+
+
+def looks_of(result: StudyResult) -> dict[str, Look]:
+    """A look for every platform, this machine first; symbols go on changing where colours repeat."""
+    platforms: dict[str, None] = {}
+    for workload in result.workloads:
+        if workload.measured or any(curve.here for curve in workload.curves):
+            platforms.setdefault(here_platform(workload))
+    for workload in result.workloads:
+        for curve in workload.curves:
+            platforms.setdefault(curve.platform)
+        for epoch in workload.epoch_times:
+            platforms.setdefault(epoch.platform)
+    return {
+        platform: Look(COLOURS[i % len(COLOURS)], SYMBOLS[i % len(SYMBOLS)])
+        for i, platform in enumerate(platforms)
+    }
 
 
 def dots(name: str, look: Look, points: Sequence[tuple[str, Value]]) -> Option:
@@ -80,17 +123,25 @@ def band(name: str, look: Look, low: Sequence[Value], high: Sequence[Value]) -> 
     return [unseen | {"data": list(low)}, unseen | {"data": height, "areaStyle": area}]
 
 
-def dotted(name: str, data: Sequence[Value], colour: str = NEUTRAL) -> Option:
-    """A line that only guides the eye."""
+def plain_line(
+    name: str, colour: str, data: Sequence[Any], dash: str = "solid", width: float = 2.5
+) -> Option:
+    """A line without points, as the charts of cost draw them."""
     return {
         "name": name,
         "type": "line",
         "data": list(data),
         "symbol": "none",
+        "lineStyle": {"type": dash, "width": width, "color": colour},
+        "itemStyle": {"color": colour},
+    }
+
+
+def dotted(name: str, data: Sequence[Value], colour: str = NEUTRAL) -> Option:
+    """A line that only guides the eye."""
+    return plain_line(name, colour, data, "dotted", 1.5) | {
         "silent": True,
         "connectNulls": True,
-        "lineStyle": {"type": "dotted", "width": 1.5, "color": colour},
-        "itemStyle": {"color": colour},
         "tooltip": {"show": False},
         "z": 2,
     }

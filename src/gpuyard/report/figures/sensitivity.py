@@ -1,10 +1,11 @@
-"""Which uncertain input decides: what each alone does to the saving, the widest bar first."""
+"""How far the saving depends on uncertain inputs: what each alone does to it, the widest bar first, and what
+many draws of all of them give."""
 
 from collections.abc import Sequence
 
-from gpuyard.economics.sensitivity import Bar
-from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
-from gpuyard.report.figures.looks import COLOURS
+from gpuyard.draw.palette import COLOURS
+from gpuyard.economics.sensitivity import Bar, Spread
+from gpuyard.report.figures.frame import TEXT_SIZE, Option, bar_axis, frame, value_axis, x_axis
 from gpuyard.units import format_months, format_share, format_usd
 
 _LOW, _HIGH = COLOURS[0], COLOURS[1]
@@ -61,27 +62,10 @@ def tornado_option(bars: Sequence[Bar], saving_usd: float, months: int) -> Optio
     )
     option["tooltip"] = {"trigger": "item", "confine": True}
     option["grid"] |= {"top": 58, "right": 24}
-    option["xAxis"] = {
-        "type": "value",
-        "name": "change of the saving, $",
-        "nameLocation": "middle",
-        "nameGap": 30,
-        "axisLabel": {"fontSize": TEXT_SIZE, "hideOverlap": True},
-    }
-    option["yAxis"] = {
-        "type": "category",
-        "inverse": True,
-        "data": [_label(bar) for bar in shown],
-        "axisTick": {"show": False},
-        "axisLine": {"onZero": False},
-        "axisLabel": {
-            "fontSize": TEXT_SIZE,
-            "interval": 0,
-            "width": 150,
-            "overflow": "truncate",
-            "lineHeight": 15,
-        },
-    }
+    option["xAxis"] = x_axis(
+        "change of the saving, $", axisLabel={"fontSize": TEXT_SIZE, "hideOverlap": True}
+    )
+    option["yAxis"] = bar_axis(_label(bar) for bar in shown) | {"axisLine": {"onZero": False}}
     option["series"] = [
         {
             "name": f"input at its {end} end",
@@ -113,3 +97,46 @@ def _described(bar: Bar, base_usd: float) -> str:
         format_usd(usd - base_usd) for usd in (bar.saving_at_low_usd, bar.saving_at_high_usd)
     )
     return f"{input_name(bar.name)}: {low} to {high}."
+
+
+def saving_histogram_option(spread: Spread) -> Option:
+    """Bars left of zero are draws in which renting was cheaper."""
+    middles = [
+        (low + high) / 2
+        for low, high in zip(spread.edges_usd[:-1], spread.edges_usd[1:], strict=True)
+    ]
+    series = []
+    for name, colour, owning in (
+        ("renting is cheaper", COLOURS[1], False),
+        ("owning is cheaper", COLOURS[2], True),
+    ):
+        series.append(
+            {
+                "name": name,
+                "type": "bar",
+                "stack": "draws",
+                "barCategoryGap": "4%",
+                "itemStyle": {"color": colour},
+                "data": [
+                    count / spread.draws * 100 if (middle > 0) == owning else 0
+                    for middle, count in zip(middles, spread.counts, strict=True)
+                ],
+            }
+        )
+    low, middle, high = spread.saving_usd
+    option = frame(
+        "How sure it is",
+        f"owning is cheaper in {format_share(spread.owning_is_cheaper)} of {spread.draws:,} draws",
+        f"Half of the draws save more than {format_usd(middle)}; 90 % lie between {format_usd(low)} "
+        f"and {format_usd(high)}.",
+        series,
+    )
+    option["xAxis"] = x_axis(
+        "what owning saves, $",
+        type="category",
+        data=[format_usd(round(middle)) for middle in middles],
+        axisLabel={"fontSize": TEXT_SIZE, "hideOverlap": True},
+    )
+    option["yAxis"] = value_axis("% of the draws")
+    option["series"] = series
+    return option

@@ -1,10 +1,13 @@
-"""Samples a second against the number of GPUs, with intervals and the ideal."""
+"""Samples a second and scaling efficiency against the number of GPUs, measured and predicted."""
 
+from collections.abc import Callable
+
+from gpuyard.draw.palette import NEUTRAL
+from gpuyard.predict import Prediction
 from gpuyard.report.figures.frame import Option, category_axis, finite, frame, log_axis, value_axis
-from gpuyard.report.figures.looks import Looks
+from gpuyard.report.figures.marks import Looks, band, dashed, dots, dotted, whiskers
 from gpuyard.report.figures.points import Points, one_gpu_rate, points_at
-from gpuyard.report.figures.series import band, dashed, dots, dotted, whiskers
-from gpuyard.study.result import WorkloadResult
+from gpuyard.study.result import MeasuredPoint, WorkloadResult
 
 IDEAL = "ideal scaling"
 # on a linear axis, what is this much smaller than the largest lies on the ground
@@ -14,12 +17,13 @@ _LARGEST_LINEAR_RATIO = 100
 def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
     """The chart for one workload at one per-GPU batch size."""
     points = points_at(workload, batch)
-    series = _series(points, looks)
+    described = _described(points, lambda p: f"{p.samples_per_second:,.0f}")
+    series = _throughputs(points, looks)
     option = frame(
         "Throughput",
         f"{workload.name}, {batch:,} samples a GPU and step",
         f"Samples a second of {workload.name} against the number of GPUs at a batch of {batch} a "
-        f"GPU. {_described(points)}",
+        f"GPU. {described}",
         series,
     )
     option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))
@@ -37,7 +41,7 @@ def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     return option
 
 
-def _series(points: Points, looks: Looks) -> list[Option]:
+def _throughputs(points: Points, looks: Looks) -> list[Option]:
     axis = points.gpus
     series: list[Option] = []
     ideals: list[Option] = []
@@ -69,12 +73,63 @@ def _ideal(rate: float | None, axis: list[int], covered: list[int], colour: str)
     return dotted(IDEAL, data, colour)
 
 
-def _described(points: Points) -> str:
-    sentences = [
-        f"{points.here} with {gpus}: {p.samples_per_second:,.0f} measured."
+def efficiency_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
+    """The chart for one workload at one per-GPU batch size."""
+    points = points_at(workload, batch)
+    described = _described(points, lambda p: f"{p.scaling_efficiency:.0%}")
+    series = _efficiencies(points, looks)
+    option = frame(
+        "Scaling efficiency",
+        f"{workload.name}, {batch:,} samples a GPU and step",
+        f"Scaling efficiency of {workload.name} in percent of ideal against the number of GPUs, at a "
+        f"batch of {batch} a GPU. {described}",
+        series,
+    )
+    option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))
+    option["yAxis"] = value_axis("% of ideal", max=_top(points))
+    if series:
+        series[0]["markLine"] = {
+            "silent": True,
+            "symbol": "none",
+            "label": {"show": False},
+            "lineStyle": {"type": "dotted", "color": NEUTRAL, "width": 1.5},
+            "data": [{"yAxis": 100}],
+        }
+    option["series"] = series
+    return option
+
+
+def _efficiencies(points: Points, looks: Looks) -> list[Option]:
+    series: list[Option] = []
+    at = [
+        (str(gpus), finite(round(p.scaling_efficiency * 100, 2)))
         for gpus, p in points.measured.items()
+        if p.scaling_efficiency is not None
+    ]
+    if at:
+        series.append(dots(f"{points.here}, measured", looks[points.here], at))
+    for curve in points.curves:
+        data = curve.along(points.gpus, lambda p: round(p.scaling_efficiency * 100, 2))
+        series.append(dashed(f"{curve.label}, predicted", looks[curve.platform], data))
+    return series
+
+
+def _top(points: Points) -> int:
+    """100 %, or more where something scales better than ideal (caches, noise)."""
+    measured = [p.scaling_efficiency or 0.0 for p in points.measured.values()]
+    predicted = [p.scaling_efficiency for c in points.curves for p in c.by_gpus.values()]
+    largest = max((e for e in measured + predicted if finite(e) is not None), default=1.0)
+    return 100 if largest <= 1.005 else int(-(-largest * 100 // 20) * 20)
+
+
+def _described(points: Points, value: Callable[[MeasuredPoint | Prediction], str]) -> str:
+    """What is measured, and the largest that is predicted; without one worker there is no efficiency."""
+    sentences = [
+        f"{points.here} with {gpus}: {value(p)} measured."
+        for gpus, p in points.measured.items()
+        if p.scaling_efficiency is not None
     ]
     for curve in points.curves:
         gpus, last = max(curve.by_gpus.items())
-        sentences.append(f"{curve.label} with {gpus}: {last.samples_per_second:,.0f} predicted.")
+        sentences.append(f"{curve.label} with {gpus}: {value(last)} predicted.")
     return " ".join(sentences)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.report import words
+from gpuyard.report import filters
 
 
 @pytest.mark.parametrize(
@@ -17,20 +17,20 @@ from gpuyard.report import words
     ],
 )
 def test_numbers(value: float | None, written: str) -> None:
-    assert words.number(value) == written
+    assert filters.number(value) == written
 
 
 @pytest.mark.parametrize(
     ("factor", "written"), [(1.5, "+50 %"), (3.14, "× 3.1"), (0.9, "−10 %"), (1.0, "+0 %")]
 )
 def test_gains(factor: float, written: str) -> None:
-    assert words.gain(factor) == written
+    assert filters.gain(factor) == written
 
 
 def test_times() -> None:
-    assert words.seconds(0.0032) == "3.2 ms"
-    assert words.seconds(0.0) == "0"
-    assert words.seconds(float("inf")) == "–"
+    assert filters.seconds(0.0032) == "3.2 ms"
+    assert filters.seconds(0.0) == "0"
+    assert filters.seconds(float("inf")) == "–"
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_times() -> None:
     ],
 )
 def test_constants(value: float, unit: str, written: str) -> None:
-    assert words.constant(value, unit) == written
+    assert filters.constant(value, unit) == written
 
 
 def test_dates() -> None:
-    assert words.date("2026-11-05T23:10:00+00:00") == "5 November 2026, 23:10 UTC"
-    assert words.date("2026-11-05T23:10:00+02:00") == "5 November 2026, 21:10 UTC"
-    assert words.date("some day") == "some day"
+    assert filters.date("2026-11-05T23:10:00+00:00") == "5 November 2026, 23:10 UTC"
+    assert filters.date("2026-11-05T23:10:00+02:00") == "5 November 2026, 21:10 UTC"
+    assert filters.date("some day") == "some day"
