@@ -9,7 +9,7 @@ import pytest
 from gpuyard import paths
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.measure import ResultsStore, read_results
-from gpuyard.measure.matrix import plan_matrix
+from gpuyard.measure.training.matrix import plan_matrix
 from tests.conftest import Cli, MakeMeasurement
 
 SWEEP = """

@@ -10,7 +10,7 @@ from gpuyard.hardware import MachineGraph, build_preset
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.records import HostFacts, LinkBench, LinkMeasurement
-from gpuyard.measure.measurement import BenchHost
+from gpuyard.measure.training.measurement import BenchHost
 from gpuyard.specs import Dataset, Target, Tensor, Workload
 
 Build = Callable[..., Workload]

@@ -7,7 +7,7 @@ import pytest
 from gpuyard.catalog import models
 from gpuyard.measure import Measurement, Window
 from gpuyard.measure.credible import Credibility
-from gpuyard.measure.measurement import SyntheticGpu
+from gpuyard.measure.training.measurement import SyntheticGpu
 from gpuyard.run.places.place import RunPlace
 
 Make = Callable[..., Measurement]

@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 import torch
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.fit import checkpoint
+from gpuyard.measure.convergence import checkpoint
 disk = Path(sys.argv[1])
 file = disk / "c.npz"
 about = checkpoint.About("one", 1, ())

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.fit.job import FitJob
+from gpuyard.measure.convergence.job import FitJob
 from gpuyard.run.launch import Meeting, crews
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
@@ -89,7 +89,7 @@ def test_a_rank_that_dies_under_torchrun_is_told_as_any_other(
 
 
 def test_only_ddp_is_started_by_torchrun(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuyard.measure import sweep
+    from gpuyard.measure.training import sweep
 
     with pytest.raises(UnknownName, match="did you mean 'torchrun'"):
         plan_sweep(tiny(), [1], [4], launcher="torchrn")

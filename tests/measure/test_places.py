@@ -173,7 +173,7 @@ def test_nodes_that_share_a_core_need_dilation_or_a_synthetic_gpu(tiny: Build) -
 def test_horovod_is_not_started_over_hosts(
     programs: Path, tiny: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuyard.measure import sweep
+    from gpuyard.measure.training import sweep
 
     monkeypatch.setattr(sweep, "check_strategy", lambda *_a, **_k: None)
     with pytest.raises(UserMistake, match="horovod is measured on this machine and in labs"):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.measure import Measurement, StepParts
-from gpuyard.measure.measurement import SyntheticGpu
+from gpuyard.measure.training.measurement import SyntheticGpu
 from gpuyard.report.scaling import scaling_panels
 from gpuyard.report.scaling_picture import scaling_svg
 from gpuyard.run.places.place import RunPlace

@@ -113,8 +113,8 @@ def _foreseen(
 ) -> "dict[ExchangeOptions, float] | None":
     """What the predictor names, from one worker alone; nothing is measured in a dry run."""
     from gpuyard.measure import plan_sweep, run_sweep
-    from gpuyard.measure.matrix import judge_of
     from gpuyard.measure.relief import foreseen_gains
+    from gpuyard.measure.training.matrix import judge_of
 
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
     stored = store.find(alone.points[0].key)

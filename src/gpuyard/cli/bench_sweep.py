@@ -15,9 +15,9 @@ from gpuyard.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpuyard.measure.matrix import Matrix, MatrixEvent, Outcome
     from gpuyard.measure.store import ResultsStore
-    from gpuyard.measure.sweep import Sweep
+    from gpuyard.measure.training.matrix import Matrix, MatrixEvent, Outcome
+    from gpuyard.measure.training.sweep import Sweep
 
 
 def sweep(
@@ -45,7 +45,7 @@ def sweep(
     from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.files import check_writable, write_text
     from gpuyard.measure import ResultsStore, to_json_lines
-    from gpuyard.measure.matrix import plan_matrix
+    from gpuyard.measure.training.matrix import plan_matrix
 
     spec = read_sweep(file)
     if svg is not None and 1 not in spec.nodes:
@@ -86,7 +86,7 @@ def sweep(
 def _run(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from gpuyard.measure.matrix import run_matrix
+    from gpuyard.measure.training.matrix import run_matrix
     from gpuyard.units import format_seconds
 
     with Progress(
@@ -132,8 +132,8 @@ def _label(sweep: "Sweep") -> str:
 
 
 def _show_plan(matrix: "Matrix", store: "ResultsStore", *, fresh: bool, json_output: bool) -> None:
-    from gpuyard.measure.matrix import judge_of
-    from gpuyard.measure.run import stored_run
+    from gpuyard.measure.training.matrix import judge_of
+    from gpuyard.measure.training.run import stored_run
 
     stored = {
         point.key

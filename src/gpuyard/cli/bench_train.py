@@ -140,7 +140,7 @@ def _run(sweep: "Sweep", store: "ResultsStore", *, fresh: bool) -> "list[Measure
 
     from gpuyard import units
     from gpuyard.measure import SweepEvent, run_sweep
-    from gpuyard.measure.matrix import judge_of
+    from gpuyard.measure.training.matrix import judge_of
 
     done: dict[str, float] = {}
     with Progress(

@@ -8,7 +8,7 @@ import typer
 from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from gpuyard.measure.fit import FitPlan, FitResult
+    from gpuyard.measure.convergence import FitPlan, FitResult
 
 
 def train(
@@ -44,7 +44,7 @@ def train(
     """
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure.fit import plan_fit
+    from gpuyard.measure.convergence import plan_fit
     from gpuyard.units import format_share, parse_share
 
     plan = plan_fit(
@@ -84,8 +84,8 @@ def _show_plan(plan: "FitPlan", *, json_output: bool) -> None:
 def _run(plan: "FitPlan", *, fresh: bool) -> "FitResult":
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gpuyard.measure.fit import EpochDone, run_fit
-    from gpuyard.measure.fit.job import FitProgress
+    from gpuyard.measure.convergence import EpochDone, run_fit
+    from gpuyard.measure.convergence.job import FitProgress
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:

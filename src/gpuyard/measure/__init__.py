@@ -1,15 +1,15 @@
 """Real training runs, collectives and the links of this machine, timed, and the store of what they gave."""
 
-from gpuyard.measure.calibration_rows import CalibrationRows, calibration_rows, hardware_of
+from gpuyard.measure.calibration import CalibrationRows, calibration_rows, hardware_of
 from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.export import collectives_to_csv, links_to_csv, to_csv, to_json_lines
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.measurement import Measurement, Provenance, StepParts, Window
 from gpuyard.measure.reading import Results, read_results
-from gpuyard.measure.rejection import Rejection
-from gpuyard.measure.run import run_sweep
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
+from gpuyard.measure.training.measurement import Measurement, Provenance, StepParts, Window
+from gpuyard.measure.training.rejection import Rejection
+from gpuyard.measure.training.run import run_sweep
+from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, plan_sweep
 
 __all__ = [
     "CalibrationRows",

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.measure.host import Host, torch_version
-from gpuyard.measure.measurement import BenchHost, BenchRecord
+from gpuyard.measure.training.measurement import BenchHost, BenchRecord
 
 
 def bench_host(host: Host) -> BenchHost:

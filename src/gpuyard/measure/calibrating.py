@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from gpuyard import __version__
-from gpuyard.measure.calibration_rows import CalibrationRows, hardware_of, is_of
+from gpuyard.measure.calibration import CalibrationRows, hardware_of, is_of
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
 from gpuyard.predict.calibration.document import HardwareCalibration

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from gpuyard.measure.sweep import Point
+from gpuyard.measure.training.sweep import Point
 
 _START_SECONDS = 4.0  # a first guess of what starting ranks costs
 

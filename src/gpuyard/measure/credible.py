@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.measure.measurement import Measurement
+from gpuyard.measure.training.measurement import Measurement
 from gpuyard.specs import Precision
 from gpuyard.units import format_bit_rate, format_share
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from gpuyard.measure.collectives.records import CollectiveResult, CollectivesBench
 from gpuyard.measure.links.records import ComparedLink, LinkBench
-from gpuyard.measure.measurement import Measurement
+from gpuyard.measure.training.measurement import Measurement
 
 _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     "id": lambda m: m.id,

@@ -9,8 +9,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.measurement import Measurement
 from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.measurement import Measurement
 
 _SQLITE = b"SQLite format 3\0"
 _LINE: TypeAdapter[Measurement | LinkBench] = TypeAdapter(

@@ -16,10 +16,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.measurement import Measurement
-from gpuyard.measure.rejection import Rejection
 from gpuyard.measure.relief.records import ReliefResult
 from gpuyard.measure.storage.records import StorageBench
+from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.rejection import Rejection
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1

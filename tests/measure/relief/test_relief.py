@@ -6,8 +6,8 @@ import pytest
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure import Measurement, ResultsStore, StepParts
-from gpuyard.measure.measurement import BenchHost
 from gpuyard.measure.relief import ReliefResult, Relieved, foreseen_gains, plan_relief, run_relief
+from gpuyard.measure.training.measurement import BenchHost
 from gpuyard.run.places import Here
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Workload

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.measurement import BenchHost
+from gpuyard.measure.training.measurement import BenchHost
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device, Refusal
 

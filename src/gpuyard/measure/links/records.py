@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.measure.measurement import BenchHost
+from gpuyard.measure.training.measurement import BenchHost
 
 LinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
 Direction = Literal["one-way", "both-ways"]

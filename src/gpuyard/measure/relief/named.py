@@ -6,7 +6,7 @@ is also asked with longer periods, since what it does to the loss is about to be
 
 from functools import partial
 
-from gpuyard.measure.measurement import Measurement
+from gpuyard.measure.training.measurement import Measurement
 from gpuyard.predict import (
     CPU_VARIATION,
     HOP_HERE,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.relief.named import CANDIDATES
-from gpuyard.measure.sweep import Sweep, plan_sweep
+from gpuyard.measure.training.sweep import Sweep, plan_sweep
 from gpuyard.run.places import Place
 from gpuyard.specs import ExchangeOptions, Workload
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.job import RankJob
-from gpuyard.measure.measurement import BenchRecord
+from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.measurement import BenchRecord
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Refusal
 from gpuyard.specs import ExchangeOptions

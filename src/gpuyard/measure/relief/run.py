@@ -13,7 +13,7 @@ from gpuyard.measure.relief.records import (
     Relieved,
     read_event,
 )
-from gpuyard.measure.sweep_ranks import run_where_planned, told_all
+from gpuyard.measure.training.sweep_ranks import run_where_planned, told_all
 from gpuyard.run.ranks import private_directory
 
 _SILENCE_SECONDS = 600.0

@@ -14,7 +14,7 @@ from gpuyard.workloads.resolve import require_torch
 if TYPE_CHECKING:
     import torch
 
-    from gpuyard.measure.training import Trainer
+    from gpuyard.measure.training.trainer import Trainer
     from gpuyard.run.peers import Peers
     from gpuyard.workloads.samples import Samples
     from gpuyard.workloads.task import Task
@@ -36,7 +36,7 @@ def _run(job: ReliefJob, emit: Emit) -> None:
         os.sched_setaffinity(0, job.cores)
     import torch
 
-    from gpuyard.measure.point import read_samples
+    from gpuyard.measure.training.point import read_samples
     from gpuyard.run.peers import Peers
 
     if job.cores:
@@ -68,8 +68,8 @@ def _train(
 ) -> Relieved:
     import torch
 
-    from gpuyard.measure.timing import finite
-    from gpuyard.measure.training import Trainer, parameter_checksum
+    from gpuyard.measure.training.timing import finite
+    from gpuyard.measure.training.trainer import Trainer, parameter_checksum
     from gpuyard.run.peers import synchronize
     from gpuyard.workloads.resolve import build_task
 
@@ -109,7 +109,7 @@ def _train(
 def _batches(
     job: ReliefJob, task: "Task", device: "torch.device", samples: "Samples"
 ) -> "Iterator[Batch]":
-    from gpuyard.measure.fit.recipe import prepared
+    from gpuyard.measure.convergence.recipe import prepared
     from gpuyard.workloads.samples import build_batches
 
     drawn = build_batches(
@@ -138,7 +138,7 @@ def _loss(
     """Mean over samples from all over the data, the same for every remedy; each rank takes its share."""
     import torch
 
-    from gpuyard.measure.fit.recipe import prepared
+    from gpuyard.measure.convergence.recipe import prepared
 
     every = max(1, samples.count // _EVALUATED)  # data sets are often sorted by class
     mine = torch.arange(0, samples.count, every)[job.rank :: job.processes]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.measure.measurement import BenchRecord
+from gpuyard.measure.training.measurement import BenchRecord
 
 CacheBypass = Literal["direct", "dropped", "outgrown", "none"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.measure.fit.job import EpochDone, FitJob, FitProgress, read_event
-from gpuyard.measure.fit.plan import FitPlan
+from gpuyard.measure.convergence.job import EpochDone, FitJob, FitProgress, read_event
+from gpuyard.measure.convergence.plan import FitPlan
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.run.ranks import private_directory, run_ranks
 
 _SILENCE_SECONDS = 600.0
-_WORKER = "gpuyard.measure.fit.worker"
+_WORKER = "gpuyard.measure.convergence.worker"
 
 
 class FitResult(BaseModel):

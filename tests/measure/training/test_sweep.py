@@ -14,7 +14,7 @@ import pytest
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, SweepEvent, plan_sweep, run_sweep
-from gpuyard.measure.run import stored_run
+from gpuyard.measure.training.run import stored_run
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.measure.measurement import Window
-from gpuyard.measure.statistics import rate_of_windows, student_t_quantile
-from gpuyard.measure.timing import Schedule, schedule, step_parts
+from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.statistics import rate_of_windows, student_t_quantile
+from gpuyard.measure.training.timing import Schedule, schedule, step_parts
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""The rank process of training: `python -m gpuyard.measure.worker`."""
+"""The rank process of training: `python -m gpuyard.measure.training.worker`."""
 
 import gc
 import os
 
-from gpuyard.measure.job import RankJob
+from gpuyard.measure.training.job import RankJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
@@ -19,8 +19,8 @@ def _run(job: RankJob, emit: Emit) -> None:
         os.sched_setaffinity(0, job.cores)
     import torch
 
-    from gpuyard.measure.point import measure_point, read_samples
-    from gpuyard.measure.training import set_precision
+    from gpuyard.measure.training.point import measure_point, read_samples
+    from gpuyard.measure.training.trainer import set_precision
     from gpuyard.run.peers import Peers
 
     if job.cores:

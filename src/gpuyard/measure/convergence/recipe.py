@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from gpuyard.measure.fit.rates import rate
+from gpuyard.measure.convergence.rates import rate
 
 HELD_OUT_EVERY = 10
 _SILENCE = 1e-4

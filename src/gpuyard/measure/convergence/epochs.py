@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure.fit import checkpoint as checkpoints
-from gpuyard.measure.fit.job import EpochDone, FitJob, FitProgress
-from gpuyard.measure.fit.recipe import build_optimizer, prepared, set_rates, split
-from gpuyard.measure.training import parameter_checksum
+from gpuyard.measure.convergence import checkpoint as checkpoints
+from gpuyard.measure.convergence.job import EpochDone, FitJob, FitProgress
+from gpuyard.measure.convergence.recipe import build_optimizer, prepared, set_rates, split
+from gpuyard.measure.training.trainer import parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import load_samples

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpuyard.measure.measurement import StepParts, SyntheticGpu, Window
+from gpuyard.measure.training.measurement import StepParts, SyntheticGpu, Window
 from gpuyard.run.protocol import Device, Refusal
 from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 

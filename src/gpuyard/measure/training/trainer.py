@@ -12,10 +12,10 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure.exchange import ParameterAverage, compress_gradients
-from gpuyard.measure.fit.recipe import build_optimizer
-from gpuyard.measure.job import RankJob
-from gpuyard.measure.stretch import Stretch
+from gpuyard.measure.convergence.recipe import build_optimizer
+from gpuyard.measure.training.exchange import ParameterAverage, compress_gradients
+from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.stretch import Stretch
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 

@@ -1,8 +1,8 @@
-"""The rank process of training to an accuracy: `python -m gpuyard.measure.fit.worker`."""
+"""The rank process of training to an accuracy: `python -m gpuyard.measure.convergence.worker`."""
 
 import os
 
-from gpuyard.measure.fit.job import FitJob
+from gpuyard.measure.convergence.job import FitJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
@@ -18,7 +18,7 @@ def _run(job: FitJob, emit: Emit) -> None:
         os.sched_setaffinity(0, job.cores)
     import torch
 
-    from gpuyard.measure.fit.epochs import Fit
+    from gpuyard.measure.convergence.epochs import Fit
 
     torch.set_num_threads(len(job.cores))
     torch.use_deterministic_algorithms(True)

@@ -14,8 +14,8 @@ import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.fit import EpochDone, plan_fit, run_fit
-from gpuyard.measure.fit.recipe import split
+from gpuyard.measure.convergence import EpochDone, plan_fit, run_fit
+from gpuyard.measure.convergence.recipe import split
 from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]
@@ -31,7 +31,7 @@ def forgetful(tiny: Build) -> Workload:
 _RUN = """
 import sys
 from pathlib import Path
-from gpuyard.measure.fit import EpochDone, plan_fit, run_fit
+from gpuyard.measure.convergence import EpochDone, plan_fit, run_fit
 from gpuyard.specs import Workload
 workload = Workload.model_validate_json(sys.argv[1])
 plan = plan_fit(workload, workers=int(sys.argv[3]), epochs=400, target_accuracy=1.0,

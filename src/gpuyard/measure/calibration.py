@@ -11,7 +11,7 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.measurement import BenchHost, Measurement
+from gpuyard.measure.training.measurement import BenchHost, Measurement
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import Workload
 from gpuyard.workloads import profile_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.measure.fit import rates
+from gpuyard.measure.convergence import rates
 from gpuyard.measure.host import this_host, torch_version
 from gpuyard.run.places import Here
 from gpuyard.run.protocol import Device

@@ -67,7 +67,7 @@ def test_unknown_gpus_and_strategies_are_sentences(tiny: Build) -> None:
     with pytest.raises(UnknownName, match="v100"):
         plan_sweep(tiny(), [1], [4], gpu="v100-pci")
     with pytest.raises(UserMistake, match="exchanges its gradients with ddp"):
-        from gpuyard.measure.strategies import check_remedy
+        from gpuyard.measure.training.strategies import check_remedy
         from gpuyard.specs import ExchangeOptions
 
         check_remedy(ExchangeOptions(), "horovod", synthetic=True)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import torch
 
-from gpuyard.measure.job import PointResult, Progress, RankJob
-from gpuyard.measure.measurement import Window
-from gpuyard.measure.statistics import rate_of_windows
-from gpuyard.measure.timing import finite, step_parts, time_windows
-from gpuyard.measure.training import Trainer, parameter_checksum
+from gpuyard.measure.training.job import PointResult, Progress, RankJob
+from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.statistics import rate_of_windows
+from gpuyard.measure.training.timing import finite, step_parts, time_windows
+from gpuyard.measure.training.trainer import Trainer, parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import Samples, build_batches, load_samples

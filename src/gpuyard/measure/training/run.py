@@ -10,13 +10,13 @@ from gpuyard import __version__
 from gpuyard.measure.clock import Clock
 from gpuyard.measure.foreign import ForeignLoad
 from gpuyard.measure.host import torch_version
-from gpuyard.measure.job import PointResult, Progress, RankJob, read_event
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.measure.measurement import Measurement, Provenance
-from gpuyard.measure.rejection import Rejection
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.sweep import Point, Sweep, SweepEvent
-from gpuyard.measure.sweep_ranks import run_where_planned, told_all
+from gpuyard.measure.training.job import PointResult, Progress, RankJob, read_event
+from gpuyard.measure.training.measurement import Measurement, Provenance
+from gpuyard.measure.training.rejection import Rejection
+from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent
+from gpuyard.measure.training.sweep_ranks import run_where_planned, told_all
 from gpuyard.run.ranks import private_directory
 
 _SILENCE_SECONDS = 600.0

@@ -16,7 +16,7 @@ from gpuyard.measure import (
     to_csv,
     to_json_lines,
 )
-from gpuyard.measure.measurement import SyntheticGpu
+from gpuyard.measure.training.measurement import SyntheticGpu
 from gpuyard.predict.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions

@@ -11,8 +11,8 @@ from gpuyard import __version__, paths
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
 from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.measure.measurement import Measurement, SyntheticGpu
-from gpuyard.measure.strategies import check_launcher, check_remedy, check_strategy
+from gpuyard.measure.training.measurement import Measurement, SyntheticGpu
+from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, LabNodes, Place

@@ -11,10 +11,10 @@ from typing import Any
 from gpuyard import lab
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure.credible import Credibility
-from gpuyard.measure.measurement import Measurement
-from gpuyard.measure.run import Judge, run_sweep, stored_run
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.sweep import Point, Sweep, SweepEvent, plan_sweep
+from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.run import Judge, run_sweep, stored_run
+from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink

@@ -9,8 +9,8 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gpuyard.measure.measurement import StepParts, Window
-from gpuyard.measure.training import Trainer
+from gpuyard.measure.training.measurement import StepParts, Window
+from gpuyard.measure.training.trainer import Trainer
 from gpuyard.run.peers import Peers, synchronize
 
 Batches = Iterator[tuple[tuple[Tensor, ...], Tensor]]

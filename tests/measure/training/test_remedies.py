@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuyard.cli.exchange_options import parse_exchange
 from gpuyard.errors import UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.timing import schedule
+from gpuyard.measure.training.timing import schedule
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
@@ -82,7 +82,7 @@ def test_what_can_not_be_done_is_a_sentence(
 
 
 def test_horovod_has_some_remedies_and_dataparallel_none() -> None:
-    from gpuyard.measure.strategies import check_remedy
+    from gpuyard.measure.training.strategies import check_remedy
 
     with pytest.raises(UserMistake, match="remedies are measured with ddp and horovod"):
         check_remedy(ExchangeOptions(accumulate=2), "dataparallel", synthetic=False)

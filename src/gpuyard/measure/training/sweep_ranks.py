@@ -4,14 +4,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpuyard.measure.job import RankJob
-from gpuyard.measure.sweep import Sweep
+from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.sweep import Sweep
 from gpuyard.run.places import Here
 from gpuyard.run.protocol import Refusal
 from gpuyard.run.ranks import run_ranks
 
 Event = TypeVar("Event")
-TRAINING_WORKER = "gpuyard.measure.worker"
+TRAINING_WORKER = "gpuyard.measure.training.worker"
 
 
 def told_all(sweep: Sweep, rank: int, processes: int, directory: Path) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
-from gpuyard.measure import ResultsStore, matrix
-from gpuyard.measure.matrix import MatrixEvent, judge_of, plan_matrix, run_matrix
-from gpuyard.measure.measurement import Window
-from gpuyard.measure.run import stored_run
+from gpuyard.measure import ResultsStore
+from gpuyard.measure.training import matrix
+from gpuyard.measure.training.matrix import MatrixEvent, judge_of, plan_matrix, run_matrix
+from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.run import stored_run
 from tests.conftest import MakeMeasurement
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SWEEP = """
 name: tiny
 workloads: [tiny.workload.yaml]
@@ -124,12 +125,12 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
     )
     (tmp_path / "run.py").write_text(
         "from gpuyard.cli.main import main\n"
-        "from gpuyard.measure import matrix\n"
+        "from gpuyard.measure.training import matrix\n"
         "matrix.Credibility = lambda *_: lambda *_: None\n"  # a busy machine is not the point here
         "main()\n"
     )
     store = ResultsStore(Path(os.environ["GPUYARD_HOME"]) / "results.sqlite")
-    paths = [str(ROOT / "src"), str(Path(__file__).parent)]
+    paths = [str(ROOT / "src"), str(Path(__file__).parents[1])]
     command = [sys.executable, "run.py", "bench", "sweep", str(sweep_file)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     sweeping = subprocess.Popen(

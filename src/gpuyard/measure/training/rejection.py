@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gpuyard.measure.measurement import Measurement
+from gpuyard.measure.training.measurement import Measurement
 
 
 class Rejection(BaseModel):

@@ -1,7 +1,0 @@
-"""Training to an accuracy: epochs with checkpoints that a killed run goes on from, bit for bit."""
-
-from gpuyard.measure.fit.job import EpochDone
-from gpuyard.measure.fit.plan import FitPlan, plan_fit
-from gpuyard.measure.fit.run import FitResult, run_fit
-
-__all__ = ["EpochDone", "FitPlan", "FitResult", "plan_fit", "run_fit"]
