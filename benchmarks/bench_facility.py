@@ -6,7 +6,6 @@ import time
 from gpuyard.catalog.specfiles import known_names
 from gpuyard.facility.design import design_facility
 from gpuyard.facility.document import design_document
-from gpuyard.facility.power.phase_model import solver_module
 from gpuyard.specs import Cluster
 
 
@@ -24,7 +23,7 @@ def clusters() -> list[Cluster]:
 
 
 def main() -> None:
-    solver_module()  # imports and tables are not what is timed
+    # imports and tables are not what is timed
     design_facility(clusters()[1].model_copy(update={"nodes": 4}))
     seconds = []
     for cluster in clusters():  # each once: a second time, its racks would be remembered

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.facility.power import phase_model as balance_model
-from gpuyard.facility.power import phases as balance_module
 from gpuyard.facility.power.phases import Balance, Load, balance
 from gpuyard.facility.power.rack_pdu import Bank
 
@@ -71,49 +69,43 @@ def test_no_room_is_no_answer() -> None:
     assert balance([load(3400)], banks_of(2, 5, 2), VOLTS) is None  # 16 A are 3328 VA
 
 
-@pytest.mark.parametrize("solver", ["with", "without"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    loads=st.lists(st.sampled_from([load(900), load(1600), load(400, "c13"), load(2500)]), min_size=1, max_size=6),
+    loads=st.lists(st.sampled_from([load(900), load(1600), load(400, "c13"), load(2500)]), min_size=1, max_size=5),
+    per_leg=st.integers(1, 2),
     c13=st.integers(0, 2),
     c19=st.integers(1, 2),
 )  # fmt: skip
-def test_as_even_as_brute_force(solver: str, loads: list[Load], c13: int, c19: int) -> None:
-    banks = banks_of(1, c13, c19)
-    with pytest.MonkeyPatch.context() as patch:
-        if solver == "without":
-            patch.setattr(balance_module, "solve_banks", lambda *_: None)
-        found = checked(loads, banks)
+def test_as_even_as_brute_force(loads: list[Load], per_leg: int, c13: int, c19: int) -> None:
+    banks = banks_of(per_leg, c13, c19)
+    found = checked(loads, banks)
     best = brute_force(loads, banks)
-    assert (found is None) == (best is None) or solver == "without"
+    assert (found is None) == (best is None)
     if found is not None and best is not None:
-        mean = sum(found.leg_va) / 3
-        if found.proven:
-            assert found.difference_va <= best + 0.05 * mean + 1e-6
-        assert found.least_va <= best + 1e-6, "the bound holds"
-        assert found.proven or solver == "without"
+        assert found.difference_va == pytest.approx(best, abs=1e-5)
+        assert found.least_va <= best + 1e-5, "the bound holds"
+        assert found.proven
+
+
+def test_a_cord_is_taken_back_where_it_leaves_none_for_another() -> None:
+    # the largest into the emptiest of two banks of 2800 VA: 1500 + 900 and 1300 + 1000 leave 400 and 500
+    loads = [load(va) for va in (1500, 1300, 1000, 900, 900)]
+    banks = [Bank(0, (("c19", 4),), 2800 / VOLTS)] * 2
+    found = balance(loads, banks, VOLTS)
+    assert found is not None
+    assert _fits(loads, banks, list(found.places))
+
+
+def test_ways_past_counting_are_even_too() -> None:
+    # 12, 4 and 15 cords of a rack with 60 machines: 185,640 ways
+    loads = [load(1224)] * 12 + [load(480)] * 4 + [load(102, "c13")] * 15
+    found = checked(loads, banks_of(2, 5, 4))
+    assert found is not None
+    assert found.proven
+    assert found.difference_va <= 102 + 1e-6
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(100, 3000), min_size=1, max_size=24), st.integers(1, 3))
 def test_many_different_loads_never_overload(sizes: list[float], per_leg: int) -> None:
-    loads = [load(round(size, 1)) for size in sizes]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(balance_module, "solve_banks", lambda *_: None)
-        checked(loads, banks_of(per_leg, 0, 8))
-
-
-def test_the_model_alone_comes_within_5_percent_too() -> None:
-    loads = [load(900), load(1600), load(1600), load(400, "c13"), load(2500)]
-    banks = banks_of(1, 2, 2)
-    solved = balance_model.solve_banks(loads, banks, VOLTS)
-    assert solved is not None
-    places, bound = solved
-    assert _fits(loads, banks, [places[i] for i in range(len(loads))])
-    legs = [0.0, 0.0, 0.0]
-    for i, one in enumerate(loads):
-        legs[banks[places[i][0]].leg] += one.leg_va
-    best = brute_force(loads, banks)
-    assert best is not None
-    assert best <= max(legs) - min(legs) <= best + 0.05 * sum(legs) / 3
-    assert bound <= max(legs) - min(legs)
+    checked([load(round(size, 1)) for size in sizes], banks_of(per_leg, 0, 8))

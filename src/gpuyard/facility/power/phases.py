@@ -1,21 +1,21 @@
 """Which bank each cord goes to, so that the three phases differ by as little as they can.
 
 Cords that draw the same are told apart by nobody, so what is searched is how many of each kind go on
-each leg. That search is exact where it can be gone through; past that CP-SAT takes over where OR-Tools
-is installed, and else the largest cord goes to the emptiest leg, without a proof.
+each leg, the most even way first. Where there are too many ways only the most even beginnings are
+followed, from the largest cords on, and then nothing is proven.
 """
 
-import itertools
-import math
-import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.power.phase_model import solve_banks
+import numpy as np
+import numpy.typing as npt
+
 from gpuyard.facility.power.rack_pdu import Bank
 
 _MOST_WAYS = 20_000
+_MOST_STEPS = 200  # on one leg: cords that are put somewhere, also those that are taken back
 
 
 @dataclass(frozen=True, order=True)
@@ -52,151 +52,160 @@ class Balance:
 
 def balance(loads: Sequence[Load], banks: Sequence[Bank], volts: float) -> Balance | None:
     """The most even assignment that was found, or None where none keeps to outlets and breakers."""
-    legs = max(bank.leg for bank in banks) + 1
-    if legs == 1:
-        places = place_on_banks(list(enumerate(loads)), banks, volts)
-        return None if places is None else _result(loads, banks, places, 1, 0.0)
-    kinds = Counter(loads)
-    if math.prod(math.comb(count + legs - 1, legs - 1) for count in kinds.values()) <= _MOST_WAYS:
-        found, least = _searched(loads, kinds, banks, legs, volts)
-        if math.isinf(least):
-            return None
-        if found is not None and found.difference_va <= least + 1e-9:
-            return found
-    else:
-        found, least = _greedy(loads, banks, legs, volts), 0.0
-    modelled = solve_banks(loads, banks, volts)
-    if modelled is not None:
-        places, bound = modelled
-        better = _result(loads, banks, places, legs, max(bound, least))
-        if found is None or better.difference_va <= found.difference_va:
-            return better
-        return Balance(found.places, found.leg_va, max(bound, least))
-    return found
-
-
-def _searched(
-    loads: Sequence[Load], kinds: Counter[Load], banks: Sequence[Bank], legs: int, volts: float
-) -> tuple[Balance | None, float]:
-    """Every way to share the kinds out over the legs, the most even first; and the least difference
-    that any assignment can have, infinite where there certainly is none."""
-    order = sorted(kinds)
-    ways = []
-    caps = [[_most_on(kind, banks, leg, volts) for leg in range(legs)] for kind in order]
-    splits = [
-        [split for split in _split(kinds[kind], legs) if all(map(operator.le, split, cap))]
-        for kind, cap in zip(order, caps, strict=True)
-    ]
-    for way in itertools.product(*splits):
-        leg_va = [
-            sum(kind.leg_va * counts[leg] for kind, counts in zip(order, way, strict=True))
-            for leg in range(legs)
-        ]
-        ways.append((round(max(leg_va) - min(leg_va), 6), way))
-    ways.sort(key=lambda scored: scored[0])
-    least: float | None = None
-    for difference, way in ways:
-        places, certain = _placed_by_leg(loads, order, way, banks, volts)
-        if least is None and not (places is None and certain):
+    counted = Counter(loads)
+    kinds = sorted(counted)
+    legs = [_Leg(leg, kinds, banks, volts) for leg in range(max(b.leg for b in banks) + 1)]
+    ways, differences, complete = _ways([counted[kind] for kind in kinds], kinds, legs)
+    least = None if complete else 0.0
+    for way, difference in zip(ways.tolist(), differences.tolist(), strict=True):
+        on_legs = [leg.placed(tuple(counts)) for leg, counts in zip(legs, way, strict=True)]
+        if least is None and not any(found is None and sure for found, sure in on_legs):
             least = difference
-        if places is not None:
-            bound = difference if least is None else least
-            return _result(loads, banks, places, legs, bound), bound
-    return None, math.inf if least is None else least
+        if all(found is not None for found, _ in on_legs):
+            return _result(loads, banks, [found or [] for found, _ in on_legs], least or 0.0)
+    return None
 
 
-def _most_on(kind: Load, banks: Sequence[Bank], leg: int, volts: float) -> int:
-    """So many of one kind, and no more, fit on an empty leg."""
-    return sum(
-        min(
-            sum(count for face, count in bank.outlets if face in kind.outlets),
-            int(bank.usable_amps * volts / kind.bank_va + 1e-9) if kind.bank_va else 10**6,
+_Placed = tuple[Load, int, str]
+"""A cord, its bank and its outlet."""
+
+
+class _Leg:
+    """The banks of one leg, and what was found for cords that were tried on them."""
+
+    def __init__(
+        self, leg: int, kinds: Sequence[Load], banks: Sequence[Bank], volts: float
+    ) -> None:
+        self._banks = {i: bank for i, bank in enumerate(banks) if bank.leg == leg}
+        self._kinds, self._volts = kinds, volts
+        self._known: dict[tuple[int, ...], tuple[list[_Placed] | None, bool]] = {}
+        self.most_va = sum(bank.usable_amps for bank in self._banks.values()) * volts
+        self.outlets = sum(n for bank in self._banks.values() for _, n in bank.outlets)
+
+    def most_of(self, kind: Load) -> int:
+        """So many of one kind, and no more, fit while the leg is empty."""
+        return sum(
+            min(
+                sum(count for face, count in bank.outlets if face in kind.outlets),
+                int(bank.usable_amps * self._volts / kind.bank_va + 1e-9)
+                if kind.bank_va
+                else 10**6,
+            )
+            for bank in self._banks.values()
         )
-        for bank in banks
-        if bank.leg == leg
-    )
+
+    def placed(self, counts: tuple[int, ...]) -> tuple[list[_Placed] | None, bool]:
+        """Where so many of each kind go, or None; and whether that is certain."""
+        if counts not in self._known:
+            cords = [kind for kind, n in zip(self._kinds, counts, strict=True) for _ in range(n)]
+            search = _BankSearch(cords, self._banks, self._volts)
+            found = search.found()
+            self._known[counts] = (found, found is not None or search.steps < _MOST_STEPS)
+        return self._known[counts]
 
 
-def _split(count: int, legs: int) -> Iterator[tuple[int, ...]]:
-    if legs == 1:
-        yield (count,)
+class _BankSearch:
+    """The largest cord first, into the emptiest bank that has an outlet for it; taken back where that leaves
+    another one without."""
+
+    def __init__(self, cords: Sequence[Load], banks: dict[int, Bank], volts: float) -> None:
+        self._cords = sorted(cords, key=lambda cord: -cord.bank_va)
+        self._free = {i: dict(bank.outlets) for i, bank in banks.items()}
+        self._room = {i: bank.usable_amps * volts for i, bank in banks.items()}
+        self._placed: list[_Placed] = []
+        self.steps = 0
+
+    def found(self) -> list[_Placed] | None:
+        return self._placed if self._rest() else None
+
+    def _rest(self) -> bool:
+        if len(self._placed) == len(self._cords):
+            return True
+        cord = self._cords[len(self._placed)]
+        for bank, face in self._choices(cord):
+            if self.steps >= _MOST_STEPS:
+                return False
+            self.steps += 1
+            self._free[bank][face] -= 1
+            self._room[bank] -= cord.bank_va
+            self._placed.append((cord, bank, face))
+            if self._rest():
+                return True
+            self._placed.pop()
+            self._room[bank] += cord.bank_va
+            self._free[bank][face] += 1
+        return False
+
+    def _choices(self, cord: Load) -> list[tuple[int, str]]:
+        """The usual outlet first, then the emptiest bank; of banks that are alike only one."""
+        alike: dict[tuple[float, ...], tuple[int, str]] = {}
+        emptiest = sorted(self._free, key=lambda bank: -self._room[bank])
+        for rank, face in enumerate(cord.outlets):
+            for bank in emptiest:
+                room, free = self._room[bank], self._free[bank]
+                if free.get(face) and room >= cord.bank_va - 1e-6:
+                    alike.setdefault((rank, room, *free.values()), (bank, face))
+        return list(alike.values())
+
+
+def _ways(
+    counts: Sequence[int], kinds: Sequence[Load], legs: Sequence[_Leg]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], bool]:
+    """How many of each kind go on each leg (way × leg × kind), the most even first; how far the legs differ
+    then; and whether these are all ways that could fit."""
+    most_va = np.array([leg.most_va for leg in legs]) + 1e-6
+    outlets = np.array([leg.outlets for leg in legs])
+    ways = np.zeros((1, len(legs), 0), dtype=np.int64)
+    leg_va = np.zeros((1, len(legs)))
+    bank_va, cords = np.zeros_like(leg_va), np.zeros((1, len(legs)), dtype=np.int64)
+    complete = True
+    for kind, count in reversed(list(zip(kinds, counts, strict=True))):
+        splits = np.array(list(_splits(count, [leg.most_of(kind) for leg in legs])), dtype=np.int64)
+        splits = splits.reshape(-1, len(legs))
+        kept = max(_MOST_WAYS // max(len(splits), 1), 1)
+        if len(ways) > kept:
+            complete = False
+            best = np.argsort(np.ptp(leg_va, axis=1), kind="stable")[:kept]
+            ways, leg_va, bank_va, cords = ways[best], leg_va[best], bank_va[best], cords[best]
+        before, here = np.divmod(np.arange(len(ways) * len(splits)), max(len(splits), 1))
+        cords = cords[before] + splits[here]
+        bank_va = bank_va[before] + splits[here] * kind.bank_va
+        fits = np.all((bank_va <= most_va) & (cords <= outlets), axis=1)
+        before, here = before[fits], here[fits]
+        bank_va, cords = bank_va[fits], cords[fits]
+        leg_va = leg_va[before] + splits[here] * kind.leg_va
+        ways = np.concatenate([splits[here][:, :, None], ways[before]], axis=2)
+    differences = np.round(np.ptp(leg_va, axis=1), 6)
+    # among those that are as even, small cords come last on the first leg: any fixed order would do
+    by_kind = ways.transpose(2, 1, 0).reshape(len(kinds) * len(legs), -1)
+    order = np.lexsort((*by_kind[::-1], differences))
+    return ways[order], differences[order], complete
+
+
+def _splits(count: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to share a number out, with no more than so many on each."""
+    if len(most) == 1:
+        if count <= most[0]:
+            yield (count,)
         return
-    for first in range(count + 1):
-        for rest in _split(count - first, legs - 1):
+    for first in range(min(count, most[0]) + 1):
+        for rest in _splits(count - first, most[1:]):
             yield (first, *rest)
 
 
-def _placed_by_leg(
-    loads: Sequence[Load],
-    order: Sequence[Load],
-    way: Sequence[tuple[int, ...]],
-    banks: Sequence[Bank],
-    volts: float,
-) -> tuple[dict[int, tuple[int, str]] | None, bool]:
-    """The places, or None and whether that is certain: filling banks one by one misses no way for
-    cords of one kind, but may for a mix."""
-    waiting = {kind: [i for i, load in enumerate(loads) if load == kind] for kind in order}
-    places: dict[int, tuple[int, str]] = {}
-    for leg in range(len(way[0])):
-        shares = [(kind, counts[leg]) for kind, counts in zip(order, way, strict=True)]
-        on_leg = [(waiting[kind].pop(), kind) for kind, count in shares for _ in range(count)]
-        placed = place_on_banks(on_leg, banks, volts, leg)
-        if placed is None:
-            return None, sum(count > 0 for _, count in shares) == 1
-        places |= placed
-    return places, True
-
-
-def place_on_banks(
-    loads: Sequence[tuple[int, Load]], banks: Sequence[Bank], volts: float, leg: int = 0
-) -> dict[int, tuple[int, str]] | None:
-    """The largest cord into the emptiest bank of the leg that has an outlet for it left."""
-    free = {i: dict(bank.outlets) for i, bank in enumerate(banks) if bank.leg == leg}
-    room = {i: banks[i].usable_amps * volts for i in free}
-    places: dict[int, tuple[int, str]] = {}
-    for index, load in sorted(loads, key=lambda one: (-one[1].bank_va, one[0])):
-        choices = [
-            (load.outlets.index(face), -room[i], i, face)
-            for i, outlets in free.items()
-            for face, left in outlets.items()
-            if left and face in load.outlets and room[i] >= load.bank_va - 1e-6
-        ]
-        if not choices:
-            return None
-        _, _, bank, face = min(choices)
-        free[bank][face] -= 1
-        room[bank] -= load.bank_va
-        places[index] = (bank, face)
-    return places
-
-
-def _greedy(
-    loads: Sequence[Load], banks: Sequence[Bank], legs: int, volts: float
-) -> Balance | None:
-    on_leg: list[list[tuple[int, Load]]] = [[] for _ in range(legs)]
-    for index, load in sorted(enumerate(loads), key=lambda one: -one[1].leg_va):
-        emptiest = sorted(range(legs), key=lambda leg: sum(x.leg_va for _, x in on_leg[leg]))
-        for leg in emptiest:
-            if place_on_banks([*on_leg[leg], (index, load)], banks, volts, leg) is not None:
-                on_leg[leg].append((index, load))
-                break
-        else:
-            return None
-    places: dict[int, tuple[int, str]] = {}
-    for leg in range(legs):
-        places |= place_on_banks(on_leg[leg], banks, volts, leg) or {}
-    return _result(loads, banks, places, legs, 0.0)
-
-
 def _result(
-    loads: Sequence[Load],
-    banks: Sequence[Bank],
-    places: dict[int, tuple[int, str]],
-    legs: int,
-    least_va: float,
+    loads: Sequence[Load], banks: Sequence[Bank], on_legs: Sequence[list[_Placed]], least_va: float
 ) -> Balance:
-    leg_va = [0.0] * legs
+    waiting: dict[Load, list[int]] = {}
+    for index, load in enumerate(loads):
+        waiting.setdefault(load, []).append(index)
+    places: dict[int, tuple[int, str]] = {}
+    for placed in on_legs:
+        # the last ones of each kind are on the first leg, each leg's own in their order
+        taken = {load: len(waiting[load]) - n for load, n in Counter(p[0] for p in placed).items()}
+        for load, bank, face in placed:
+            places[waiting[load].pop(taken[load])] = (bank, face)
+    leg_va = [0.0] * len(on_legs)
     for index, load in enumerate(loads):
         leg_va[banks[places[index][0]].leg] += load.leg_va
-    ordered = tuple(places[index] for index in range(len(loads)))
-    return Balance(ordered, tuple(leg_va), least_va)
+    return Balance(tuple(places[index] for index in range(len(loads))), tuple(leg_va), least_va)

@@ -1,16 +1,14 @@
-"""Which devices share a rack, in as few racks as possible: first-fit-decreasing, and CP-SAT where that
-leaves a gap to the bound and OR-Tools is installed."""
+"""Which devices share a rack, in as few racks as possible: first-fit-decreasing, and a search for fewer where
+that leaves a gap to the bound."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.power.phase_model import solver_module
 
-_MOST_RACKS_FOR_THE_MODEL = 40
-_SECONDS = 3.0
-
+_MOST_RACKS_SEARCHED = 40
+_MOST_STEPS = 20_000
 
 Shares = tuple[float, float, float, float]
 RESOURCES = 4
@@ -71,8 +69,15 @@ def pack(kinds: Sequence[tuple[Device, int]], limits: Limits) -> Packing:
     counts = [count for _, count in ordered]
     fewest = fewest_racks(ordered, limits)
     racks = _first_fit(devices, counts, limits)
-    if fewest < len(racks) <= _MOST_RACKS_FOR_THE_MODEL and len(devices) > 1:
-        racks, fewest = _modelled(devices, counts, limits, racks, fewest)
+    while fewest < len(racks) <= _MOST_RACKS_SEARCHED:
+        search = _Search(counts, [limits.shares(device) for device in devices], fewest)
+        found = search.racks()
+        if found is not None:
+            racks = found
+        elif search.steps < _MOST_STEPS:
+            fewest += 1
+        else:
+            break
     return Packing(devices, tuple(racks), fewest)
 
 
@@ -106,54 +111,37 @@ def _first_fit(
     return [tuple(rack) for rack in racks]
 
 
-def _modelled(
-    devices: Sequence[Device],
-    counts: Sequence[int],
-    limits: Limits,
-    racks: list[tuple[int, ...]],
-    fewest: int,
-) -> tuple[list[tuple[int, ...]], int]:
-    """As few racks as CP-SAT finds; what first-fit found where it finds no better."""
-    cp = solver_module()
-    if cp is None:
-        return racks, fewest
-    model = cp.CpModel()
-    numbers = range(len(racks))
-    used = [model.new_bool_var(f"used {r}") for r in numbers]
-    amount = [
-        [model.new_int_var(0, min(n, limits.most_of(d)), f"{k} {r}") for r in numbers]
-        for k, (d, n) in enumerate(zip(devices, counts, strict=True))
-    ]
-    for k, count in enumerate(counts):
-        model.add(sum(amount[k]) == count)
-    for r in numbers:
-        here = [(d, amount[k][r]) for k, d in enumerate(devices)]
-        model.add(sum(d.rack_units * n for d, n in here) <= limits.units * used[r])
-        model.add(
-            sum(_up(d.weight_kg) * n for d, n in here) <= int(limits.weight_kg * 10) * used[r]
-        )
-        model.add(sum(_up(d.peak_watts) * n for d, n in here) <= int(limits.watts * 10) * used[r])
-        powered = [(math.lcm(*(m for _, m in limits.most)) // m, d) for d, m in limits.most]
-        if powered:
-            share = sum(w * amount[devices.index(d)][r] for w, d in powered if d in devices)
-            model.add(share <= math.lcm(*(m for _, m in limits.most)))
-        if r:
-            model.add(used[r - 1] >= used[r])
-    model.add(sum(used) >= fewest)
-    model.minimize(sum(used))
-    solver = cp.CpSolver()
-    solver.parameters.max_time_in_seconds = _SECONDS
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    if solver.solve(model) not in {cp.OPTIMAL, cp.FEASIBLE}:
-        return racks, fewest
-    bound = max(fewest, math.ceil(solver.best_objective_bound - 1e-6))
-    if round(solver.objective_value) >= len(racks):
-        return racks, bound
-    found = [tuple(solver.value(amount[k][r]) for k in range(len(devices))) for r in numbers]
-    return [rack for rack in found if any(rack)], bound
+class _Search:
+    """Whether everything fits into so many racks: kind by kind, from rack to rack, as many as fit first."""
 
+    def __init__(self, counts: Sequence[int], shares: Sequence[Shares], racks: int) -> None:
+        self._counts, self._shares = counts, shares
+        self._filled = [[0] * len(counts) for _ in range(racks)]
+        self.steps = 0
 
-def _up(value: float) -> int:
-    """In tenths, rounded up, so that no rounding overloads a rack."""
-    return math.ceil(value * 10 - 1e-6)
+    def racks(self) -> list[tuple[int, ...]] | None:
+        """None where it does not fit, or where that took too many steps to tell."""
+        found = self._rest(0, 0, self._counts[0])
+        return [tuple(rack) for rack in self._filled] if found else None
+
+    def _rest(self, kind: int, rack: int, left: int) -> bool:
+        self.steps += 1
+        if left == 0:
+            last = kind + 1 == len(self._counts)
+            return last or self._rest(kind + 1, 0, self._counts[kind + 1])
+        room = [self._room(kind, filled) for filled in self._filled[rack:]]
+        if sum(room) < left or self.steps >= _MOST_STEPS:
+            return False
+        here, most = self._filled[rack], min(left, room[0])
+        if rack and self._filled[rack - 1][:kind] == here[:kind]:
+            # of racks that are alike so far, the first gets the most
+            most = min(most, self._filled[rack - 1][kind])
+        for count in range(most, -1, -1):
+            here[kind] = count
+            if self._rest(kind, rack + 1, left - count):
+                return True
+        here[kind] = 0
+        return False
+
+    def _room(self, kind: int, filled: Sequence[int]) -> int:
+        return room_left(used_by(filled, self._shares), self._shares[kind])
