@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gpuyard.catalog import gpus, machines
-from gpuyard.draw.topology import draw_svg
+from gpuyard.draw.topology import topology_svg
 from gpuyard.files import write_text
 from gpuyard.hardware.presets import PRESETS, build_preset
 
@@ -24,7 +24,7 @@ def drawings() -> dict[str, str]:
     for name in MACHINES:
         machine = machines().get(name)
         drawn[name] = build_preset(machine.topology, gpus().get(machine.gpu), machine.gpus)
-    return {f"topology-{name}.svg": draw_svg(graph) for name, graph in drawn.items()}
+    return {f"topology-{name}.svg": topology_svg(graph) for name, graph in drawn.items()}
 
 
 def main() -> int:

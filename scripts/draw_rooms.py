@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_cluster, read_site
-from gpuyard.draw.plugs import draw_plugs
-from gpuyard.draw.racks import draw_racks
+from gpuyard.draw.plugs import plugs_svg
+from gpuyard.draw.racks import racks_svg
 from gpuyard.facility.design import design_facility
 from gpuyard.files import write_text
 
@@ -20,13 +20,13 @@ ROOMS = {"workstation": "office", "rack": "machine-room", "dgx-h100": "colocatio
 
 def drawings() -> dict[str, str]:
     """File name → SVG."""
-    drawn = {"plugs.svg": draw_plugs(list(plugs()))}
+    drawn = {"plugs.svg": plugs_svg(list(plugs()))}
     for cluster, site in ROOMS.items():
         design = design_facility(
             read_cluster(str(ROOT / "examples" / f"{cluster}.cluster.yaml")),
             read_site(ROOT / "examples" / f"{site}.site.yaml"),
         )
-        drawn[f"room-{cluster}.svg"] = draw_racks(design)
+        drawn[f"room-{cluster}.svg"] = racks_svg(design)
     return drawn
 
 

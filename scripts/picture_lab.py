@@ -10,7 +10,7 @@ from pathlib import Path
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.files import write_text
 from gpuyard.measure import read_results
-from gpuyard.report.scaling_picture import scaling_svg
+from gpuyard.report.scaling import scaling_picture
 
 ROOT = Path(__file__).parent.parent
 SWEEPS = ("choke", "slices")
@@ -20,7 +20,7 @@ def main() -> None:
     for name in SWEEPS:
         title = read_sweep(ROOT / "examples" / f"{name}.sweep.yaml").name
         found = read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"])
-        picture = scaling_svg(found.measurements, title)
+        picture = scaling_picture(found.measurements, title)
         write_text(ROOT / "docs" / "images" / f"lab-{name}.svg", picture)
 
 

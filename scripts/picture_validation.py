@@ -5,9 +5,9 @@ python scripts/picture_validation.py
 
 from pathlib import Path
 
+from gpuyard.draw.validation import validation_svg
 from gpuyard.files import write_text
 from gpuyard.predict.validation import report
-from gpuyard.report.validation_page import scatter
 from gpuyard.report.validation_text import markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -17,7 +17,9 @@ START, END = "<!-- errors: scripts/picture_validation.py -->\n", "<!-- /errors -
 def main() -> None:
     found = report()
     for name, scored in found.training.tables.items():
-        write_text(DOCS / "images" / f"validation-{name.replace('_', '-')}.svg", scatter(scored))
+        write_text(
+            DOCS / "images" / f"validation-{name.replace('_', '-')}.svg", validation_svg(scored)
+        )
     page = DOCS / "validation.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog.specfiles import read_sweep
+from gpuyard.draw.scaling import ScalingPanel
 from gpuyard.measure import Measurement, read_results
-from gpuyard.report.scaling import ScalingPanel, scaling_panels
-from gpuyard.report.scaling_picture import scaling_svg
+from gpuyard.report.scaling import scaling_panels, scaling_picture
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def last_efficiency(panel: ScalingPanel, label: str) -> float:
 def test_the_picture_is_of_the_kept_results(name: str) -> None:
     title = read_sweep(ROOT / "examples" / f"{name}.sweep.yaml").name
     picture = ROOT / "docs" / "images" / f"lab-{name}.svg"
-    assert picture.read_text(encoding="utf-8") == scaling_svg(results(name), title), (
+    assert picture.read_text(encoding="utf-8") == scaling_picture(results(name), title), (
         "run: python scripts/picture_lab.py"
     )
 

@@ -9,8 +9,8 @@ import pytest
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_cluster, read_site
-from gpuyard.draw.plugs import draw_face, draw_plugs, face_text
-from gpuyard.draw.racks import draw_racks
+from gpuyard.draw.plugs import plug_svg, plug_terminal, plugs_svg
+from gpuyard.draw.racks import racks_svg
 from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord_list import all_cords
@@ -34,30 +34,30 @@ def design() -> FacilityDesign:
 @pytest.mark.parametrize("name", plugs().ids())
 def test_every_plug_has_a_face(name: str) -> None:
     plug = plugs().get(name)
-    root = parse(draw_face(plug))
+    root = parse(plug_svg(plug))
     assert root.tag.endswith("svg")
     contacts = {"2P+E": 3, "2P+N+E": 4, "3P+E": 4, "3P+N+E": 5}[plug.poles]
-    signs = sum(line[1:-1].replace(" ", "") != "" for line in face_text(plug))
-    drawn = sum(len(line[1:-1].replace(" ", "")) for line in face_text(plug))
+    signs = sum(line[1:-1].replace(" ", "") != "" for line in plug_terminal(plug))
+    drawn = sum(len(line[1:-1].replace(" ", "")) for line in plug_terminal(plug))
     assert signs
     assert drawn >= contacts, "earth clips may be two"
 
 
 def test_the_sheet_names_every_plug() -> None:
-    sheet = draw_plugs(list(plugs()))
+    sheet = plugs_svg(list(plugs()))
     parse(sheet)
     for plug in plugs():
         assert plug.name in sheet
-    assert sheet == draw_plugs(list(plugs()))
+    assert sheet == plugs_svg(list(plugs()))
 
 
 def test_a_rack_shows_its_devices_and_cords(design: FacilityDesign) -> None:
-    drawing = draw_racks(design)
+    drawing = racks_svg(design)
     parse(drawing)
     assert drawing.count("server 4, 4 U") == 2, "front and rear"
     assert drawing.count("<path") == len(list(all_cords(design)))
     assert "feed B: 1 × APC AP8966" in drawing
-    assert drawing == draw_racks(design)
+    assert drawing == racks_svg(design)
 
 
 def test_the_bill_has_all_cords_and_says_what_is_an_estimate(design: FacilityDesign) -> None:

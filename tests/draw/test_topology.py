@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from gpuyard.catalog import gpus
-from gpuyard.draw.topology import draw_svg, draw_terminal
+from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.draw.topology.layout import lay_out
 from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
 from gpuyard.hardware.presets import PRESETS, build_preset
@@ -228,7 +228,7 @@ def overlap(one: Area, two: Area, tolerance: float = 0.0) -> bool:
 
 @each_machine
 def test_a_drawing_is_xml_with_every_device_and_only_numbers(graph: MachineGraph) -> None:
-    svg = draw_svg(graph)
+    svg = topology_svg(graph)
     drawn = {g.get("data-device") for g in ElementTree.fromstring(svg).iter(f"{SVG}g")}  # noqa: S314
     assert {device.id for device in graph.devices} <= drawn
     assert not re.search(r"\b(nan|inf|None)\b", svg)
@@ -237,7 +237,7 @@ def test_a_drawing_is_xml_with_every_device_and_only_numbers(graph: MachineGraph
 @each_machine
 def test_the_same_machine_gives_the_same_bytes(graph: MachineGraph) -> None:
     again = MachineGraph(graph.name, graph.devices, graph.wires, graph.pcie_peers, graph.notes)
-    assert draw_svg(graph) == draw_svg(again)
+    assert topology_svg(graph) == topology_svg(again)
 
 
 @each_machine
@@ -257,7 +257,7 @@ def test_no_two_boxes_overlap_but_a_host_bridge_with_its_own_cpu(graph: MachineG
 
 @each_machine
 def test_everything_lies_inside_the_view(graph: MachineGraph) -> None:
-    svg = draw_svg(graph)
+    svg = topology_svg(graph)
     view = ElementTree.fromstring(svg).attrib["viewBox"].split()  # noqa: S314
     width, height = float(view[2]), float(view[3])
     for left, top, right, bottom in placed_rects(svg):
@@ -291,7 +291,7 @@ def test_gpus_of_a_preset_stand_in_order(name: str) -> None:
 
 
 def test_markup_in_labels_is_text() -> None:
-    svg = draw_svg(hostile())
+    svg = topology_svg(hostile())
     assert "<script" not in svg and "<b>" not in svg and "<i>" not in svg
     root = ElementTree.fromstring(svg)  # noqa: S314
     assert root.findtext(f"{SVG}title") == hostile().name
@@ -302,7 +302,7 @@ def test_markup_in_labels_is_text() -> None:
 def test_the_heat_map_shows_the_matrix(graph: MachineGraph) -> None:
     cells = {
         (g.get("data-from"), g.get("data-to")): [t.text for t in g.iter(f"{SVG}text")]
-        for g in ElementTree.fromstring(draw_svg(graph)).iter(f"{SVG}g")  # noqa: S314
+        for g in ElementTree.fromstring(topology_svg(graph)).iter(f"{SVG}g")  # noqa: S314
         if g.get("data-from") is not None
     }
     rates, classes = bandwidth_matrix(graph), class_matrix(graph)
@@ -335,8 +335,8 @@ def test_a_staged_pair_loses_its_share_and_is_marked() -> None:
     rates = bandwidth_matrix(graph)
     assert rates[0][2] == STAGED_SHARE * slot
     assert rates[0][1] == next(w.bytes_per_second for w in graph.wires if w.kind == "nvlink")
-    assert "GPU0 to GPU2: 19.2 GB/s, PHB, through host memory" in draw_svg(graph)
-    assert "through host memory" not in draw_svg(preset("dual-root"))
+    assert "GPU0 to GPU2: 19.2 GB/s, PHB, through host memory" in topology_svg(graph)
+    assert "through host memory" not in topology_svg(preset("dual-root"))
 
 
 def test_traffic_uses_all_nvswitches_at_once() -> None:
@@ -354,7 +354,7 @@ def test_a_terminal_shows_every_gpu_in_120_columns(graph: MachineGraph, width: i
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width).print(draw_terminal(graph))
+    Console(file=out, width=width).print(topology_terminal(graph))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert max(map(len, lines)) <= 120
     for device in graph.devices:
@@ -367,7 +367,7 @@ def test_a_terminal_is_not_moved_by_a_label() -> None:
     bench = Bench()
     bench.hang("GPU0", "gpu", bench.socket(0)[0], "\x1b[2Jgone [red]not red[/red]")
     out = io.StringIO()
-    Console(file=out, width=120).print(draw_terminal(bench.graph("escape")))
+    Console(file=out, width=120).print(topology_terminal(bench.graph("escape")))
     assert "\x1b" not in out.getvalue() and "[red]not red[/red]" in out.getvalue()
 
 
@@ -387,7 +387,7 @@ def test_no_text_covers_another_or_leaves_the_view() -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page()
         for name, graph in MACHINES.items():
-            page.set_content(f"<body style='margin:0'>{draw_svg(graph)}")
+            page.set_content(f"<body style='margin:0'>{topology_svg(graph)}")
             texts = page.evaluate(measure)
             view = page.locator("svg").bounding_box()
             assert view is not None

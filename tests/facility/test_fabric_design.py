@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog.fabric import cables, switches
-from gpuyard.draw.fabric import draw_fabric
+from gpuyard.draw.fabric import fabric_svg
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricRequest,
@@ -182,7 +182,7 @@ def test_the_networks_beside_it() -> None:
 )
 def test_the_drawing_is_one_svg_inside_its_frame(asked: FabricRequest) -> None:
     design = design_fabric(asked)
-    root = ET.fromstring(draw_fabric(design))  # noqa: S314  our own text
+    root = ET.fromstring(fabric_svg(design))  # noqa: S314  our own text
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for box in root.iter("{http://www.w3.org/2000/svg}rect"):
         x, y = float(box.attrib["x"]), float(box.attrib["y"])
@@ -190,7 +190,7 @@ def test_the_drawing_is_one_svg_inside_its_frame(asked: FabricRequest) -> None:
         assert y >= 0 and y + float(box.attrib["height"]) <= height
     texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
     assert any(f"{design.request.nodes:,} machine" in text for text in texts)
-    assert draw_fabric(design) == draw_fabric(design)
+    assert fabric_svg(design) == fabric_svg(design)
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ def test_the_drawing_is_one_svg_inside_its_frame(asked: FabricRequest) -> None:
 )
 def test_the_pictures_of_the_docs_are_current(picture: str, asked: FabricRequest) -> None:
     file = Path(__file__).parents[2] / "docs" / "images" / f"{picture}.svg"
-    assert file.read_text(encoding="utf-8") == draw_fabric(design_fabric(asked))
+    assert file.read_text(encoding="utf-8") == fabric_svg(design_fabric(asked))

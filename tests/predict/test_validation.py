@@ -8,6 +8,7 @@ import pytest
 
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.draw.validation import validation_svg
 from gpuyard.predict.compute import roofline
 from gpuyard.predict.constants import UNCERTAINTY
 from gpuyard.predict.sweep import Sweep, sweep
@@ -15,7 +16,7 @@ from gpuyard.predict.tuning import RooflineFit, Spread, fitted, fitted_roofline,
 from gpuyard.predict.validation import Report, report, validate
 from gpuyard.predict.validation.cases import compiled
 from gpuyard.predict.validation.single import batch_pairs, slower_by, smaller_batch_seconds
-from gpuyard.report.validation_page import scatter, write_validation
+from gpuyard.report.validation_page import write_validation
 from gpuyard.report.validation_text import markdown
 
 # mean and median absolute error as measured, and a little room for rounding
@@ -160,7 +161,7 @@ def test_the_page_has_a_scatter_of_every_table(everything: Report, tmp_path: Pat
     assert text.count("<svg") == len(TRAINING_TABLES)
     assert "http-equiv" in text
     assert "<script" not in text
-    drawn = scatter(everything.training.tables["horovod"])
+    drawn = validation_svg(everything.training.tables["horovod"])
     assert drawn.count('r="2.4"') == 9
 
 

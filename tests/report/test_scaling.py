@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gpuyard.measure import Measurement, StepParts
 from gpuyard.measure.training.measurement import SyntheticGpu
-from gpuyard.report.scaling import scaling_panels
-from gpuyard.report.scaling_picture import scaling_svg
+from gpuyard.report.scaling import scaling_panels, scaling_picture
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions
 from tests.conftest import MakeMeasurement
@@ -133,12 +132,12 @@ def test_without_one_worker_there_is_nothing_to_compare_with_and_it_says_so(run:
     runs = [run(1, 100), run(2, 190), run(2, 190, batch=60), run(4, 300, batch=60)]
     (panel,) = scaling_panels(runs)
     assert [line.label for line in panel.lines] == ["batch 50 at 1 Gbit/s"]
-    assert "without a run on one of the nodes: batch 60 at 1 Gbit/s" in scaling_svg(runs, "t")
+    assert "without a run on one of the nodes: batch 60 at 1 Gbit/s" in scaling_picture(runs, "t")
 
 
 def test_the_picture_holds_the_words_the_lines_and_where_it_was_measured(run: Run) -> None:
     runs = [run(1, 1000), run(4, 600, exposed=0.3), run(1, 10, workload="<conv> & more")]
-    drawn = ElementTree.fromstring(scaling_svg(runs, "A & B"))  # noqa: S314  our own
+    drawn = ElementTree.fromstring(scaling_picture(runs, "A & B"))  # noqa: S314  our own
     texts = [text.text or "" for text in drawn.iter(f"{SVG}text")]
     assert "A & B" in texts
     assert "<conv> & more, cpu" in texts
@@ -151,7 +150,7 @@ def test_the_picture_holds_the_words_the_lines_and_where_it_was_measured(run: Ru
 
 
 def test_nothing_measured_is_a_picture_that_says_so() -> None:
-    assert "nothing was measured" in scaling_svg([], "empty")
+    assert "nothing was measured" in scaling_picture([], "empty")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
@@ -160,7 +159,7 @@ def test_no_label_covers_another_and_all_is_inside(run: Run, shares: list[float]
     runs = []
     for batch, share in enumerate(shares, 1):
         runs += [run(1, 100, batch=batch), run(8, 800 * share, batch=batch)]
-    svg = scaling_svg(runs, "many")
+    svg = scaling_picture(runs, "many")
     drawn = ElementTree.fromstring(svg)  # noqa: S314  our own
     width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
     labels = [t for t in drawn.iter(f"{SVG}text") if re.search(r"%, batch", t.text or "")]

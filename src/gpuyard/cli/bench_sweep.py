@@ -65,9 +65,9 @@ def sweep(
         if output is not None:
             write_text(output, to_json_lines(outcome.measurements))
         if svg is not None:
-            from gpuyard.report.scaling_picture import scaling_svg
+            from gpuyard.report.scaling import scaling_picture
 
-            write_text(svg, scaling_svg(outcome.measurements, matrix.name))
+            write_text(svg, scaling_picture(outcome.measurements, matrix.name))
     except GpuyardError as error:
         raise GpuyardError(
             f"{error}; all measurements are kept in {store.path}: run it again, nothing is measured twice"

@@ -72,9 +72,9 @@ def _forms(html: bool, svg: bool, csv: bool, json_output: bool) -> list[tuple[st
 def _text(made: "FacilityDesign", form: str) -> str:
     match form:
         case "--svg":
-            from gpuyard.draw.racks import draw_racks
+            from gpuyard.draw.racks import racks_svg
 
-            return draw_racks(made)
+            return racks_svg(made)
         case "--csv":
             from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 

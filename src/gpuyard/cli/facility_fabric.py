@@ -155,7 +155,7 @@ def _propose(
 def _draw(design: "FabricDesign", svg: Path | None) -> None:
     if svg is None:
         return
-    from gpuyard.draw.fabric import draw_fabric
+    from gpuyard.draw.fabric import fabric_svg
     from gpuyard.files import write_text
 
-    write_text(svg, draw_fabric(design))
+    write_text(svg, fabric_svg(design))

@@ -26,20 +26,20 @@ def plugs(
     if svg + html + json_output > 1:
         raise UserMistake("give one of --svg, --html and --json, not several")
     from gpuyard.catalog.facility import plugs as table
-    from gpuyard.draw.plugs import draw_face, draw_plugs, face_text
+    from gpuyard.draw.plugs import plug_svg, plug_terminal, plugs_svg
 
     rows = [table().get(name)] if name else list(table())
     if json_output:
-        documents = [row.model_dump(mode="json") | {"svg": draw_face(row)} for row in rows]
+        documents = [row.model_dump(mode="json") | {"svg": plug_svg(row)} for row in rows]
         print_json(documents[0] if name else documents)
     elif svg:
-        sys.stdout.write(draw_face(rows[0]) if name else draw_plugs(rows))
+        sys.stdout.write(plug_svg(rows[0]) if name else plugs_svg(rows))
     elif html:
         from gpuyard.report.facility_page import render_plugs
 
         sys.stdout.write(render_plugs(rows))
     else:
-        cells = [["\n".join(face_text(row)), *_cells(row)] for row in rows]
+        cells = [["\n".join(plug_terminal(row)), *_cells(row)] for row in rows]
         columns = ["face", "name", "id", "ratings", "use", "fits"]
         print_table(f"Plugs and sockets, seen from the front: {len(rows)}", columns, cells)
 

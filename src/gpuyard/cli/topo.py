@@ -57,10 +57,10 @@ def topo(
     graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)
     summary = summarise(graph)
     if svg is not None:
-        from gpuyard.draw.topology import draw_svg
+        from gpuyard.draw.topology import topology_svg
         from gpuyard.files import write_text
 
-        write_text(svg, draw_svg(graph))
+        write_text(svg, topology_svg(graph))
     if json_output:
         print_json(_document(graph, summary))
         return
@@ -155,12 +155,12 @@ def _graph(
 
 
 def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
-    from gpuyard.draw.topology import draw_terminal
+    from gpuyard.draw.topology import topology_terminal
     from gpuyard.hardware.summary import name_gpus
     from gpuyard.units import format_byte_rate
 
     out = console()
-    out.print(draw_terminal(graph))
+    out.print(topology_terminal(graph))
     if summary.all_reduces:
         print_table(
             "All-reduce (bus bandwidth of the best choice)",

@@ -39,7 +39,7 @@ class _Row:
         return next((self.centre(i) for i, n in enumerate(self.slots) if n == wanted), None)
 
 
-def draw_fabric(design: FabricDesign, hosts: str = "machines") -> str:
+def fabric_svg(design: FabricDesign, hosts: str = "machines") -> str:
     """The whole drawing as text; of many switches the first and the last are shown. `hosts` says what
     is plugged in below."""
     shape = design.shape

@@ -15,14 +15,14 @@ _TEXT_COLUMNS, _TEXT_LINES = 13, 5
 _BODY, _DARK, _EDGE, _PIN = "#f3f0e8", "#33383f", "#5b616b", "#d8dde3"
 
 
-def draw_face(plug: Plug) -> str:
+def plug_svg(plug: Plug) -> str:
     """One face as a whole SVG file."""
     size = 150.0
     middle = moved(_face(plug), size / 2, size / 2)
     return page([middle], size, size, title=plug.name, about=f"Face of the {plug.name}.")
 
 
-def draw_plugs(plugs: Sequence[Plug]) -> str:
+def plugs_svg(plugs: Sequence[Plug]) -> str:
     """All faces on one sheet, with name, ratings and what they fit."""
     rows = math.ceil(len(plugs) / _COLUMNS)
     tiles = [
@@ -34,7 +34,7 @@ def draw_plugs(plugs: Sequence[Plug]) -> str:
     return page(tiles, width, height, title="Plugs and sockets", about=about)
 
 
-def face_text(plug: Plug) -> list[str]:
+def plug_terminal(plug: Plug) -> list[str]:
     """Five lines: | and — are slots, T is both in one, o is round, ( is a curved blade."""
     face = face_of(plug)
     side = -1 if plug.gender == "plug" else 1

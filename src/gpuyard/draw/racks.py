@@ -35,7 +35,7 @@ class _Group:
         return shorten(f"{len(self.racks)} racks: {numbers}", 2 * _WIDTH, 15)
 
 
-def draw_racks(design: FacilityDesign) -> str:
+def racks_svg(design: FacilityDesign) -> str:
     """One SVG file: every kind of rack of the design, front and rear."""
     groups = _groups(design)
     units = min(design.room.rows.units, _tallest(design))

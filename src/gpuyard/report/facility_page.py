@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpuyard import __version__
 from gpuyard.catalog.facility import Plug, plugs
-from gpuyard.draw.fabric import draw_fabric
-from gpuyard.draw.plugs import draw_face
-from gpuyard.draw.racks import draw_racks
+from gpuyard.draw.fabric import fabric_svg
+from gpuyard.draw.plugs import plug_svg
+from gpuyard.draw.racks import racks_svg
 from gpuyard.facility.bill_of_materials import Item, bill_of_materials, known_total
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, cord_counts, rack_cords
@@ -54,12 +54,12 @@ def render_facility(design: FacilityDesign) -> str:
         losses=[loss.sentence for loss in feed_losses(design)],
         rack_losses=loss_rows(design),
         networks=network_rows(design),
-        rack_drawing=draw_racks(design),
+        rack_drawing=racks_svg(design),
         fabrics=_fabric_drawings(design),
         cords=_cords(design),
         bill=_bill(items),
         bill_total=known_total(items),
-        faces=[(plug.name, draw_face(plug)) for plug in _plugs_used(design)],
+        faces=[(plug.name, plug_svg(plug)) for plug in _plugs_used(design)],
         style=_static("facility.css"),
         version=__version__,
     )
@@ -68,7 +68,7 @@ def render_facility(design: FacilityDesign) -> str:
 def render_plugs(rows: Sequence[Plug]) -> str:
     """All plugs with their faces."""
     return _template("plugs.html.jinja").render(
-        rows=[(plug, draw_face(plug)) for plug in rows],
+        rows=[(plug, plug_svg(plug)) for plug in rows],
         style=_static("facility.css"),
         version=__version__,
     )
@@ -80,9 +80,9 @@ def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
     drawn = []
     if network.compute is not None:
         hosts = "hosts" if network.plan is not None and network.plan.shared else "machines"
-        drawn.append(("Between machines", draw_fabric(network.compute, hosts)))
+        drawn.append(("Between machines", fabric_svg(network.compute, hosts)))
     if network.storage is not None and network.storage.shape.tiers > 1:
-        drawn.append(("Storage", draw_fabric(network.storage, "ports")))
+        drawn.append(("Storage", fabric_svg(network.storage, "ports")))
     return drawn
 
 

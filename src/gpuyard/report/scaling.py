@@ -1,9 +1,9 @@
 """How the workloads of a sweep scale: each line against one worker alone, and what that means in words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
+from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, scaling_svg
 from gpuyard.measure import Measurement
 from gpuyard.units import format_bit_rate, format_bytes, format_seconds
 
@@ -11,34 +11,9 @@ from gpuyard.units import format_bit_rate, format_bytes, format_seconds
 _SCALES, _WORTH_ADDING = 0.8, 0.5
 
 
-@dataclass(frozen=True)
-class ScalingPoint:
-    """So many workers, and how much of their work they did; the mean where it was measured again."""
-
-    workers: int
-    efficiency: float
-    samples_per_second: float
-
-
-@dataclass(frozen=True)
-class ScalingLine:
-    """One batch, link and remedy; `sentence` is about the most workers."""
-
-    label: str
-    points: tuple[ScalingPoint, ...]
-    sentence: str
-
-
-@dataclass(frozen=True)
-class ScalingPanel:
-    """One workload on one kind of device; a line without a run on one worker is left out."""
-
-    title: str
-    weighs: str
-    members: str
-    lines: tuple[ScalingLine, ...]
-    words: tuple[str, ...]
-    left_out: tuple[str, ...]
+def scaling_picture(measurements: Sequence[Measurement], title: str) -> str:
+    """How they scale, as SVG."""
+    return scaling_svg(scaling_panels(measurements), title, _basis(measurements))
 
 
 def scaling_panels(measurements: Sequence[Measurement]) -> tuple[ScalingPanel, ...]:
@@ -130,3 +105,22 @@ def _weighs(runs: Sequence[Measurement]) -> str:
     shortest, longest = format_seconds(min(compute)), format_seconds(max(compute))
     span = shortest if shortest == longest else f"{shortest} to {longest}"
     return f"{format_bytes(gradients)} of gradients against {span} of compute a step"
+
+
+def _basis(measurements: Sequence[Measurement]) -> str:
+    """How many runs, where, on what and when."""
+    if not measurements:
+        return "nothing was measured"
+    runs = f"{len(measurements)} run{'s' if len(measurements) > 1 else ''}"
+    in_a_lab = any(m.place.kind == "lab" for m in measurements)
+    cpus = dict.fromkeys(
+        f"{m.provenance.cpu_model}, {m.provenance.cores} cores" for m in measurements
+    )
+    dilations = sorted({m.place.dilation for m in measurements} - {1.0})
+    dilated = " and ".join(f"× {dilation:g}" for dilation in dilations)
+    parts = [
+        f"{runs} {'in a lab ' if in_a_lab else ''}on {'; '.join(cpus)}",
+        f"time dilated {dilated}" if dilated else "",
+        max(m.created_at for m in measurements)[:10],
+    ]
+    return ", ".join(part for part in parts if part)

@@ -29,7 +29,7 @@ _NAME, _CAPTION = 13.0, 11.0
 _PADDING = 6.0
 
 
-def draw_svg(graph: MachineGraph) -> str:
+def topology_svg(graph: MachineGraph) -> str:
     """The whole drawing as text."""
     layout = lay_out(graph)
     labels = pcie_labels(layout)

@@ -39,7 +39,7 @@ _CLASS_STYLES = {
 }
 
 
-def draw_terminal(graph: MachineGraph) -> "Group":
+def topology_terminal(graph: MachineGraph) -> "Group":
     """Something that rich prints; at most 120 columns for up to 16 GPUs."""
     from rich.console import Group, RenderableType
     from rich.text import Text
