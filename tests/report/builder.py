@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuyard.economics.rent_or_own import break_even
 from gpuyard.predict import Choke, Constant, Prediction, Remedy, Step
 from gpuyard.specs.study import RentOrBuy
-from gpuyard.study.horizon import look_ahead
+from gpuyard.study.cost import over_horizon
 from gpuyard.study.result import (
     Basis,
     CostResult,
@@ -205,7 +205,7 @@ def cost(speed_lead: float = 0.3) -> CostResult:
         break_even_years=led.break_even_years,
         undiscounted_break_even_hours=plain.break_even_hours,
         undiscounted_break_even_years=plain.break_even_years,
-        horizon=look_ahead(
+        horizon=over_horizon(
             RentOrBuy(
                 rent="$1.50/h",
                 buy="$8000",

@@ -50,7 +50,7 @@ def study(
 
 def _run(
     spec: "Study",
-    beside: Path,
+    directory: Path,
     store: "ResultsStore",
     *,
     fresh: bool,
@@ -74,7 +74,7 @@ def _run(
             )
 
         return run_study(
-            spec, beside, store, on_progress=show, fresh=fresh, calibration=calibration
+            spec, directory, store, on_progress=show, fresh=fresh, calibration=calibration
         )
 
 

@@ -101,13 +101,13 @@ class Figures:
         }
 
 
-def team_of(plan: Plan, beside: Path) -> tuple[Team, str, Figures | None]:
+def team_of(plan: Plan, directory: Path) -> tuple[Team, str, Figures | None]:
     """The team that a plan is for, how many GPUs it needs by whom, and the plan's own figures."""
     asked = plan.playbook
     gpus, watts, source, figures = asked.gpus_now, None, "the plan's file", None
     # a workload that nobody described can't be searched, and need not be where the GPUs are given
-    if gpus is None or plan_workload(plan, beside).dataset is not None:
-        result = make_plan(plan, beside)
+    if gpus is None or plan_workload(plan, directory).dataset is not None:
+        result = make_plan(plan, directory)
         figures = plan_figures(plan, result)
         if gpus is None:
             gpus, watts, source = _needed(result)
@@ -119,7 +119,7 @@ def team_of(plan: Plan, beside: Path) -> tuple[Team, str, Figures | None]:
         load=asked.load,
         inference=asked.inference,
         data_bytes=asked.data or 0.0,
-        site_watts=plan_premises(plan, beside).room_watts,
+        site_watts=plan_premises(plan, directory).room_watts,
         watts=watts,
     )
     return team, source, figures

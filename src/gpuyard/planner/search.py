@@ -27,36 +27,36 @@ from gpuyard.workloads import profile_of
 _MOST_ON_FRONT = 60
 
 
-def plan_workload(plan: Plan, beside: Path) -> Workload:
+def plan_workload(plan: Plan, directory: Path) -> Workload:
     """The workload that the plan is for."""
     if isinstance(plan.workload, Workload):
         return plan.workload
-    return read_workload(plan.workload, beside)
+    return read_workload(plan.workload, directory)
 
 
 def make_plan(
     plan: Plan,
-    beside: Path = Path(),
+    directory: Path = Path(),
     calibration: Calibration | None = None,
     site: Site | None = None,
 ) -> PlanResult:
     """Search everything that the plan allows. A site, given or named by the plan, is where bought
     machines would stand."""
-    workload = plan_workload(plan, beside)
+    workload = plan_workload(plan, directory)
     if workload.dataset is None:
         raise UserMistake(
             f"workload: {workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
             "describe the workload with dataset.samples and epochs"
         )
-    premises = plan_premises(plan, beside, site)
+    premises = plan_premises(plan, directory, site)
     profile = profile_of(workload)
     return answer(search(plan, workload, profile, calibration, premises), workload)
 
 
-def plan_premises(plan: Plan, beside: Path, site: Site | None = None) -> Premises:
+def plan_premises(plan: Plan, directory: Path, site: Site | None = None) -> Premises:
     """Where the plan's bought machines would stand."""
     if site is None and isinstance(plan.site, str):
-        site = read_site(beside / plan.site)
+        site = read_site(directory / plan.site)
     return premises_of(plan, site)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gpuyard import __version__
 from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
-from gpuyard.economics.rent_or_own import break_even
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores
@@ -15,10 +14,10 @@ from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_s
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import Cluster
-from gpuyard.specs.study import MeasureHere, RentOrBuy, Study, StudyCluster, StudyWorkload
-from gpuyard.study.horizon import look_ahead
-from gpuyard.study.result import CostResult, StudyResult, WorkloadResult
-from gpuyard.study.workload import Case, assemble, look_elsewhere
+from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
+from gpuyard.study.cost import cost_result
+from gpuyard.study.result import StudyResult, WorkloadResult
+from gpuyard.study.workload import Case, assemble, predict_elsewhere
 from gpuyard.workloads import profile_of
 
 
@@ -37,7 +36,7 @@ Listener = Callable[[StudyProgress], None]
 
 def run_study(
     study: Study,
-    beside: Path,
+    directory: Path,
     store: ResultsStore,
     *,
     on_progress: Listener | None = None,
@@ -47,15 +46,15 @@ def run_study(
     """Do it all. A mistake in any spec is found before anything is measured."""
     tell = on_progress or (lambda _: None)
     tell(StudyProgress("reading the specs", 0, 1, None))
-    cases = [_read(entry, study, beside) for entry in study.workloads]
+    cases = [_read(entry, study, directory) for entry in study.workloads]
     _refuse_doubles([case.workload.name for case in cases])
-    clusters = _clusters(study, beside)
+    clusters = _clusters(study, directory)
     elsewhere = [
-        [look_elsewhere(case, cluster, entry, calibration) for cluster, entry in clusters]
+        [predict_elsewhere(case, cluster, entry, calibration) for cluster, entry in clusters]
         for case in cases
     ]
-    cost = _price(study.cost) if study.cost else None
-    plan = _decide(study.plan, beside, calibration) if study.plan else None
+    cost = cost_result(study.cost) if study.cost else None
+    plan = _decide(study.plan, directory, calibration) if study.plan else None
     measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
     results = [
         assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
@@ -72,14 +71,14 @@ def run_study(
     )
 
 
-def _decide(file: str, beside: Path, calibration: Calibration | None) -> PlanResult:
-    path = beside / file
+def _decide(file: str, directory: Path, calibration: Calibration | None) -> PlanResult:
+    path = directory / file
     return make_plan(read_plan(path), path.parent, calibration)
 
 
-def _read(entry: StudyWorkload | str, study: Study, beside: Path) -> Case:
+def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
     named = entry if isinstance(entry, StudyWorkload) else StudyWorkload(workload=entry)
-    workload = read_workload(named.workload, beside)
+    workload = read_workload(named.workload, directory)
     here = study.measure
     batches = named.batch or (here.batch if here else (workload.batch_per_gpu,))
     strategy = here.strategy if here else "ddp"
@@ -94,13 +93,13 @@ def _refuse_doubles(names: Sequence[str]) -> None:
             )
 
 
-def _clusters(study: Study, beside: Path) -> list[tuple[Cluster, StudyCluster]]:
-    """Each with a name of its own: a cluster that is tried in two ways says in which."""
-    read = [(_cluster(entry, beside), entry) for entry in study.clusters]
+def _clusters(study: Study, directory: Path) -> list[tuple[Cluster, StudyCluster]]:
+    """Each with a name of its own: a cluster that is tried twice says how."""
+    read = [(_cluster(entry, directory), entry) for entry in study.clusters]
     names = [cluster.name for cluster, _ in read]
     return [
         (
-            cluster.model_copy(update={"name": f"{cluster.name} ({_way(entry)})"})
+            cluster.model_copy(update={"name": f"{cluster.name} ({_tried_as(entry)})"})
             if names.count(cluster.name) > 1
             else cluster,
             entry,
@@ -109,14 +108,14 @@ def _clusters(study: Study, beside: Path) -> list[tuple[Cluster, StudyCluster]]:
     ]
 
 
-def _way(entry: StudyCluster) -> str:
+def _tried_as(entry: StudyCluster) -> str:
     return ", ".join((entry.strategy, *entry.exchange.words))
 
 
-def _cluster(entry: StudyCluster, beside: Path) -> Cluster:
+def _cluster(entry: StudyCluster, directory: Path) -> Cluster:
     if isinstance(entry.cluster, Cluster):
         return entry.cluster
-    return read_cluster(entry.cluster, beside)
+    return read_cluster(entry.cluster, directory)
 
 
 def _measure(
@@ -181,23 +180,6 @@ def _listener(
         tell(StudyProgress(what, before + sum(done.values()), total, left))
 
     return listen
-
-
-def _price(cost: RentOrBuy) -> CostResult:
-    plain = break_even(cost.rent, cost.buy, cost.hours_per_year)
-    led = break_even(cost.rent, cost.buy, cost.hours_per_year, cost.speed_lead)
-    return CostResult(
-        rent_usd_per_hour=cost.rent,
-        buy_usd=cost.buy,
-        speed_lead=cost.speed_lead,
-        comparable_buy_usd=led.comparable_buy_usd,
-        hours_per_year=cost.hours_per_year,
-        break_even_hours=led.break_even_hours,
-        break_even_years=led.break_even_years,
-        undiscounted_break_even_hours=plain.break_even_hours,
-        undiscounted_break_even_years=plain.break_even_years,
-        horizon=look_ahead(cost),
-    )
 
 
 def _data_notes(results: Sequence[WorkloadResult]) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gpuyard.measure import Measurement
 from gpuyard.predict import Choke, Prediction, Remedy
-from gpuyard.study.here import NAME
 from gpuyard.study.result import Basis, Finding, Verdict
+from gpuyard.study.this_machine import THIS_MACHINE
 from gpuyard.units import format_bytes, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
@@ -112,7 +112,7 @@ def measured_finding(
         exposed_seconds=step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
     )
-    return _finding(NAME, "measured", f"Measured on {NAME}", evidence, remedies)
+    return _finding(THIS_MACHINE, "measured", f"Measured on {THIS_MACHINE}", evidence, remedies)
 
 
 def _finding(

@@ -18,8 +18,8 @@ from gpuyard.predict import (
 from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
-from gpuyard.study.here import NAME, Here, look_at
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
+from gpuyard.study.this_machine import THIS_MACHINE, ThisMachine, fit_this_machine
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
 
 ASSUMED_SAMPLES = 10_000
@@ -46,7 +46,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherCluster:
     """A cluster that is not here, and what was predicted for it."""
 
     cluster: Cluster
@@ -58,9 +58,9 @@ class Elsewhere:
         return max(self.predicted.predictions, key=lambda p: p.gpus)
 
 
-def look_elsewhere(
+def predict_elsewhere(
     case: Case, cluster: Cluster, asked: StudyCluster, calibration: Calibration | None = None
-) -> Elsewhere:
+) -> OtherCluster:
     """Predict the scaling on a cluster that is not here."""
     predicted = predict_cluster(
         case.workload,
@@ -72,13 +72,13 @@ def look_elsewhere(
         exchange=asked.exchange,
         calibration=calibration,
     )
-    return Elsewhere(cluster, predicted, calibration)
+    return OtherCluster(cluster, predicted, calibration)
 
 
 def assemble(
     case: Case,
     measurements: Sequence[Measurement],
-    elsewhere: Sequence[Elsewhere],
+    elsewhere: Sequence[OtherCluster],
     calibration: Calibration | None = None,
 ) -> WorkloadResult:
     """Put the evidence together and judge it."""
@@ -86,18 +86,20 @@ def assemble(
     curves: list[Curve] = []
     epochs: list[EpochTime] = []
     if measurements:
-        here = look_at(measurements, case.strategy, calibration)
+        here = fit_this_machine(measurements, case.strategy, calibration)
         made = _predict_here(case, here, here.placements, (case.batch,))
-        curves.append(Curve(NAME, made.compute_basis, True, made.predictions, made.constants))
+        curves.append(
+            Curve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
+        )
         findings.append(_finding_here(case, measurements, here, made.predictions))
         epochs += _epochs_here(case, measurements, here)
-    for place in elsewhere:
-        made = place.predicted
+    for other in elsewhere:
+        made = other.predicted
         curves.append(
             Curve(made.cluster, made.compute_basis, False, made.predictions, made.constants)
         )
-        findings.append(_finding_elsewhere(case, place))
-        epochs += _epochs_elsewhere(case, place)
+        findings.append(_finding_elsewhere(case, other))
+        epochs += _epochs_elsewhere(case, other)
     workload, profile = case.workload, case.profile
     return WorkloadResult(
         name=workload.name,
@@ -121,7 +123,7 @@ def assemble(
 
 
 def _predict_here(
-    case: Case, here: Here, placements: tuple[Placement, ...], batches: tuple[int, ...]
+    case: Case, here: ThisMachine, placements: tuple[Placement, ...], batches: tuple[int, ...]
 ) -> ClusterPrediction:
     """This machine, and machines with more of the same, from its own one-worker runs."""
     return predict(
@@ -136,7 +138,7 @@ def _predict_here(
 
 
 def _finding_here(
-    case: Case, measurements: Sequence[Measurement], here: Here, curve: Sequence[Prediction]
+    case: Case, measurements: Sequence[Measurement], here: ThisMachine, curve: Sequence[Prediction]
 ) -> Finding:
     at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
     largest = max(at_batch, key=lambda m: m.workers)
@@ -155,7 +157,7 @@ def _finding_here(
     )
 
 
-def _alone(case: Case, at_batch: Sequence[Measurement], here: Here) -> Alone:
+def _alone(case: Case, at_batch: Sequence[Measurement], here: ThisMachine) -> Alone:
     for m in at_batch:
         if m.workers == 1:
             return Alone(m.samples_per_second, m.step.compute_seconds)
@@ -163,12 +165,12 @@ def _alone(case: Case, at_batch: Sequence[Measurement], here: Here) -> Alone:
     return Alone(case.batch / seconds, seconds)
 
 
-def _finding_elsewhere(case: Case, place: Elsewhere) -> Finding:
+def _finding_elsewhere(case: Case, other: OtherCluster) -> Finding:
     remedies = relieve_cluster(
-        case.workload, case.profile, place.cluster, place.largest, calibration=place.calibration
+        case.workload, case.profile, other.cluster, other.largest, calibration=other.calibration
     )
     return predicted_finding(
-        place.predicted.cluster, place.largest, remedies, case.profile.gradient_bytes
+        other.predicted.cluster, other.largest, remedies, case.profile.gradient_bytes
     )
 
 
@@ -196,10 +198,16 @@ def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint
     )
 
 
-def _epochs_here(case: Case, measurements: Sequence[Measurement], here: Here) -> list[EpochTime]:
+def _epochs_here(
+    case: Case, measurements: Sequence[Measurement], here: ThisMachine
+) -> list[EpochTime]:
     epochs = [
         EpochTime(
-            NAME, m.workers, m.batch_per_worker, case.samples / m.samples_per_second, "measured"
+            THIS_MACHINE,
+            m.workers,
+            m.batch_per_worker,
+            case.samples / m.samples_per_second,
+            "measured",
         )
         for m in measurements
     ]
@@ -208,21 +216,21 @@ def _epochs_here(case: Case, measurements: Sequence[Measurement], here: Here) ->
     for p in _predict_here(case, here, placements, case.epoch_batches).predictions:
         seconds = case.samples / p.samples_per_second
         basis: Basis = "fitted" if p.gpus == worker_counts[0] else "predicted"
-        epochs.append(EpochTime(NAME, p.gpus, p.batch_per_gpu, seconds, basis))
+        epochs.append(EpochTime(THIS_MACHINE, p.gpus, p.batch_per_gpu, seconds, basis))
     return epochs
 
 
-def _epochs_elsewhere(case: Case, place: Elsewhere) -> list[EpochTime]:
-    largest = place.largest
+def _epochs_elsewhere(case: Case, other: OtherCluster) -> list[EpochTime]:
+    largest = other.largest
     made = predict_cluster(
         case.workload,
         case.profile,
-        place.cluster,
+        other.cluster,
         [largest.gpus],
         batches=case.epoch_batches,
         strategy=largest.strategy,
         exchange=largest.exchange,
-        calibration=place.calibration,
+        calibration=other.calibration,
     )
     return [
         EpochTime(

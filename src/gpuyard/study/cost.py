@@ -1,4 +1,4 @@
-"""The cost section's second look: the whole horizon month by month, and which input decides."""
+"""Renting against buying in a study: when it is even, the whole horizon month by month, and which input decides."""
 
 import datetime
 import math
@@ -7,6 +7,7 @@ from gpuyard.economics.amounts import HOURS_PER_YEAR
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import (
     RentOrOwn,
+    break_even,
     break_even_months,
     comparable_cash_by_month,
     rented_cash_by_month,
@@ -14,13 +15,31 @@ from gpuyard.economics.rent_or_own import (
 )
 from gpuyard.economics.sensitivity import ranges_around, tornado
 from gpuyard.specs.study import RentOrBuy
-from gpuyard.study.result import HorizonResult
+from gpuyard.study.result import CostResult, HorizonResult
 
 SWING = 0.2
 
 
-def look_ahead(cost: RentOrBuy) -> HorizonResult:
-    """All payments of both ways, with every input moved to both sides in turn."""
+def cost_result(cost: RentOrBuy) -> CostResult:
+    """With the break-even as priced, and for as much work as the slower machine does."""
+    plain = break_even(cost.rent, cost.buy, cost.hours_per_year)
+    led = break_even(cost.rent, cost.buy, cost.hours_per_year, cost.speed_lead)
+    return CostResult(
+        rent_usd_per_hour=cost.rent,
+        buy_usd=cost.buy,
+        speed_lead=cost.speed_lead,
+        comparable_buy_usd=led.comparable_buy_usd,
+        hours_per_year=cost.hours_per_year,
+        break_even_hours=led.break_even_hours,
+        break_even_years=led.break_even_years,
+        undiscounted_break_even_hours=plain.break_even_hours,
+        undiscounted_break_even_years=plain.break_even_years,
+        horizon=over_horizon(cost),
+    )
+
+
+def over_horizon(cost: RentOrBuy) -> HorizonResult:
+    """All payments of renting and owning, with every input moved to both sides in turn."""
     case = RentOrOwn(
         Owned(
             hardware_usd=cost.buy,

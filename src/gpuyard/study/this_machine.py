@@ -22,11 +22,11 @@ from gpuyard.predict import (
 )
 from gpuyard.specs import StrategyName
 
-NAME = "this machine"
+THIS_MACHINE = "this machine"
 
 
 @dataclass(frozen=True)
-class Here:
+class ThisMachine:
     """What the one-worker runs and the bare all-reduces of one workload say about this machine."""
 
     line: ComputeLine
@@ -36,11 +36,11 @@ class Here:
     placements: tuple[Placement, ...]
 
 
-def look_at(
+def fit_this_machine(
     measurements: Sequence[Measurement],
     strategy: StrategyName,
     calibration: Calibration | None = None,
-) -> Here:
+) -> ThisMachine:
     """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces; what a calibration
     knows of this hardware stands in for what would be assumed."""
     entry = calibration.of(hardware_of(measurements[0])) if calibration else None
@@ -62,7 +62,7 @@ def look_at(
     on_cpu = measurements[0].device == "cpu"
     workers = sorted({m.workers for m in measurements} | {1, 2, 4, 8})
     platform = Platform(
-        name=NAME,
+        name=THIS_MACHINE,
         nodes=1,
         gpus_per_node=max(*workers, most),
         inside=lambda _: Pipe(link.value, hop.value, "measured"),
@@ -74,7 +74,7 @@ def look_at(
         link_basis="measured link" if link.basis == "measured" else "assumed link",
         own=tuple(own.values()),
     )
-    return Here(
+    return ThisMachine(
         line,
         platform,
         platform.constant(GLOO_OVERLAP) if on_cpu else platform.overlap(strategy),
