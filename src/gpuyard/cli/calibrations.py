@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gpuyard.predict import Calibration, ClusterPrediction
+    from gpuyard.predict import Calibration
 
 NONE = "none"
 
@@ -40,28 +40,3 @@ def chosen_calibration(option: str | None) -> "Calibration | None":
     except UnicodeDecodeError:
         text = ""  # the reader's own sentence says that it is no calibration
     return calibration_from_json(text, str(path))
-
-
-def applies(result: "ClusterPrediction") -> bool:
-    """Whether anything of a calibration entered a prediction."""
-    from gpuyard.predict import CALIBRATED
-
-    return any(CALIBRATED in said for said in (result.compute_basis, *_sources(result)))
-
-
-def sentence(result: "ClusterPrediction", calibration: "Calibration | None") -> str:
-    """The constants that a calibration brought; empty where there is no calibration."""
-    if calibration is None:
-        return ""
-    measured = [x for x in dict.fromkeys(result.constants) if x.basis == "measured"]
-    if measured:
-        listed = "; ".join(f"{x.name} {x.value:.3g} {x.unit}" for x in measured)
-        return f"Measured: {listed} ({measured[0].source})."
-    if applies(result):
-        return ""  # compute alone, and its own sentence says so
-    known = "; ".join(entry.hardware.label for entry in calibration.hardware)
-    return f"The calibration says nothing about this: it is of {known}."
-
-
-def _sources(result: "ClusterPrediction") -> list[str]:
-    return [constant.source for constant in result.constants]

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from gpuyard import __version__
 from gpuyard.cli.old_spellings import take_old_spellings
+from gpuyard.cli.output import add_wide_option
 from gpuyard.errors import GpuyardError
 
 _STOPPED = 130
@@ -70,7 +71,7 @@ def _command(name: str) -> Any:
         alone.command(name)(getattr(module, name))
     command = typer.main.get_group(alone).commands[name]
     take_old_spellings(command, name)
-    return command
+    return add_wide_option(command)
 
 
 app = typer.Typer(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.calibrations import CalibrationOption, applies, chosen_calibration, sentence
+from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
 from gpuyard.cli.exchange_options import (
     AccumulateOption,
     BucketOption,
@@ -14,8 +14,8 @@ from gpuyard.cli.exchange_options import (
     LocalSgdOption,
     parse_exchange,
 )
-from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
-from gpuyard.cli.why import print_why, write_svg
+from gpuyard.cli.options import parse_counts
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
 _KNEE_THRESHOLD = "50 %"
@@ -69,7 +69,9 @@ def predict(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_cluster, read_workload
     from gpuyard.cli.strategies import parse_strategy
+    from gpuyard.files import write_text
     from gpuyard.predict import predict_cluster
+    from gpuyard.report.answers.predict import predict_answer, why_svg
     from gpuyard.workloads import profile_of
 
     if svg and not why:
@@ -93,11 +95,7 @@ def predict(
         calibration=constants,
     )
     others = [f"{other_jobs} other jobs"] if other_jobs else []
-    title = (
-        f"{result.workload} on {result.cluster} ({', '.join((strategy, *exchange.words, *others))})"
-    )
-    # the first batch of the most GPUs: `max` keeps the first of equals
-    largest = max(result.predictions, key=lambda p: p.gpus)
+    how = [strategy, *exchange.words, *others]
     explained = None
     if why:
         from gpuyard.predict.why import explain
@@ -106,42 +104,12 @@ def predict(
             spec,
             profile,
             cluster,
-            largest,
+            # the first batch of the most GPUs: `max` keeps the first of equals
+            max(result.predictions, key=lambda p: p.gpus),
             threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
             calibration=constants,
         )
+    answer = predict_answer(result, how, calibration=constants, why=explained)
     if explained and svg:
-        write_svg(explained, title, svg)
-    if json_output:
-        used = constants is not None and applies(result)
-        created = {"created_at": constants.created_at} if used and constants else None
-        explanation = {"why": explained.as_json()} if explained else {}
-        print_json(result.as_json() | {"calibration": created} | explanation)
-        return
-    print_table(
-        title,
-        ["GPUs", "nodes", "batch/GPU", "samples/s", "90 % interval", "efficiency",
-         "compute", "exposed comm.", "input", "straggling", "choke"],
-        [
-            [
-                str(p.gpus), str(p.nodes), str(p.batch_per_gpu), f"{p.samples_per_second:,.1f}",
-                f"{p.low:,.0f} – {p.high:,.0f}", units.format_share(p.scaling_efficiency),
-                *(f"{1000 * seconds:.1f} ms" for seconds in (
-                    p.step.compute_seconds, p.step.exposed_communication_seconds,
-                    p.step.input_seconds, p.step.straggler_seconds)),
-                p.choke if p.fits is not False else f"{p.choke} (does not fit)",
-            ]
-            for p in result.predictions
-        ],
-    )  # fmt: skip
-    out = console()
-    out.print(f"Compute is {result.compute_basis}.", highlight=False)
-    if measured := sentence(result, constants):
-        out.print(measured, highlight=False, markup=False)
-    elsewhere = sorted(
-        {f"{x.name} {x.value:g} {x.unit}" for x in result.constants if x.basis == "elsewhere"}
-    )
-    if elsewhere:
-        out.print(f"Measured on another machine: {'; '.join(elsewhere)}.", highlight=False)
-    if explained:
-        print_why(explained)
+        write_text(svg, why_svg(explained, f"{answer.title} ({', '.join(how)})"))
+    show(answer, json_output=json_output)

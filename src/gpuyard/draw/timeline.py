@@ -11,9 +11,8 @@ _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 900, 160, 150, 64, 26
 _BAR = 16
 _TICKS = 5
 
-_TEXT_WIDTH, _TEXT_LABEL, _TEXT_TIMES = 100, 21, 19
+_TEXT_LABEL, _TEXT_TIMES, _LEAST_MARKS = 21, 19, 20
 _LONG_STEP_SECONDS = 10.0
-_STYLES = {"compute": "green", "exchange": "cyan", "wait": "red"}
 
 
 def timeline_svg(line: TimeLine, title: str) -> str:
@@ -38,20 +37,19 @@ def timeline_svg(line: TimeLine, title: str) -> str:
     return chart_page(parts, _WIDTH, bottom + (46 if line.note else 26), title=title)
 
 
-def timeline_terminal(line: TimeLine) -> Iterator[tuple[str, str]]:
-    """Lines for a terminal and their styles, no wider than 100 columns."""
-    width = _TEXT_WIDTH - _TEXT_LABEL - _TEXT_TIMES - 2
+def timeline_lines(line: TimeLine, columns: int) -> Iterator[tuple[str, str]]:
+    """Lines of text, and of which lane each is ("" for head and legend)."""
+    width = max(_LEAST_MARKS, columns - _TEXT_LABEL - _TEXT_TIMES - 2)
     end = format_seconds(line.step_seconds)
-    yield f"{'one step':<{_TEXT_LABEL}} 0{end:>{width - 1}}", "bold"
+    yield f"{'one step':<{_TEXT_LABEL}} 0{end:>{width - 1}}", ""
     unit, factor = ("s", 1.0) if line.step_seconds >= _LONG_STEP_SECONDS else ("ms", 1e3)
     for name, bars in line.rows(_MOST_BUCKET_ROWS):
         marks = _marks(bars, line.step_seconds, width)
         first, last = bars[0].start_seconds, bars[-1].end_seconds
         times = f"{factor * first:.1f} – {factor * last:.1f} {unit}"
-        yield f"{name:<{_TEXT_LABEL}} {marks} {times:>{_TEXT_TIMES}}", _STYLES[bars[0].lane]
+        yield f"{name:<{_TEXT_LABEL}} {marks} {times:>{_TEXT_TIMES}}", bars[0].lane
     if line.lane("exchange"):
-        legend = "█ busy   · full, but the link or another worker is not ready"
-        yield f"{'':<{_TEXT_LABEL}} {legend}", "dim"
+        yield "█ busy   · bucket full, but the link or another worker is not ready", ""
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,149 @@
+"""How a workload would scale: a table of predictions, and why one of them is as it is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuyard import units
+from gpuyard.draw.timeline import timeline_lines, timeline_svg
+from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
+from gpuyard.predict.calibration.applied import CALIBRATED
+from gpuyard.predict.why import Why
+from gpuyard.report.answer import (
+    Answer,
+    Column,
+    Part,
+    Picture,
+    Section,
+    Sentence,
+    Table,
+    Text,
+    Tone,
+    Words,
+)
+
+_COLUMNS = (
+    "GPUs",
+    Column("nodes", 4),
+    Column("batch/GPU", 2),
+    "samples/s",
+    Column("90 % interval", 1),
+    "efficiency",
+    Column("compute", 6),
+    Column("exposed comm.", 5),
+    Column("input", 8),
+    Column("straggling", 7),
+    "choke",
+)
+_LANES: dict[str, Tone] = {"compute": "good", "exchange": "accent", "wait": "bad", "": "quiet"}
+
+
+def predict_answer(
+    result: ClusterPrediction,
+    how: Sequence[str],
+    *,
+    calibration: Calibration | None = None,
+    why: Why | None = None,
+) -> Answer:
+    """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs."""
+    title = f"{result.workload} on {result.cluster} ({', '.join(how)})"
+    table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
+    sentences = [f"Single-GPU speed: {result.compute_basis}.", *_measured(result, calibration)]
+    parts: list[Part] = [table, *map(Sentence, sentences)]
+    if why is not None:
+        parts.append(_explained(why, title))
+    document = result.as_json() | {"calibration": _calibrated(result, calibration)}
+    return Answer(
+        parts,
+        document | ({"why": why.as_json()} if why else {}),
+        title=f"{result.workload} on {result.cluster}",
+        verb="predict",
+    )
+
+
+def why_svg(why: Why, title: str) -> str:
+    """The time line of the explained step as a picture."""
+    many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
+    return timeline_svg(why.timeline, f"One step of {title}, {many}")
+
+
+def _row(p: Prediction) -> list[Words]:
+    seconds = (
+        p.step.compute_seconds,
+        p.step.exposed_communication_seconds,
+        p.step.input_seconds,
+        p.step.straggler_seconds,
+    )
+    return [
+        str(p.gpus),
+        str(p.nodes),
+        str(p.batch_per_gpu),
+        Text(f"{p.samples_per_second:,.1f}", "strong"),
+        f"{p.low:,.0f} – {p.high:,.0f}",
+        units.format_share(p.scaling_efficiency),
+        *(f"{1000 * part:.1f} ms" for part in seconds),
+        p.choke if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad"),
+    ]
+
+
+def _explained(why: Why, title: str) -> Section:
+    drawing = Picture(
+        why_svg(why, title),
+        lambda width: [
+            Text(text, _LANES[lane]) for text, lane in timeline_lines(why.timeline, width)
+        ],
+        why.timeline.note or "",
+    )
+    helpful: Part = Table(
+        "What would help",
+        ("change", "samples/s", "gain", Column("caveat", 1)),
+        [
+            [r.what, f"{r.samples_per_second:,.1f}", f"{100 * (r.gain - 1):.0f} %", _caveat(r)]
+            for r in why.remedies
+        ],
+    )
+    if not why.remedies:
+        helpful = Sentence("Nothing that was tried would gain 3 %.")
+    return Section(
+        f"Why, with {why.gpus} × a batch of {why.batch_per_gpu}",
+        [*map(Sentence, why.sentences), drawing, helpful],
+        anchor="why",
+    )
+
+
+def _caveat(remedy: Remedy) -> str:
+    if remedy.memory_bytes is None:
+        return remedy.caveat
+    needs = f"needs {units.format_bytes(remedy.memory_bytes)} per GPU"
+    return f"{needs}; {remedy.caveat}" if remedy.caveat else needs
+
+
+def _measured(result: ClusterPrediction, calibration: Calibration | None) -> list[str]:
+    """Which constants are not defaults: brought by a calibration, or measured on another machine."""
+    said = []
+    constants = list(dict.fromkeys(result.constants))
+    own = [x for x in constants if x.basis == "measured"]
+    if calibration is not None and own:
+        listed = "; ".join(f"{x.name} {x.value:.3g} {x.unit}" for x in own)
+        said.append(f"Measured: {listed} ({own[0].source}).")
+    elif calibration is not None and not _applies(result):
+        known = "; ".join(entry.hardware.label for entry in calibration.hardware)
+        said.append(f"The calibration does not cover this hardware: it is for {known}.")
+    elsewhere = sorted(
+        {f"{x.name} {x.value:g} {x.unit}" for x in constants if x.basis == "elsewhere"}
+    )
+    if elsewhere:
+        said.append(f"Measured on another machine: {'; '.join(elsewhere)}.")
+    return said
+
+
+def _applies(result: ClusterPrediction) -> bool:
+    """Whether anything of a calibration entered a prediction."""
+    return any(
+        CALIBRATED in s for s in (result.compute_basis, *(x.source for x in result.constants))
+    )
+
+
+def _calibrated(result: ClusterPrediction, calibration: Calibration | None) -> Any:
+    if calibration is None or not _applies(result):
+        return None
+    return {"created_at": calibration.created_at}

@@ -1,0 +1,26 @@
+"""An answer for programs: one JSON document."""
+
+import json
+import math
+import re
+from typing import Any
+
+# JSON lets DEL and C1 pass as they are, and a terminal would obey them
+_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
+
+
+def json_text(document: Any) -> str:
+    """The document as text that ends with a line feed."""
+    text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return value

@@ -1,0 +1,258 @@
+"""An answer on a terminal: the one place that fits tables to the width, colours what carries meaning, and
+lets nothing through that a terminal would obey."""
+
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuyard.printable import printable
+from gpuyard.report.answer import (
+    Answer,
+    Card,
+    Cards,
+    Column,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Picture,
+    Pictures,
+    Section,
+    Sentence,
+    Table,
+    Text,
+    Tone,
+    Words,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_PIPE_WIDTH = 1000  # in a file or a pipe no line is broken
+_MOST_PROSE = 100  # longer lines are hard to read
+_LEAST_PROSE = 16  # a column of words may become as narrow as this
+_FIGURE = r"[±+−-]?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
+_NUMBER = re.compile(rf"^(?:–|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?)$")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
+_STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "quiet": "dim",
+    "accent": "cyan",
+    "good": "green",
+    "caution": "yellow",
+    "bad": "bold red",
+}
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A rich console as wide as the terminal that takes every text as it is."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else _PIPE_WIDTH,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def print_answer(answer: Answer, *, wide: bool = False, out: "Console | None" = None) -> None:
+    """Everything that a terminal can show of it; `wide` leaves no column out."""
+    _print(answer.parts, out or console(), wide=wide)
+
+
+def say(text: str, tone: Tone = "plain", *, stderr: bool = True) -> None:
+    """One line beside an answer: what was written where, what is being done."""
+    from rich.text import Text as RichText
+
+    console(stderr=stderr).print(RichText(printable(text), _STYLES[tone]), soft_wrap=True)
+
+
+def _print(parts: Sequence[Part], out: "Console", *, wide: bool) -> None:
+    for part in parts:
+        match part:
+            case Sentence():
+                out.print(_prose(part.text, out, part.tone))
+            case Items():
+                for item in part.items:
+                    out.print(_item(item, out))
+            case Facts():
+                out.print(_facts(part))
+            case Table():
+                _print_table(part, out, wide=wide)
+            case Picture():
+                _print_picture(part, out)
+            case Card():
+                _print_card(part, out, wide=wide)
+            case _:
+                _print_several(part, out, wide=wide)
+
+
+def _print_several(part: Part, out: "Console", *, wide: bool) -> None:
+    match part:
+        case Pictures():
+            _print(part.pictures, out, wide=wide)
+        case Cards():
+            _print(part.cards, out, wide=wide)
+        case Section():
+            out.print()
+            out.print(_rich(part.title, "strong"))
+            _print(part.parts, out, wide=wide)
+        case Only(reader="terminal"):
+            _print(part.parts, out, wide=wide)
+
+
+def _rich(words: Words, tone: Tone = "plain") -> "RenderableType":
+    from rich.text import Text as RichText
+
+    if isinstance(words, Text):
+        return RichText(printable(words.text), _STYLES[words.tone])
+    return RichText(printable(words), _STYLES[tone])
+
+
+def _prose(
+    text: str, out: "Console", tone: Tone = "plain", indent: int = 0, first: str = ""
+) -> "RenderableType":
+    """No line break between a number and its unit, and none at all in a file or a pipe."""
+    from rich.text import Text as RichText
+
+    shown = printable(text)
+    if out.width < _PIPE_WIDTH:
+        glued = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", shown)
+        wrapped = textwrap.fill(glued, min(out.width, _MOST_PROSE) - indent)
+        shown = wrapped.replace("\N{NO-BREAK SPACE}", " ")
+    indented = textwrap.indent(shown, " " * indent)
+    return RichText(first + indented[len(first) :], _STYLES[tone])
+
+
+def _item(item: Words, out: "Console") -> "RenderableType":
+    tone = item.tone if isinstance(item, Text) else "plain"
+    return _prose(_text(item), out, tone, indent=2, first="- ")
+
+
+def _facts(facts: Facts) -> "RenderableType":
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    if facts.title:
+        grid.title, grid.title_justify = _rich(facts.title, "strong"), "left"  # type: ignore[assignment]
+    for name, value in facts.facts:
+        grid.add_row(_rich(name, "quiet"), _rich(value))
+    return grid
+
+
+def _print_card(card: Card, out: "Console", *, wide: bool) -> None:
+    from rich.text import Text as RichText
+
+    head = RichText(printable(card.title), "bold")
+    if card.headline or card.badge:
+        head.append(": ").append(printable(card.headline or card.badge), _STYLES[card.tone])
+    if card.facts:
+        head.append(f" ({printable(card.facts)})", "dim")
+    out.print(head)
+    for part in card.parts:
+        if isinstance(part, Sentence):
+            out.print(_prose(part.text, out, part.tone, indent=2))
+        else:
+            _print([part], out, wide=wide)
+
+
+def _print_picture(picture: Picture, out: "Console") -> None:
+    if picture.lines is None:
+        return
+    out.print()
+    for line in picture.lines(min(out.width, _MOST_PROSE)):
+        out.print(_rich(line), no_wrap=True, crop=False, overflow="ignore")
+    if picture.caption:
+        out.print(_prose(picture.caption, out, "quiet"))
+    out.print()
+
+
+def _print_table(table: Table, out: "Console", *, wide: bool) -> None:
+    from rich.table import Table as RichTable
+
+    columns = [c if isinstance(c, Column) else Column(c) for c in table.columns]
+    sizes = [_Size.of(column.name, table.rows, i) for i, column in enumerate(columns)]
+    shown = range(len(columns)) if wide else _fitting(columns, sizes, out.width)
+    room = _PIPE_WIDTH if wide else out.width
+    drawn = RichTable(header_style="bold")
+    for index, width in zip(shown, _widths([sizes[i] for i in shown], room), strict=True):
+        drawn.add_column(
+            _rich(columns[index].name),
+            justify="right" if sizes[index].numeric else "left",
+            overflow="fold",
+            width=width,
+        )
+    for row in table.rows:
+        drawn.add_row(*(_rich(row[index]) for index in shown))
+    if table.title:
+        out.print(_prose(table.title, out, "strong"))
+    (_widened(out) if wide else out).print(drawn)
+    if left := [column.name for i, column in enumerate(columns) if i not in shown]:
+        out.print(_prose(f"Not shown at this width: {', '.join(left)} (--wide).", out, "quiet"))
+    if table.note:
+        out.print(_prose(table.note, out, "quiet"))
+
+
+def _widened(out: "Console") -> "Console":
+    """The same, and no line is broken: the terminal or its user scrolls."""
+    from rich.console import Console
+
+    return Console(file=out.file, width=_PIPE_WIDTH, force_terminal=out.is_terminal)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How wide a column would like to be, and how narrow it can be: numbers are never broken."""
+
+    natural: int
+    least: int
+    numeric: bool
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Sequence[Words]], index: int) -> "_Size":
+        cells = [_text(row[index]) for row in rows]
+        numeric = any(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
+        longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
+        least = longest
+        if not numeric:
+            word = max((len(word) for cell in cells for word in cell.split()), default=0)
+            least = min(longest, max(_LEAST_PROSE, min(word, 2 * _LEAST_PROSE)))
+        head = max((len(word) for word in name.split()), default=0)
+        return cls(max(len(name), longest), max(head, least), numeric)
+
+
+def _text(words: Words) -> str:
+    return printable(words.text if isinstance(words, Text) else words)
+
+
+def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> Sequence[int]:
+    """The columns that fit, in their order: those that readers miss least go first."""
+    shown = list(range(len(columns)))
+    by_worth = sorted(
+        (i for i in shown if columns[i].drop), key=lambda i: (columns[i].drop, i), reverse=True
+    )
+    for index in by_worth:
+        if sum(sizes[i].least + 3 for i in shown) + 1 <= width:
+            break
+        shown.remove(index)
+    return shown
+
+
+def _widths(sizes: Sequence[_Size], room: int) -> list[int]:
+    """What each column gets: the widest gives first, and none gives more than it can."""
+    widths = [size.natural for size in sizes]
+    excess = sum(widths) + 3 * len(widths) + 1 - room
+    while excess > 0:
+        giving = [i for i, size in enumerate(sizes) if widths[i] > size.least]
+        if not giving:
+            break
+        widths[max(giving, key=lambda i: widths[i])] -= 1
+        excess -= 1
+    return widths

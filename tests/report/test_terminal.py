@@ -1,0 +1,101 @@
+"""What a terminal shows: it fits, numbers stay whole, and nothing in a name is obeyed."""
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gpuyard.report.answer import (
+    Answer,
+    Card,
+    Column,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Picture,
+    Section,
+    Sentence,
+    Table,
+    Text,
+)
+from gpuyard.report.terminal import print_answer
+
+WIDE_TABLE = Table(
+    "resnet50 on 4 machines",
+    ["GPUs", Column("nodes", 3), "samples/s", Column("90 % interval", 1), Column("caveat", 2)],
+    [["8", "1", "12,345.6", "11,000 – 13,000", "an update sees four times the samples"]],
+    note="Estimated.",
+)
+
+
+def shown(*parts: Part, width: int = 80, wide: bool = False, colour: bool = False) -> str:
+    out = Console(file=io.StringIO(), width=width, force_terminal=colour, markup=False)
+    print_answer(Answer(parts), out=out, wide=wide)
+    return out.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_columns_are_left_out_where_the_width_is_short_the_least_wanted_first() -> None:
+    narrow = shown(WIDE_TABLE, width=62)
+    assert "nodes" not in narrow.splitlines()[2]
+    assert "12,345.6" in narrow
+    assert "11,000 – 13,000" in narrow
+    assert "Not shown at this width: nodes (--wide)." in narrow
+    assert max(map(len, narrow.splitlines())) <= 62
+    narrower = shown(WIDE_TABLE, width=42)
+    assert "Not shown at this width: nodes, caveat (--wide)." in " ".join(narrower.split())
+
+
+def test_wide_shows_every_column_on_one_line_each() -> None:
+    wide = shown(WIDE_TABLE, width=40, wide=True)
+    (row,) = [line for line in wide.splitlines() if "12,345.6" in line]
+    assert "an update sees four times the samples" in row
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    sentence = "It would take " + "really " * 8 + "10 Gbit/s to do that."
+    for width in range(40, 90):
+        assert "10 Gbit/s" in shown(Sentence(sentence), width=width)
+
+
+def test_markup_in_a_name_is_a_name() -> None:
+    name = "resnet [fp16] [/v2] :boom:"
+    everything = shown(
+        Sentence(name),
+        Items([name]),
+        Facts([(name, name)], title=name),
+        Table(name, [name], [[name]], note=name),
+        Picture(lines=lambda _: [name], caption=name),
+        Card(name, [Sentence(name)], headline=name, facts=name),
+        Section(name, [Sentence(name)]),
+        width=200,
+    )
+    assert everything.count(name) == 17
+
+
+@given(st.text(st.characters(max_codepoint=0x2100), min_size=1, max_size=20))
+def test_nothing_in_a_name_reaches_the_terminal_as_a_command(name: str) -> None:
+    parts = (
+        Sentence(name),
+        Items([Text(name, "bad")]),
+        Facts([(name, name)]),
+        Table(name, [name], [[name]], note=name),
+        Picture(lines=lambda _: [name], caption=name),
+        Card(name, [Sentence(name)], headline=name),
+    )
+    text = shown(*parts, width=100)
+    obeyed = {c for c in text if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0)} - {"\t"}
+    assert not obeyed
+
+
+def test_colour_is_for_terminals_and_for_what_carries_meaning() -> None:
+    table = Table("", ["choke"], [[Text("does not fit", "bad")], ["gpu"]])
+    assert "\x1b[" not in shown(table)
+    coloured = shown(table, colour=True)
+    assert "\x1b[1;31mdoes not fit" in coloured
+
+
+def test_what_is_for_the_page_alone_is_not_printed() -> None:
+    text = shown(Only("page", [Sentence("chart")]), Only("terminal", [Sentence("table")]))
+    assert text == "table\n"
