@@ -138,7 +138,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
 
     asked = (*PREDICT, "--calibration", "mine.json")
     sharp = cli(*asked, cwd=project)
-    assert "Compute is measured: calibrated with 6 runs on 4 × rtx-2080-ti." in sharp.stdout
+    assert "Single-GPU speed: measured: calibrated with 6 runs on 4 × rtx-2080-ti." in sharp.stdout
     assert "Measured: link_inside 1." in sharp.stdout
     assert "Assumed" not in sharp.stdout  # nothing of the roofline is left
     made = json.loads(cli(*asked, "--json", "--why", cwd=project).stdout)
@@ -155,7 +155,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
     other = cli(
         "predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", cwd=project
     )
-    assert "The calibration says nothing about this: it is of 4 × rtx-2080-ti." in other.stdout
+    assert "The calibration does not cover this hardware: it is for 4 × rtx-2080-ti." in other.stdout
     assert json.loads(
         cli("predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", "--json",
             cwd=project).stdout
