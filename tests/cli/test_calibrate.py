@@ -155,7 +155,9 @@ def test_a_colleagues_export_sharpens_a_prediction(
     other = cli(
         "predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", cwd=project
     )
-    assert "The calibration does not cover this hardware: it is for 4 × rtx-2080-ti." in other.stdout
+    assert (
+        "The calibration does not cover this hardware: it is for 4 × rtx-2080-ti." in other.stdout
+    )
     assert json.loads(
         cli("predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", "--json",
             cwd=project).stdout

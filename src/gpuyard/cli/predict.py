@@ -94,7 +94,7 @@ def predict(
         beside=other_jobs,
         calibration=constants,
     )
-    others = [f"{other_jobs} other jobs"] if other_jobs else []
+    others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
     how = [strategy, *exchange.words, *others]
     explained = None
     if why:
