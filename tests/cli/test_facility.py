@@ -38,10 +38,13 @@ def test_csv_svg_and_html_go_to_stdout_or_a_file(cli: Cli, tmp_path: Path) -> No
     rows = list(csv.DictReader(io.StringIO(cli("facility", *ROOM, "--csv").stdout)))
     assert {"apc-ap8966", "supermicro-4029gp-trt"} <= {row["id"] for row in rows}
     assert cli("facility", *ROOM, "--svg").stdout.startswith("<svg")
-    page = tmp_path / "room.html"
-    done = cli("facility", *ROOM, "--html", "--output", str(page))
-    assert done.stdout == ""
+    page, parts = tmp_path / "room.html", tmp_path / "parts.csv"
+    assert cli("facility", *ROOM, "--html", str(page), "--csv", str(parts)).stdout == ""
     text = page.read_text()
+    assert parts.read_text().startswith("quantity,part")
+    # as it was written before each form took its own file, with a bare flag before the cluster too
+    assert cli("facility", "--html", *ROOM, "--output", str(page)).stdout == ""
+    assert page.read_text() == text
     for heading in ("For the electrician", "For the colocation provider", "Bill of materials"):
         assert heading in text
     assert "<script" not in text
@@ -63,7 +66,9 @@ def test_storage_says_what_it_counts(cli: Cli) -> None:
 
 
 def test_mistakes_are_sentences(cli: Cli, tmp_path: Path) -> None:
-    assert "not both" in cli("facility", *ROOM, "--csv", "--json", status=2).stderr
+    assert (
+        "only one of --csv and --json" in cli("facility", *ROOM, "--csv", "--json", status=2).stderr
+    )
     assert "--output goes with" in cli("facility", *ROOM, "--output", "x", status=2).stderr
     path = tmp_path / "bad.site.yaml"
     path.write_text(
@@ -86,4 +91,5 @@ def test_plugs_with_their_faces(cli: Cli) -> None:
     assert (one["amps_iec"], one["amps_north_america"]) == (10, 15)
     assert one["svg"].startswith("<svg")
     assert cli("facility", "plugs", "--svg").stdout.startswith("<svg")
+    assert cli("facility", "plugs", "--svg", "c13").stdout == one["svg"]
     assert cli("facility", "plugs", "--html").stdout.count("<svg") == 44

@@ -6,8 +6,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from gpuyard.cli.options import PrintsWithoutFile
+
 _COMMANDS = ("design", "plugs", "fabric", "storage")
 _DEFAULT = "design"
+_PRINTING = ("design", "plugs")
 
 
 class DesignByDefault(TyperGroup):
@@ -36,4 +39,6 @@ def facility() -> None:
 
 
 for _name in _COMMANDS:
-    app.command(_name)(getattr(import_module(f"gpuyard.cli.facility_{_name}"), _name))
+    app.command(_name, cls=PrintsWithoutFile if _name in _PRINTING else None)(
+        getattr(import_module(f"gpuyard.cli.facility_{_name}"), _name)
+    )

@@ -1,12 +1,11 @@
 """`gpuyard facility FILE`: the whole design of a cluster's room."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard.cli.options import STDOUT, JsonOption, console, print_table, write_or_print
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -20,26 +19,32 @@ def design(
         Path | None, typer.Option(help="A *.site.yaml: where it would stand.", metavar="FILE")
     ] = None,
     html: Annotated[
-        bool, typer.Option("--html", help="Print one page: everything, for printing too.")
-    ] = False,
-    svg: Annotated[
-        bool, typer.Option("--svg", help="Print the racks, front and rear, as SVG.")
-    ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print the bill of materials as CSV.")] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="Write that to this file instead.", metavar="FILE")
+        Path | None, typer.Option(metavar="FILE", help="Write one page with everything.")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the racks, front and rear.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the bill of materials.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Design the room of a cluster: power, racks, cords, cooling, switches, cables and parts.
 
-    Example: gpuyard facility rack.cluster.yaml --site machine-room.site.yaml --html --output room.html
+    Example: gpuyard facility rack.cluster.yaml --site machine-room.site.yaml --html room.html
     """
-    chosen = [name for name, given in _forms(html, svg, csv, json_output) if given]
-    if len(chosen) > 1:
-        raise UserMistake(f"give one of {' and '.join(chosen)}, not both")
-    if output is not None and not chosen:
-        raise UserMistake("--output goes with one of --html, --svg, --csv and --json")
+    files = {"--html": html, "--svg": svg, "--csv": csv, "--json": STDOUT if json_output else None}
+    forms = {form: path for form, path in files.items() if path is not None}
+    printed = [form for form, path in forms.items() if path == STDOUT]
+    if len(printed) > 1:
+        raise UserMistake(
+            f"only one of {' and '.join(printed)} can be printed: name a file, like --html room.html"
+        )
+    if output is not None:  # before each form took its own file
+        if not printed:
+            raise UserMistake("--output goes with one of --html, --svg, --csv and --json")
+        forms[printed[0]] = output
     from gpuyard.catalog.specfiles import read_cluster, read_site
     from gpuyard.facility.design import design_facility
 
@@ -47,26 +52,10 @@ def design(
     place = read_site(site) if site is not None else None
     with console(stderr=True).status("designing the room"):
         made = design_facility(spec, place)
-    if not chosen:
+    for form, path in forms.items():
+        write_or_print(_text(made, form), path)
+    if not forms:
         _show(made)
-        return
-    if output is None and json_output:
-        from gpuyard.facility.document import design_document
-
-        print_json(design_document(made))
-        return
-    text = _text(made, chosen[0])
-    if output is None:
-        sys.stdout.write(text)
-        return
-    from gpuyard.files import write_text
-
-    write_text(output, text)
-    console(stderr=True).print(f"written: {output}", highlight=False, soft_wrap=True)
-
-
-def _forms(html: bool, svg: bool, csv: bool, json_output: bool) -> list[tuple[str, bool]]:
-    return [("--html", html), ("--svg", svg), ("--csv", csv), ("--json", json_output)]
 
 
 def _text(made: "FacilityDesign", form: str) -> str:

@@ -1,11 +1,11 @@
 """`gpuyard facility plugs`: what plugs look like, what they carry and what they fit."""
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, print_json, print_table
+from gpuyard.cli.options import JsonOption, print_json, print_table, write_or_print
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 def plugs(
     name: Annotated[str | None, typer.Argument(help="One plug or socket.")] = None,
     *,
-    svg: Annotated[bool, typer.Option("--svg", help="Print the drawings as SVG.")] = False,
-    html: Annotated[bool, typer.Option("--html", help="Print a page with the drawings.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the drawings as SVG.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with the drawings.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show plugs and sockets with a drawing of each face, their ratings, and what fits what.
 
-    Example: gpuyard facility plugs --svg > plugs.svg
+    Example: gpuyard facility plugs --svg plugs.svg
     """
-    if svg + html + json_output > 1:
+    if (svg is not None) + (html is not None) + json_output > 1:
         raise UserMistake("give one of --svg, --html and --json, not several")
     from gpuyard.catalog.facility import plugs as table
     from gpuyard.draw.plugs import plug_svg, plug_terminal, plugs_svg
@@ -32,12 +36,12 @@ def plugs(
     if json_output:
         documents = [row.model_dump(mode="json") | {"svg": plug_svg(row)} for row in rows]
         print_json(documents[0] if name else documents)
-    elif svg:
-        sys.stdout.write(plug_svg(rows[0]) if name else plugs_svg(rows))
-    elif html:
+    elif svg is not None:
+        write_or_print(plug_svg(rows[0]) if name else plugs_svg(rows), svg)
+    elif html is not None:
         from gpuyard.report.facility_page import render_plugs
 
-        sys.stdout.write(render_plugs(rows))
+        write_or_print(render_plugs(rows), html)
     else:
         cells = [["\n".join(plug_terminal(row)), *_cells(row)] for row in rows]
         columns = ["face", "name", "id", "ratings", "use", "fits"]

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from gpuyard import __version__
 from gpuyard.cli.old_spellings import take_old_spellings
 from gpuyard.cli.output import add_wide_option
+from gpuyard.cli.plain_help import make_plain, with_placeholders
 from gpuyard.errors import GpuyardError
 
 _STOPPED = 130
@@ -56,6 +57,9 @@ class _Commands(TyperGroup):
         self._load((cmd_name,) if cmd_name in _NAMES else _NAMES)
         return super().get_command(ctx, cmd_name)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return with_placeholders(super().get_params(ctx), self.callback)
+
     def _load(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.commands:
@@ -71,7 +75,8 @@ def _command(name: str) -> Any:
         alone.command(name)(getattr(module, name))
     command = typer.main.get_group(alone).commands[name]
     take_old_spellings(command, name)
-    return add_wide_option(command)
+    make_plain(add_wide_option(command))
+    return command
 
 
 app = typer.Typer(

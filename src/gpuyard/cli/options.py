@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from gpuyard import units
 from gpuyard.errors import UserMistake
+from gpuyard.files import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,15 +43,44 @@ def _seconds(text: str | float) -> float:
 
 TimePerPointOption = Annotated[
     float,
-    typer.Option(
-        parser=_seconds, metavar="DURATION", help="How long each point is timed, e.g. '3 s'."
-    ),
+    typer.Option(parser=_seconds, metavar="TIME", help="How long each point is timed, e.g. '3 s'."),
 ]
 
 
 PageOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with charts.")
 ]
+
+
+STDOUT = Path("-")
+_MAY_BE_BARE = ("--html", "--svg", "--csv")
+
+
+class PrintsWithoutFile(TyperCommand):
+    """A command whose `--html`, `--svg` and `--csv` print to stdout where no FILE follows them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        whole: list[str] = []
+        for arg, following in zip(args, [*args[1:], ""], strict=False):
+            whole.append(arg)
+            if arg in _MAY_BE_BARE and not _is_output_file(following):
+                whole.append(str(STDOUT))
+        return super().parse_args(ctx, whole)
+
+
+def _is_output_file(text: str) -> bool:
+    """And not what the command is about: a spec, or a name of the catalog."""
+    named = ("." in text or "/" in text) and not text.startswith("--")
+    return text == str(STDOUT) or (named and not text.endswith((".yaml", ".yml")))
+
+
+def write_or_print(text: str, path: Path) -> None:
+    """To the file, which is then named, or to stdout."""
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    write_text(path, text)
+    console(stderr=True).print(f"written: {path}", highlight=False, soft_wrap=True)
 
 
 def print_page(path: Path | None) -> None:

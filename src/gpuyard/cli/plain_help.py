@@ -1,0 +1,47 @@
+"""Help in plain words: FILE and N where typer would show types of Python, and paragraphs that are as wide
+as the terminal, however wide the source is."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+_PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
+
+
+def make_plain(command: Any) -> None:
+    """The help of this command and of those below it."""
+    command.help = unwrapped(command.help) if command.help else None
+    parameters = command.get_params
+    command.get_params = lambda context: with_placeholders(parameters(context), command.callback)
+    for below in getattr(command, "commands", {}).values():
+        make_plain(below)
+
+
+def unwrapped(text: str) -> str:
+    """One line a paragraph."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
+    """Each with what stands for its value."""
+    signature = inspect.signature(callback).parameters if callback else {}
+    for parameter in parameters:
+        declared = signature.get(parameter.name)
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005
+        elif parameter.metavar is None and (parameter.is_flag or parameter.name == "help"):
+            parameter.metavar = ""
+        elif parameter.metavar is None and declared is not None:
+            parameter.metavar = _placeholder(declared.annotation)
+    return parameters
+
+
+def _placeholder(annotation: Any) -> str | None:
+    return next((_PLACEHOLDERS[kind] for kind in _types(annotation) if kind in _PLACEHOLDERS), None)
+
+
+def _types(annotation: Any) -> list[Any]:
+    inner = get_args(annotation)
+    return [annotation] if not inner else [found for one in inner for found in _types(one)]

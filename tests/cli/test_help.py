@@ -1,0 +1,18 @@
+"""Help as people read it."""
+
+from tests.conftest import Cli
+
+
+def test_help_shows_no_types_of_a_programming_language(cli: Cli) -> None:
+    shown = cli("bench", "train", "--help").stdout
+    assert "WORKLOAD" in shown and "TIME" in shown
+    for kind in ("<str>", "<bool>", "<int>", "<float>"):
+        assert kind not in shown + cli("--help").stdout
+
+
+def test_paragraphs_are_as_wide_as_the_terminal(cli: Cli) -> None:
+    shown = cli("bench", "relief", "--help", environment={"COLUMNS": "80"}).stdout
+    described = shown.partition("First one worker")[2].partition("Example:")[0].splitlines()
+    # every line but a paragraph's last is full: the next word would not have fitted
+    full = [line for line in described if line.strip()][:-1]
+    assert full and all(len(line.rstrip()) > 64 for line in full[1:])
