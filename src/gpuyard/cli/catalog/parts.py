@@ -1,6 +1,6 @@
 """The tables of `gpuyard catalog` that the price of a machine is estimated from."""
 
-from gpuyard.cli.catalog_rows import Columns, NameArgument, show
+from gpuyard.cli.catalog.rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.cost.owning import PriceDateOption, given_on, read_months, read_rent
 from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
-from gpuyard.cli.owning import PriceDateOption, given_on, read_months, read_rent
 
 
 def growth(

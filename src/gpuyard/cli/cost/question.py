@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gpuyard.cli.owning import Rent
+from gpuyard.cli.cost.owning import Rent
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import BreakEven, RentOrOwn, break_even
 from gpuyard.economics.reserved import Rest, unused_years

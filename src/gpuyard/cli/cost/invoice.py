@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.cost.owning import PriceDateOption
 from gpuyard.cli.options import JsonOption, console, print_json, print_table
-from gpuyard.cli.owning import PriceDateOption
 
 _MOST = 1e9  # hours or dollars of one line; beyond this a number is a slip
 
@@ -33,7 +33,7 @@ def invoice(
     import numpy as np
 
     from gpuyard import units
-    from gpuyard.cli.owning import given_on, read_rent
+    from gpuyard.cli.cost.owning import given_on, read_rent
     from gpuyard.economics.billing import (
         INCREMENTS,
         billed_hours,

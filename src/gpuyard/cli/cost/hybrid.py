@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
-from gpuyard.cli.owning import (
+from gpuyard.cli.cost.owning import (
     OwningTexts,
     PriceDateOption,
     given_on,
@@ -16,6 +15,7 @@ from gpuyard.cli.owning import (
     read_rent,
     takes_owning,
 )
+from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.cost_compare import compare
-from gpuyard.cli.cost_growth import growth
-from gpuyard.cli.cost_hybrid import hybrid
-from gpuyard.cli.cost_invoice import invoice
-from gpuyard.cli.options import JsonOption, PageOption
-from gpuyard.cli.owning import (
+from gpuyard.cli.cost.compare import compare
+from gpuyard.cli.cost.growth import growth
+from gpuyard.cli.cost.hybrid import hybrid
+from gpuyard.cli.cost.invoice import invoice
+from gpuyard.cli.cost.owning import (
     OwningTexts,
     PriceDateOption,
     given_on,
@@ -18,6 +17,7 @@ from gpuyard.cli.owning import (
     read_rent,
     takes_owning,
 )
+from gpuyard.cli.options import JsonOption, PageOption
 from gpuyard.errors import UserMistake
 
 app = typer.Typer(
@@ -93,8 +93,8 @@ def cost(
     if hours_per_year is not None and utilisation is not None:
         raise UserMistake("give --hours-per-year or --utilisation, not both")
     from gpuyard import units
-    from gpuyard.cli.cost_answer import answer
-    from gpuyard.cli.cost_asked import Asked
+    from gpuyard.cli.cost.answer import answer
+    from gpuyard.cli.cost.question import Asked
 
     hours = hours_per_year if hours_per_year is not None else 2000.0
     if utilisation is not None:

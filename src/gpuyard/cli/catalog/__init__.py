@@ -2,10 +2,10 @@
 
 import typer
 
-from gpuyard.cli.catalog_fabric import cables, staged_copies, storage, storage_needs, switches
-from gpuyard.cli.catalog_facility import facility_costs, pdus, plugs, servers
-from gpuyard.cli.catalog_parts import chassis, cloud_data, gpu_prices, ports
-from gpuyard.cli.catalog_rows import Columns, NameArgument, show
+from gpuyard.cli.catalog.fabric import cables, staged_copies, storage, storage_needs, switches
+from gpuyard.cli.catalog.facility import facility_costs, pdus, plugs, servers
+from gpuyard.cli.catalog.parts import chassis, cloud_data, gpu_prices, ports
+from gpuyard.cli.catalog.rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
 app = typer.Typer(

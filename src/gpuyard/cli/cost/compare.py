@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.cost.owning import PriceDateOption
 from gpuyard.cli.options import JsonOption, PageOption, console, print_json, print_page, print_table
-from gpuyard.cli.owning import PriceDateOption
 
 
 def compare(
@@ -24,7 +24,7 @@ def compare(
 
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_offers
-    from gpuyard.cli.owning import given_on
+    from gpuyard.cli.cost.owning import given_on
     from gpuyard.economics.mixed_offer import compare_offers
 
     offers = read_offers(file)

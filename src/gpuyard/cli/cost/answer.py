@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuyard import units
-from gpuyard.cli.cost_asked import Asked
+from gpuyard.cli.cost.question import Asked
 from gpuyard.cli.options import console, print_json, print_page, print_table
 from gpuyard.economics.ownership import (
     loan_payment_usd,

@@ -1,6 +1,6 @@
 """The tables of `gpuyard catalog` that networks and storage are designed with."""
 
-from gpuyard.cli.catalog_rows import Columns, NameArgument, show
+from gpuyard.cli.catalog.rows import Columns, NameArgument, show
 from gpuyard.cli.options import JsonOption
 
 
