@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UnknownName
 from gpuyard.hardware import PRESETS, MachineGraph, build_preset
-from gpuyard.hardware.from_matrix import differences, graph_from_matrix
 from gpuyard.hardware.graph import Device, Wire
-from gpuyard.hardware.topo_matrix import TopoMatrix, parse_topo_matrix
+from gpuyard.hardware.readers.from_matrix import differences, graph_from_matrix
+from gpuyard.hardware.readers.matrices import TopoMatrix, parse_topo_matrix
 from tests.hardware.recordings import recorded, text_of
 
 # recordings whose classes no tree of switches can have; none so far

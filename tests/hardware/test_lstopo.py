@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.lstopo_xml import cpu_list, graph_from_lstopo
+from gpuyard.hardware.readers.lstopo import cpu_list, graph_from_lstopo
 from tests.hardware.recordings import SOURCES, recorded, text_of
 
 K80 = "lstopo/k80-4gpu-hwloc-v1.xml"

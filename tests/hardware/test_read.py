@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.hardware.read import read_topology
+from gpuyard.hardware.readers.read import read_topology
 from tests.hardware.recordings import RECORDED, SOURCES
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.smi_xml import graph_from_smi
+from gpuyard.hardware.readers.smi_xml import graph_from_smi
 from tests.hardware.recordings import SOURCES, recorded, text_of
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog import gpus
 from gpuyard.hardware import build_preset, machine_graph, summarise
-from gpuyard.hardware.machine import host_to_gpu_bytes_per_second
+from gpuyard.hardware.rates import host_to_gpu_bytes_per_second
 from gpuyard.hardware.summary import name_gpus
 
 

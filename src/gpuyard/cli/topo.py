@@ -146,7 +146,7 @@ def _graph(
         of_cluster, machine = machine_of(read_cluster(cluster))
         return build_preset(machine.topology, of_cluster, machine.gpus)
     if from_file is not None:
-        from gpuyard.hardware.read import read_topology
+        from gpuyard.hardware.readers.read import read_topology
 
         return read_topology(from_file, gpu)
     from gpuyard.hardware.discover import discover_machine

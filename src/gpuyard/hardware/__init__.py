@@ -2,16 +2,16 @@
 
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.host import Host, discover_host
-from gpuyard.hardware.machine import host_to_gpu_bytes_per_second, machine_graph
-from gpuyard.hardware.presets import PRESETS, build_preset
+from gpuyard.hardware.presets import PRESETS, build_preset, machine_graph
+from gpuyard.hardware.rates import host_to_gpu_bytes_per_second
 from gpuyard.hardware.rings import (
     MOST_EXACT_GPUS,
     AllReduce,
     all_reduce,
     best_gpus,
+    side_by_side,
     worst_gpus,
 )
-from gpuyard.hardware.side_by_side import side_by_side
 from gpuyard.hardware.summary import TopologySummary, summarise
 
 __all__ = [

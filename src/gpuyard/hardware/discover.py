@@ -10,10 +10,10 @@ from pathlib import Path
 from gpuyard.catalog import Gpu
 from gpuyard.errors import MissingRequirement
 from gpuyard.hardware.graph import Device, MachineGraph
-from gpuyard.hardware.lstopo_xml import graph_from_lstopo
-from gpuyard.hardware.nvml_links import NvmlGpus, read_nvml
-from gpuyard.hardware.pci_tree import NumaNode, PciDrawing, PciNode
+from gpuyard.hardware.nvml import NvmlGpus, read_nvml
 from gpuyard.hardware.product_names import catalog_gpu
+from gpuyard.hardware.readers.lstopo import graph_from_lstopo
+from gpuyard.hardware.readers.pci_tree import NumaNode, PciDrawing, PciNode
 from gpuyard.hardware.wires import Slot, nvlink_wire
 
 _HOST_BRIDGE = re.compile(r"pci([0-9a-f]{4,}:[0-9a-f]{2})")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.hardware.cpu import cpu_model, usable_cores
+from gpuyard.hardware.nvml import NoNvml, opened_nvml
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def discover_host() -> Host:
     """Look at this machine."""
     import psutil
 
-    gpus, driver, problem = _read_nvml()
+    gpus, driver, problem = _read_gpus()
     nics = tuple(
         HostNic(name, stats.speed * 1e6 if stats.speed else None)
         for name, stats in sorted(psutil.net_if_stats().items())
@@ -64,32 +65,20 @@ def discover_host() -> Host:
     )
 
 
-def _read_nvml() -> tuple[tuple[HostGpu, ...], str | None, str | None]:
+def _read_gpus() -> tuple[tuple[HostGpu, ...], str | None, str | None]:
     """GPUs and driver by NVML, or the reason why there are none to see."""
     try:
-        import pynvml
-    except ImportError:
-        return (), None, "nvidia-ml-py is not installed; get it with: pip install nvidia-ml-py"
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return (), None, f"NVML: {error}"
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return (
-            tuple(_read_gpu(pynvml, h) for h in handles),
-            str(pynvml.nvmlSystemGetDriverVersion()),
-            None,
-        )
-    except pynvml.NVMLError as error:
-        return (), None, f"NVML: {error}"
-    finally:
-        pynvml.nvmlShutdown()
+        with opened_nvml() as nvml:
+            handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+            gpus = tuple(_read_gpu(nvml, handle) for handle in handles)
+            return gpus, str(nvml.nvmlSystemGetDriverVersion()), None
+    except NoNvml as problem:
+        return (), None, str(problem)
 
 
-def _read_gpu(pynvml: Any, handle: Any) -> HostGpu:
+def _read_gpu(nvml: Any, handle: Any) -> HostGpu:
     try:
-        memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except pynvml.NVMLError:
+        memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError:
         memory = None
-    return HostGpu(str(pynvml.nvmlDeviceGetName(handle)), memory)
+    return HostGpu(str(nvml.nvmlDeviceGetName(handle)), memory)

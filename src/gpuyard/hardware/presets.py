@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import get_args
 
-from gpuyard.catalog import Gpu
+from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.wires import (
@@ -197,6 +198,16 @@ def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
     return MachineGraph(
         f"{name} with {gpus} × {gpu.id}", tuple(builder.devices), tuple(builder.wires), peers
     )
+
+
+def machine_graph(topology: str, gpu: Gpu, count: int) -> MachineGraph:
+    """The same; asked for again, it is the same object, so cached answers are kept."""
+    return _kept_graph(topology, gpu.id, count)
+
+
+@lru_cache(maxsize=256)
+def _kept_graph(topology: str, gpu: str, count: int) -> MachineGraph:
+    return build_preset(topology, gpus().get(gpu), count)
 
 
 if set(PRESETS) != set(get_args(Topology)):

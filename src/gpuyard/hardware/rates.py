@@ -1,4 +1,8 @@
-"""Every GPU to every other, one pair at a time: rate, latency and class of the path. Rows send."""
+"""What GPUs reach: every other one, a pair at a time (rate, latency and class of the path; rows send), and the
+memory of their host, all at once."""
+
+from collections import Counter
+from collections.abc import Sequence
 
 from gpuyard.hardware.graph import Hop, MachineGraph
 from gpuyard.hardware.rings import STAGED_SHARE
@@ -25,6 +29,17 @@ def class_matrix(graph: MachineGraph) -> list[list[str]]:
 def is_staged(graph: MachineGraph, a: str, b: str) -> bool:
     """Whether a message from a to b goes through host memory."""
     return a != b and not graph.offers_peer_to_peer(a, b)
+
+
+def host_to_gpu_bytes_per_second(graph: MachineGraph, chosen: Sequence[str]) -> float:
+    """What each of these GPUs gets when all read from their socket's memory at once."""
+    paths = [graph.path(graph.socket_of(gpu), gpu) for gpu in chosen]
+    loads = Counter((id(hop.wire), hop.source) for path in paths for hop in path)
+    return min(
+        hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
+        for path in paths
+        for hop in path
+    )
 
 
 def _bytes_per_second(graph: MachineGraph, a: str, b: str) -> float | None:

@@ -5,13 +5,13 @@ The rate given is NCCL's bus bandwidth: for one ring that of its slowest hop, fo
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.detours import detoured_ring
 from gpuyard.hardware.graph import Hop, MachineGraph
+from gpuyard.hardware.ring_packing import Ring, detoured_ring, pack_rings
 
 # Without peer access every message is written to host memory and read back by two copies. What they
 # reach of the slowest wire: medians of `gpuyard catalog staged-copies`.
@@ -19,8 +19,6 @@ STAGED_SHARE = 0.8  # one way
 STAGED_BOTH_WAYS_SHARE = 0.48  # of each direction, where both ends send and receive at once
 _EXHAUSTIVE_ORDERS = 6  # up to 120 orders of a ring are all tried
 MOST_EXACT_GPUS = 16
-
-Ring = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,30 @@ def best_gpus(graph: MachineGraph, count: int, free: Sequence[str] | None = None
 def worst_gpus(graph: MachineGraph, count: int, free: Sequence[str] | None = None) -> AllReduce:
     """The choice to avoid."""
     return _extreme(graph, count, free, fastest=False)
+
+
+def side_by_side(graph: MachineGraph, gpus_each: int, jobs: int) -> tuple[AllReduce, ...]:
+    """Every job takes the best GPUs that are left; each rate is what it gets while all exchange.
+
+    NVLinks join two GPUs of one job and are never shared; PCIe switches and their uplinks are.
+    """
+    if jobs * gpus_each > len(graph.gpus):
+        raise UserMistake(
+            f"{jobs} jobs of {gpus_each} GPUs need {jobs * gpus_each}; "
+            f"{graph.name} has {len(graph.gpus)}"
+        )
+    free = list(graph.gpus)
+    alone: list[AllReduce] = []
+    for _ in range(jobs):
+        few = len(graph.gpus) <= MOST_EXACT_GPUS
+        chosen = best_gpus(graph, gpus_each, free) if few else all_reduce(graph, free[:gpus_each])
+        alone.append(chosen)
+        free = [gpu for gpu in free if gpu not in chosen.gpus]
+    over_pcie = [job for job in alone if job.kind not in ("nvlink", "none")]
+    rates = iter(ring_rates(graph, [job.rings[0] for job in over_pcie]))
+    return tuple(
+        replace(job, bytes_per_second=next(rates)) if job in over_pcie else job for job in alone
+    )
 
 
 def _extreme(
@@ -204,45 +226,4 @@ def _nvlink_rings(graph: MachineGraph, gpus: tuple[str, ...]) -> tuple[Ring, ...
     if _switched(graph, gpus):
         return (gpus,)
     links = {frozenset(pair): graph.nvlinks(*pair) for pair in combinations(gpus, 2)}
-    packed = _pack_rings(gpus, links)
-    if packed:
-        return packed
-    detour = detoured_ring(gpus, links)
-    return (detour,) if detour else ()
-
-
-def _pack_rings(gpus: tuple[str, ...], links: dict[frozenset[str], int]) -> tuple[Ring, ...]:
-    """The largest set of edge-disjoint rings through all the GPUs, by search with a bound.
-
-    A ring takes two links of every GPU, so half of the poorest GPU's links is the most there can be.
-    """
-    ends = Counter(gpu for pair, count in links.items() for gpu in pair for _ in range(count))
-    most = min((ends[gpu] for gpu in gpus), default=0) // 2
-    best: tuple[Ring, ...] = ()
-    budget = [20_000]  # steps; beyond it the best packing found so far stands
-
-    def extend(ring: list[str], packed: tuple[Ring, ...]) -> None:
-        nonlocal best
-        budget[0] -= 1
-        if len(best) == most or budget[0] < 0:
-            return
-        if len(ring) == len(gpus):
-            closing = frozenset((ring[-1], ring[0]))
-            if links[closing]:
-                links[closing] -= 1
-                done = (*packed, tuple(ring))
-                if len(done) > len(best):
-                    best = done
-                extend([gpus[0]], done)
-                links[closing] += 1
-            return
-        for gpu in gpus:
-            step = frozenset((ring[-1], gpu))
-            if gpu not in ring and links.get(step):
-                links[step] -= 1
-                extend([*ring, gpu], packed)
-                links[step] += 1
-
-    if most:
-        extend([gpus[0]], ())
-    return best
+    return pack_rings(gpus, links) or detoured_ring(gpus, links)

@@ -63,7 +63,7 @@ def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
     if host.gpus:
         import torch
 
-        from gpuyard.hardware.nvml_links import read_nvml
+        from gpuyard.hardware.nvml import read_nvml
 
         nvml = read_nvml()
         addresses = tuple(nvml.products) if nvml else gpu_addresses()

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.from_matrix import graph_from_matrix
 from gpuyard.hardware.graph import Device, MachineGraph
-from gpuyard.hardware.lstopo_xml import graph_from_topology
-from gpuyard.hardware.matrix_text import LINK_CLASSES, PEER_STATUSES, find_matrices
-from gpuyard.hardware.p2p_matrix import PeerMatrix, parse_p2p_matrix
-from gpuyard.hardware.smi_xml import graph_from_smi_log
-from gpuyard.hardware.topo_matrix import parse_topo_matrix
+from gpuyard.hardware.readers.from_matrix import graph_from_matrix
+from gpuyard.hardware.readers.lstopo import graph_from_topology
+from gpuyard.hardware.readers.matrices import PeerMatrix, parse_p2p_matrix, parse_topo_matrix
+from gpuyard.hardware.readers.matrix_text import LINK_CLASSES, PEER_STATUSES, find_matrices
+from gpuyard.hardware.readers.smi_xml import graph_from_smi_log
+from gpuyard.hardware.readers.xml_text import parse_xml
 from gpuyard.hardware.wires import UNKNOWN_SLOT_NOTE, internal_wire, pcie_wire, slot_of_gpu
-from gpuyard.hardware.xml_text import parse_xml
 
 _READABLE = (
     "the outputs of `nvidia-smi topo -m`, `nvidia-smi topo -p2p r`, `nvidia-smi -q -x` and "

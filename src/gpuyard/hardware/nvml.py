@@ -1,9 +1,9 @@
-"""What NVML knows about the GPUs of this host and sysfs does not: their order, NVLinks and peer access.
-
-Every call may fail on some driver; what fails is left out.
-"""
+"""NVML, NVIDIA's library of its driver, and what it knows about GPUs that sysfs does not: their order, NVLinks
+and peer access. Every call may fail on some driver; what fails is left out."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -21,22 +21,38 @@ class NvmlGpus:
     peers: frozenset[frozenset[str]] | None = None  # None: nothing was said
 
 
-def read_nvml() -> NvmlGpus | None:
-    """None where there is no NVML, no driver or no GPU."""
+class NoNvml(Exception):
+    """Why NVML does not answer."""
+
+
+@contextmanager
+def opened_nvml() -> Iterator[Any]:
+    """The library while it is open; `NoNvml` where it, a driver or an answer is missing."""
     try:
         import pynvml
     except ImportError:
-        return None
+        raise NoNvml(
+            "nvidia-ml-py is not installed; get it with: pip install nvidia-ml-py"
+        ) from None
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
+    except pynvml.NVMLError as error:
+        raise NoNvml(f"NVML: {error}") from None
     try:
-        return _read_gpus(pynvml)
-    except pynvml.NVMLError:
-        return None
+        yield pynvml
+    except pynvml.NVMLError as error:
+        raise NoNvml(f"NVML: {error}") from None
     finally:
         pynvml.nvmlShutdown()
+
+
+def read_nvml() -> NvmlGpus | None:
+    """None where there is no NVML, no driver or no GPU."""
+    try:
+        with opened_nvml() as nvml:
+            return _read_gpus(nvml)
+    except NoNvml:
+        return None
 
 
 def sysfs_address(bus_id: str | bytes) -> str:

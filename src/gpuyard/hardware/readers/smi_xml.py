@@ -4,6 +4,7 @@ from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.product_names import catalog_gpu
+from gpuyard.hardware.readers.xml_text import Element, parse_xml
 from gpuyard.hardware.wires import (
     UNKNOWN_SLOT_NOTE,
     USUAL_SLOT,
@@ -13,7 +14,6 @@ from gpuyard.hardware.wires import (
     pcie_wire,
     slot_of_gpu,
 )
-from gpuyard.hardware.xml_text import Element, parse_xml
 
 _LINK = ("pci", "pci_gpu_link_info")
 _BLIND = (

@@ -4,8 +4,8 @@ from itertools import combinations
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
-from gpuyard.hardware.nearness import LEVELS, Group, Nearness, Pair, group
-from gpuyard.hardware.topo_matrix import TopoMatrix, is_gpu
+from gpuyard.hardware.readers.matrices import TopoMatrix, is_gpu
+from gpuyard.hardware.readers.nearness import LEVELS, Group, Nearness, Pair, group
 from gpuyard.hardware.wires import (
     UNKNOWN_SLOT_NOTE,
     Slot,

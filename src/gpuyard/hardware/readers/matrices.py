@@ -1,12 +1,14 @@
-"""Reads `nvidia-smi topo -m`: how every two devices of a machine reach each other, and which CPUs are near."""
+"""Reads the two tables of `nvidia-smi topo`: -m, how every two devices of a machine reach each other and which
+CPUs are near, and -p2p, which GPUs may read and write each other's memory."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.matrix_text import (
+from gpuyard.hardware.readers.matrix_text import (
     LINK_CLASSES,
+    PEER_STATUSES,
     MatrixText,
     Word,
     find_matrix,
@@ -44,6 +46,24 @@ class TopoMatrix:
         return tuple(device for device in self.devices if not is_gpu(device))
 
 
+@dataclass(frozen=True)
+class PeerMatrix:
+    """The status of every two GPUs, as it was printed: OK, or why there is no peer access."""
+
+    source: str
+    gpus: tuple[str, ...]
+    statuses: Mapping[tuple[str, str], str]
+
+    @property
+    def peers(self) -> frozenset[frozenset[str]]:
+        """Pairs with access in both directions: `MachineGraph.pcie_peers`."""
+        return frozenset(
+            frozenset((a, b))
+            for (a, b), status in self.statuses.items()
+            if status == self.statuses[b, a] == "OK"
+        )
+
+
 def is_gpu(device: str) -> bool:
     """Whether a device of the header is a GPU; all others are NICs."""
     return re.fullmatch(r"GPU\d+", device) is not None
@@ -69,6 +89,17 @@ def parse_topo_matrix(text: str, source: str) -> TopoMatrix:
         numa_affinity=affinities["NUMA Affinity"],
         gpu_numa_id=affinities["GPU NUMA ID"],
         nic_names={m[1]: m[2] for line in lines if (m := _NIC_NAME.fullmatch(line))},
+    )
+
+
+def parse_p2p_matrix(text: str, source: str) -> PeerMatrix:
+    """The first peer matrix in the text; `source` is the file's name for messages."""
+    table = find_matrix(text, source, PEER_STATUSES, "nvidia-smi topo -p2p r")
+    cells = table.read(PEER_STATUSES)
+    return PeerMatrix(
+        source,
+        tuple(device.text for device in table.devices),
+        {pair: word.text for pair, word in cells.items()},
     )
 
 

@@ -1,11 +1,11 @@
-"""`nvidia-smi topo -m` as real machines print it, and what is said about a table that is not whole."""
+"""The tables of `nvidia-smi topo` as real machines print them, and what is said about one that is not whole."""
 
 import re
 
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.topo_matrix import parse_topo_matrix
+from gpuyard.hardware.readers.matrices import parse_p2p_matrix, parse_topo_matrix
 from tests.hardware.recordings import RECORDED, SOURCES, recorded, text_of
 
 SMALL = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPHB\t0-7\nGPU1\tPHB\t X \t0-7\n"
@@ -104,3 +104,35 @@ def test_an_empty_value_under_spaces_is_found_by_its_place() -> None:
     )
     matrix = parse_topo_matrix(text, "topo.txt")
     assert (matrix.cpu_affinity, matrix.numa_affinity) == ({}, {"GPU0": "1"})
+
+
+@pytest.mark.parametrize("name", recorded("p2p"))
+def test_recorded_peer_statuses(name: str) -> None:
+    case = SOURCES[name]
+    matrix = parse_p2p_matrix(text_of(name), name)
+    assert len(matrix.gpus) == case["gpus"]
+    for pair, status in case["expected"]["pairs"].items():
+        a, b = pair.split("-")
+        assert matrix.statuses[a, b] == status
+        assert (frozenset((a, b)) in matrix.peers) == (status == "OK")
+
+
+def test_peer_access_in_one_direction_only_is_none() -> None:
+    matrix = parse_p2p_matrix(" \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tTNS\tX\n", "p2p.txt")
+    assert matrix.peers == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" \tGPU0\tGPU1\n GPU0\tX\tOKK\n GPU1\tOK\tX\n",
+         "p2p.txt:2:9: 'OKK' is not a peer status; did you mean 'OK'? (row GPU0, column GPU1)"),
+        (" \tGPU0\tGPU1\n GPU0\tX\tOK\n",
+         "p2p.txt:1:8: the header names 2 devices, and the row GPU1 is missing"),
+        ("", "p2p.txt:1:1: there is no table of `nvidia-smi topo -p2p r` here"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_peer_statuses_and_where(text: str, message: str) -> None:
+    with pytest.raises(UserMistake) as refused:
+        parse_p2p_matrix(text, "p2p.txt")
+    assert str(refused.value).startswith(message)
