@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report import render_study, write_report
 from gpuyard.report.charts import slugs
+from gpuyard.report.page import render_study, write_report
 from gpuyard.study.result import StudyResult, study_result_from_json
 from tests.report.builder import APOLLO, BATCH, cost, full_study, study, workload
 

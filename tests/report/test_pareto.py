@@ -7,9 +7,8 @@ import pytest
 
 from gpuyard.planner import PlanResult
 from gpuyard.planner.search import answer
-from gpuyard.report import render_study
 from gpuyard.report.figures import pareto_option
-from gpuyard.report.page import render_plan, write_plan
+from gpuyard.report.page import render_plan, render_study, write_plan
 from gpuyard.study import study_result_from_json
 from tests.planner.builder import candidates, offer, plan, workload
 from tests.report.builder import full_study

@@ -12,9 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from gpuyard.planner.search import answer
-from gpuyard.report import write_report
 from gpuyard.report.cost_page import CostPage, write_cost_page
-from gpuyard.report.page import write_plan
+from gpuyard.report.page import write_plan, write_report
 from tests.planner.builder import candidates, offer, plan
 from tests.planner.builder import workload as known_workload
 from tests.report.builder import cost, full_study, study, workload

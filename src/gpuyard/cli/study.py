@@ -33,7 +33,7 @@ def study(
     from gpuyard.catalog.specfiles import read_study
     from gpuyard.files import check_writable
     from gpuyard.measure import ResultsStore
-    from gpuyard.report import write_report
+    from gpuyard.report.page import write_report
 
     spec = read_study(file)
     check_writable(output)  # before minutes of measuring, not after
