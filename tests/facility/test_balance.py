@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.facility.power.phases import Balance, Load, balance
+from gpuyard.facility.power.phases import CordLoad, PhaseBalance, balance
 from gpuyard.facility.power.rack_pdu import Bank
 
 VOLTS = 208.0
@@ -18,11 +18,11 @@ def banks_of(per_leg: int, c13: int, c19: int, amps: float = 16.0) -> list[Bank]
     return [Bank(index % 3, outlets, amps) for index in range(3 * per_leg)]
 
 
-def load(va: float, outlet: str = "c19") -> Load:
-    return Load(va, va, (outlet,))
+def load(va: float, outlet: str = "c19") -> CordLoad:
+    return CordLoad(va, va, (outlet,))
 
 
-def brute_force(loads: list[Load], banks: list[Bank]) -> float | None:
+def brute_force(loads: list[CordLoad], banks: list[Bank]) -> float | None:
     """The least difference over every assignment of every load to every bank."""
     best = None
     for places in itertools.product(range(len(banks)), repeat=len(loads)):
@@ -35,7 +35,7 @@ def brute_force(loads: list[Load], banks: list[Bank]) -> float | None:
     return best
 
 
-def _fits(loads: list[Load], banks: list[Bank], places: list[tuple[int, str]]) -> bool:
+def _fits(loads: list[CordLoad], banks: list[Bank], places: list[tuple[int, str]]) -> bool:
     va: Counter[int] = Counter()
     used: Counter[tuple[int, str]] = Counter()
     for one, (bank, face) in zip(loads, places, strict=True):
@@ -45,12 +45,12 @@ def _fits(loads: list[Load], banks: list[Bank], places: list[tuple[int, str]]) -
     return within and all(n <= dict(banks[b].outlets)[face] for (b, face), n in used.items())
 
 
-def checked(loads: list[Load], banks: list[Bank]) -> Balance | None:
+def checked(loads: list[CordLoad], banks: list[Bank]) -> PhaseBalance | None:
     found = balance(loads, banks, VOLTS)
     if found is not None:
-        assert _fits(loads, banks, list(found.places))
+        assert _fits(loads, banks, list(found.plugged))
         legs = [0.0, 0.0, 0.0]
-        for one, (bank, face) in zip(loads, found.places, strict=True):
+        for one, (bank, face) in zip(loads, found.plugged, strict=True):
             assert face in one.outlets
             legs[banks[bank].leg] += one.leg_va
         assert found.leg_va == pytest.approx(legs)
@@ -76,7 +76,7 @@ def test_no_room_is_no_answer() -> None:
     c13=st.integers(0, 2),
     c19=st.integers(1, 2),
 )  # fmt: skip
-def test_as_even_as_brute_force(loads: list[Load], per_leg: int, c13: int, c19: int) -> None:
+def test_as_even_as_brute_force(loads: list[CordLoad], per_leg: int, c13: int, c19: int) -> None:
     banks = banks_of(per_leg, c13, c19)
     found = checked(loads, banks)
     best = brute_force(loads, banks)
@@ -93,7 +93,7 @@ def test_a_cord_is_taken_back_where_it_leaves_none_for_another() -> None:
     banks = [Bank(0, (("c19", 4),), 2800 / VOLTS)] * 2
     found = balance(loads, banks, VOLTS)
     assert found is not None
-    assert _fits(loads, banks, list(found.places))
+    assert _fits(loads, banks, list(found.plugged))
 
 
 def test_ways_past_counting_are_even_too() -> None:

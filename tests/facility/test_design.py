@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord import CONNECTORS, cord_for
 from gpuyard.facility.power.cord_list import all_cords
 from gpuyard.facility.power.electricity import POWER_FACTOR, line_amps
 from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
-from gpuyard.facility.requirements import room_needs
+from gpuyard.facility.requirements import room_requirements
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
@@ -57,8 +56,8 @@ def cluster(machine: str = "supermicro-4029gp-trt", nodes: int = 4) -> Cluster:
 def check_limits(design: FacilityDesign) -> None:
     """Everything again from the places of the cords, by other code than the design's own."""
     feeds = design.site.feeds
-    share = design.rules.share
-    for rack in range(design.room.rows.racks):
+    share = design.rules.continuous_load
+    for rack in range(design.room.floor.racks):
         inside = design.room.in_rack(rack)
         units = [u for p in inside for u in range(p.unit, p.unit + p.device.rack_units)]
         assert len(units) == len(set(units)), "two devices in one unit"
@@ -67,7 +66,7 @@ def check_limits(design: FacilityDesign) -> None:
         assert sum(p.device.weight_kg for p in inside) <= design.site.rack.weight
         assert sum(p.device.peak_watts for p in inside) <= design.rules.rack_watts + 1e-6
     supplies: Counter[tuple[str, int]] = Counter()
-    strips: dict[tuple[int, str, int], list[tuple[int, str, float]]] = {}
+    pdus: dict[tuple[int, str, int], list[tuple[int, str, float]]] = {}
     for cord in all_cords(design):
         device = cord.device.device
         supplies[cord.device.label, cord.supply] += 1
@@ -76,35 +75,35 @@ def check_limits(design: FacilityDesign) -> None:
         left = mine if feeds == 2 else device.supplies
         running = left >= device.supplies_minimum
         watts = device.peak_watts / (left if running else device.supplies)
-        place = (cord.rack, cord.feed, cord.strip)
-        strips.setdefault(place, []).append((cord.bank, cord.outlet, watts / POWER_FACTOR))
-        strip = design.feeding.strips["AB".index(cord.feed)]
-        amps = watts / POWER_FACTOR / strip.outlet_volts
+        place = (cord.rack, cord.feed, cord.pdu)
+        pdus.setdefault(place, []).append((cord.bank, cord.outlet, watts / POWER_FACTOR))
+        pdu = design.pdu_choice.pdus["AB".index(cord.feed)]
+        amps = watts / POWER_FACTOR / pdu.outlet_volts
         for face in (cord.kind.plug, cord.kind.connector):
             assert amps <= (plugs().get(face).amps(design.rules.region) or 0) * share + 1e-6
         assert cord.kind.connector == CONNECTORS[device.inlet]
     assert all(count == 1 for count in supplies.values()), "a supply with two cords"
     assert len(supplies) == sum(p.device.supplies for p in design.room.placed), "one without"
-    for (_, feed, _), plugged in strips.items():
+    for (_, feed, _), plugged in pdus.items():
         check_strip(design, feed, plugged)
 
 
 def check_strip(design: FacilityDesign, feed: str, plugged: list[tuple[int, str, float]]) -> None:
-    strip = design.feeding.strips["AB".index(feed)]
-    legs = [0.0] * strip.legs
+    pdu = design.pdu_choice.pdus["AB".index(feed)]
+    legs = [0.0] * pdu.legs
     banks: Counter[int] = Counter()
     used: Counter[tuple[int, str]] = Counter()
     for bank, outlet, va in plugged:
-        legs[strip.banks[bank - 1].leg] += va
+        legs[pdu.banks[bank - 1].leg] += va
         banks[bank] += round(va * 1000)
         used[bank, outlet] += 1
     for bank, milli_va in banks.items():
-        assert milli_va / 1000 / strip.outlet_volts <= strip.banks[bank - 1].usable_amps + 1e-3
+        assert milli_va / 1000 / pdu.outlet_volts <= pdu.banks[bank - 1].usable_amps + 1e-3
     for (bank, outlet), count in used.items():
-        assert count <= dict(strip.banks[bank - 1].outlets)[outlet]
-    amps = line_amps(tuple(va / strip.outlet_volts for va in legs), strip.circuit.voltage)
-    assert max(amps) <= strip.circuit.amps * design.rules.share + 1e-3
-    assert sum(legs) <= strip.usable_va + 1
+        assert count <= dict(pdu.banks[bank - 1].outlets)[outlet]
+    amps = line_amps(tuple(va / pdu.outlet_volts for va in legs), pdu.circuit.voltage)
+    assert max(amps) <= pdu.circuit.amps * design.rules.continuous_load + 1e-3
+    assert sum(legs) <= pdu.usable_va + 1
 
 
 def test_a_workstation_on_an_office_circuit() -> None:
@@ -121,10 +120,10 @@ def test_a_workstation_on_an_office_circuit() -> None:
 def test_four_servers_on_two_ap8966() -> None:
     design = designed("rack", "machine-room")
     check_limits(design)
-    assert design.room.rows.racks == 1
-    (a, b) = design.power[0].strips
+    assert design.room.floor.racks == 1
+    (a, b) = design.power[0].pdus
     assert (a.feed, b.feed) == ("A", "B")
-    assert a.strip.usable_va == pytest.approx(17_293, abs=1)
+    assert a.pdu.usable_va == pytest.approx(17_293, abs=1)
     # each side carries all of it
     assert a.va == pytest.approx(design.peak_watts / 0.98, rel=1e-6)
     assert a.normal_va == pytest.approx(a.va / 2, rel=1e-6)
@@ -137,12 +136,12 @@ def test_32_dgx_h100_in_a_colocation() -> None:
     check_limits(design)
     assert design.network.compute is not None
     assert design.network.compute.switches == {"leaf": 8, "spine": 4, "core": 0}
-    assert design.room.rows.racks == 9, "eight of four servers, and one for the switches"
+    assert design.room.floor.racks == 9, "eight of four servers, and one for the switches"
     alone = [
         r for r in range(9) if not any(p.device.kind == "server" for p in design.room.in_rack(r))
     ]
     assert alone == [4], "in the middle, where its cables are shortest"
-    needs = room_needs(design)
+    needs = room_requirements(design)
     assert max(rack.peak_watts for rack in needs.racks) == 40_800
     assert {n.feed: n.count for n in needs.circuits} == {"A": 18, "B": 18}
     (loss, _) = feed_losses(design)
@@ -199,11 +198,11 @@ def test_a_plug_that_does_not_fit() -> None:
 
 
 def test_no_cord_is_shorter_than_its_way() -> None:
-    strip = designed("rack", "machine-room").feeding.strips[0]
-    assert cord_for("c14", "c13", strip, 1.1).length_m == 1.2
-    assert cord_for("c14", "c13", strip, 4.5).length_m == 4.5
+    pdu = designed("rack", "machine-room").pdu_choice.pdus[0]
+    assert cord_for("c14", "c13", pdu, 1.1).length_m == 1.2
+    assert cord_for("c14", "c13", pdu, 4.5).length_m == 4.5
     with pytest.raises(GpuyardError, match=r"5.0 m is needed .* 4.5 m: 0.5 m too little"):
-        cord_for("c14", "c13", strip, 5.0)
+        cord_for("c14", "c13", pdu, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_what_a_rack_may_draw_by_site(kind: str, cooling: str, kilowatts: int) -
 
 def test_each_rack_says_what_a_lost_feed_does_to_it() -> None:
     design = designed("dgx-h100", "colocation")
-    for rack in range(design.room.rows.racks):
+    for rack in range(design.room.floor.racks):
         placed = design.room.in_rack(rack)
         machines = sum(p.device.kind == "server" for p in placed)
         for loss in rack_losses(design, rack):
@@ -234,7 +233,7 @@ def test_each_rack_says_what_a_lost_feed_does_to_it() -> None:
 
 def test_costs_by_hand() -> None:
     design = designed("rack", "machine-room")
-    colocation, own = compare_costs(design)
+    colocation, own = design.housing_costs
     hours = 8766 / 12
     assert own.energy_usd_per_month == pytest.approx(
         design.typical_watts / 1000 * hours * 1.58 * 0.1278
@@ -302,7 +301,7 @@ def test_rows_left_open_are_as_long_as_a_cable_limit_needs() -> None:
     within = design_facility(many, site(rack=racks, cable_limit=limit))
     by_length = [
         longest_m(design_facility(many, site(rack=racks | {"per_row": length})))
-        for length in range(4, usual.room.rows.racks + 1, 2)
+        for length in range(4, usual.room.floor.racks + 1, 2)
     ]
     assert longest_m(within) <= min(by_length) + 0.6  # one rack more or less in a row
     assert any("keep cables short" in words for words in within.assumed)

@@ -7,13 +7,13 @@ import pytest
 from gpuyard.facility.power.electricity import (
     airflow_cfm,
     btu_per_hour,
-    continuous_share,
+    continuous_load_in,
     cooling_tons,
     leg_volts,
     line_amps,
     usable_va,
 )
-from gpuyard.facility.power.supplies import efficiency, most_at_once, wall_watts
+from gpuyard.facility.power.wall_power import efficiency, most_at_once, wall_watts
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_what_a_circuit_carries(
 
 
 def test_the_share_of_a_breaker_depends_on_the_country() -> None:
-    assert continuous_share("US") == 0.8
-    assert continuous_share("DE") == 1.0
-    assert continuous_share("XX") == 0.8, "where the rule is not known, the careful one holds"
+    assert continuous_load_in("US") == 0.8
+    assert continuous_load_in("DE") == 1.0
+    assert continuous_load_in("XX") == 0.8, "where the rule is not known, the careful one holds"
 
 
 def test_outlets_sit_between_lines_at_208_and_to_neutral_at_400() -> None:

@@ -11,7 +11,7 @@ from gpuyard.draw.fabric import fabric_svg
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricRequest,
-    Floor,
+    TypicalFloor,
     bill_of,
     design_fabric,
     management_network,
@@ -35,7 +35,9 @@ def test_32_dgx_h100() -> None:
 
 
 def test_one_rack_of_40_hdr_ports() -> None:
-    design = design_fabric(FabricRequest(5, 8, "nvidia-qm8700", floor=Floor(nodes_per_rack=5)))
+    design = design_fabric(
+        FabricRequest(5, 8, "nvidia-qm8700", floor=TypicalFloor(nodes_per_rack=5))
+    )
     assert design.kind == "single-switch"
     assert design.switches == {"leaf": 1, "spine": 0, "core": 0}
     assert (design.ports_spare, design.hops) == (0, 1)
@@ -111,7 +113,7 @@ def test_the_bill() -> None:
 
 
 def test_lengths_on_the_floor() -> None:
-    floor = Floor(nodes_per_rack=4, racks_per_row=10)
+    floor = TypicalFloor(nodes_per_rack=4, racks_per_row=10)
     assert floor.length_m(3, 3) == 2
     assert floor.length_m(3, 5) == pytest.approx(3.5 + 2 * 0.6)
     # the second row is counted backwards: rack 12 stands eighth, rack 19 across from the first
@@ -121,7 +123,7 @@ def test_lengths_on_the_floor() -> None:
 
 
 def test_a_large_floor_has_cables_for_its_management_too() -> None:
-    floor = Floor.of(20_000)
+    floor = TypicalFloor.of(20_000)
     assert management_network(20_000, 1_622, floor).switches["leaf"] > 0
 
 
@@ -162,12 +164,12 @@ def test_mistakes_are_sentences(request_: FabricRequest, sentence: str) -> None:
 
 def test_the_networks_beside_it() -> None:
     # 32 machines with two ports each, and 12 switches: 76 ports are two switches of 48
-    management = management_network(32, 12, Floor())
+    management = management_network(32, 12, TypicalFloor())
     assert management.request.endpoints == 76
     assert management.switches == {"leaf": 2, "spine": 1, "core": 0}
-    assert management_network(4, 1, Floor()).switches == {"leaf": 1, "spine": 0, "core": 0}
+    assert management_network(4, 1, TypicalFloor()).switches == {"leaf": 1, "spine": 0, "core": 0}
     # 32 machines and 4 servers with two ports: 72 ports
-    storage = storage_network(32, 2, "nvidia-qm9700", Floor())
+    storage = storage_network(32, 2, "nvidia-qm9700", TypicalFloor())
     assert storage.request.endpoints == 72
 
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuyard.facility.fabric.search import Demand, Ports, single, three_tiers, two_tiers
+from gpuyard.facility.fabric.search import PortDemand, SwitchPorts, single, three_tiers, two_tiers
 from gpuyard.facility.fabric.shape import Shape
 
 
-def demand(nodes: int, ports: int = 1, rails: int = 1, over: float = 1) -> Demand:
-    return Demand(nodes, ports, rails, Fraction(over))
+def demand(nodes: int, ports: int = 1, rails: int = 1, over: float = 1) -> PortDemand:
+    return PortDemand(nodes, ports, rails, Fraction(over))
 
 
-def alike(ports: int) -> Ports:
-    return Ports(ports, 0, ports, Fraction(1))
+def alike(ports: int) -> SwitchPorts:
+    return SwitchPorts(ports, 0, ports, Fraction(1))
 
 
-def found(asked: Demand, ports: Ports) -> Shape:
+def found(asked: PortDemand, ports: SwitchPorts) -> Shape:
     shape = single(asked, ports) or two_tiers(asked, ports) or three_tiers(asked, ports)
     assert shape is not None
     return shape
@@ -98,7 +98,7 @@ def test_rails_share_a_leaf_only_whole() -> None:
 
 def test_uplinks_of_their_own() -> None:
     # 48 × 1 Gbit/s below and 4 × 100 Gbit/s above: one uplink carries them all
-    shape = found(demand(480), Ports(48, 4, 32, Fraction(100)))
+    shape = found(demand(480), SwitchPorts(48, 4, 32, Fraction(100)))
     assert (shape.leaves, shape.spines, shape.leaf_spine_links) == (10, 1, 10)
 
 

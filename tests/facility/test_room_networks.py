@@ -11,12 +11,12 @@ from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.bill_of_materials import bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.fabric import FabricRequest, Floor, bill_of, design_fabric
+from gpuyard.facility.fabric import FabricRequest, TypicalFloor, bill_of, design_fabric
 from gpuyard.facility.network.cables import managed_ports
+from gpuyard.facility.network.devices import switch_devices
 from gpuyard.facility.network.figures import network_figures
 from gpuyard.facility.network.host_ports import HostPorts, cheapest_fabric
 from gpuyard.facility.network.room_network import network_for
-from gpuyard.facility.network.switch_devices import switch_devices
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 
@@ -34,7 +34,7 @@ def cluster(nodes: int = 4, **changes: Any) -> Cluster:
 def test_storage_has_the_slowest_ethernet_that_carries_the_reads() -> None:
     # 10 GB/s are 20 Gbit/s for each of 4 machines and 20 for each of the 4 ports of two servers
     network = network_for(cluster(storage={"read": "10 GB/s", "servers": 2}), 4, 12)
-    assert network.storage is not None and network.plan is not None
+    assert network.storage is not None and network.storage_attachment is not None
     assert network.storage.switch.port_gbit_per_second == 25
     assert network.storage.request.endpoints == 4 + 2 * 2
     assert network.assumed == ()
@@ -46,8 +46,8 @@ def test_storage_has_the_slowest_ethernet_that_carries_the_reads() -> None:
 
 def test_what_is_not_said_is_assumed_and_told() -> None:
     network = network_for(cluster(nodes=32), 4, 12)
-    assert network.plan is not None
-    assert network.plan.servers == 4
+    assert network.storage_attachment is not None
+    assert network.storage_attachment.servers == 4
     # 32 × 8 GPUs of 205 MB/s are 52.4 GB/s: 52 Gbit/s on each of eight ports
     assert network.storage is not None
     assert network.storage.switch.port_gbit_per_second == 100
@@ -121,8 +121,8 @@ def check_ports(design: FacilityDesign) -> None:
     if network.management is not None:
         managed = managed_ports(network, design.room)
         assert len(managed) == network.management.request.endpoints
-    if network.plan is not None:
-        assert len(design.room.of_kind("storage")) == network.plan.servers
+    if network.storage_attachment is not None:
+        assert len(design.room.of_kind("storage")) == network.storage_attachment.servers
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -181,10 +181,10 @@ def test_a_director_is_bought_with_the_boards_that_it_needs() -> None:
 
 def test_a_director_stands_above_leaves_where_that_is_cheaper() -> None:
     wanted = HostPorts(100, "infiniband")
-    fabric = cheapest_fabric(wanted, 500, Floor())
-    own = design_fabric(FabricRequest(500, 1, "mellanox-sb7800", floor=Floor()))
+    fabric = cheapest_fabric(wanted, 500, TypicalFloor())
+    own = design_fabric(FabricRequest(500, 1, "mellanox-sb7800", floor=TypicalFloor()))
     director = design_fabric(
-        FabricRequest(500, 1, "mellanox-sb7800", spine="mellanox-cs7520", floor=Floor())
+        FabricRequest(500, 1, "mellanox-sb7800", spine="mellanox-cs7520", floor=TypicalFloor())
     )
     prices = [bill_of(one).total_usd or 0 for one in (own, director)]
     assert (bill_of(fabric).total_usd or 0) <= min(prices)
@@ -195,7 +195,7 @@ def test_several_towers_stand_in_racks() -> None:
     design = design_facility(stations)
     assert not design.on_desk
     # four of 12 U fill a rack of 48 U; the fifth shares the second with what is beside the machines
-    assert design.room.rows.racks == 2
+    assert design.room.floor.racks == 2
     assert all(p.unit + p.device.rack_units <= 49 for p in design.room.placed)
 
 

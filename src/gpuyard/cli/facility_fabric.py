@@ -9,14 +9,14 @@ from gpuyard.cli.options import JsonOption, console, print_json
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.facility.fabric import FabricDesign, Floor
+    from gpuyard.facility.fabric import FabricDesign, TypicalFloor
 
 
 def fabric(
     *,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many machines.")] = None,
     ports_per_node: Annotated[
-        int | None, typer.Option(min=1, help="Ports of each machine on this network.")
+        int | None, typer.Option(min=1, help="SwitchPorts of each machine on this network.")
     ] = None,
     switch: Annotated[
         str | None, typer.Option(help="A switch of the catalog.", metavar="ID")
@@ -35,7 +35,7 @@ def fabric(
         int | None, typer.Option(min=1, help="Racks in one row; ten or a square floor.")
     ] = None,
     storage_ports: Annotated[
-        int | None, typer.Option(min=1, help="Ports of each machine on a storage network.")
+        int | None, typer.Option(min=1, help="SwitchPorts of each machine on a storage network.")
     ] = None,
     storage_switch: Annotated[
         str | None, typer.Option(help="The switch of the storage network.", metavar="ID")
@@ -59,7 +59,7 @@ def fabric(
 
     Example: gpuyard facility fabric --nodes 128 --ports-per-node 8 --switch nvidia-qm9700 --rails 8
     """
-    from gpuyard.facility.fabric import FabricRequest, Floor, design_fabric
+    from gpuyard.facility.fabric import FabricRequest, TypicalFloor, design_fabric
 
     if workload is not None or on is not None:
         if nodes or ports_per_node or switch or spine:
@@ -74,7 +74,7 @@ def fabric(
             "a network is designed from --nodes, --ports-per-node and --switch, "
             "or proposed from --workload and --on"
         )
-    floor = Floor.of(nodes, nodes_per_rack, racks_per_row)
+    floor = TypicalFloor.of(nodes, nodes_per_rack, racks_per_row)
     design = design_fabric(
         FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
     )
@@ -96,7 +96,10 @@ def fabric(
 
 
 def _beside(
-    design: "FabricDesign", floor: "Floor", storage_ports: int | None, storage_switch: str | None
+    design: "FabricDesign",
+    floor: "TypicalFloor",
+    storage_ports: int | None,
+    storage_switch: str | None,
 ) -> "dict[str, FabricDesign]":
     """The management network, and a storage network where one is asked for."""
     from gpuyard.facility.fabric import management_network, storage_network
@@ -125,7 +128,7 @@ def _propose(
     json_output: bool,
 ) -> None:
     from gpuyard.catalog.specfiles import read_cluster, read_workload
-    from gpuyard.facility.fabric import Floor
+    from gpuyard.facility.fabric import TypicalFloor
     from gpuyard.planner.fabric_choice import choose_fabric
     from gpuyard.units import parse_share
     from gpuyard.workloads import profile_of
@@ -135,7 +138,7 @@ def _propose(
     spec = read_workload(workload)
     target = parse_share(target_efficiency)
     cluster = read_cluster(on)
-    floor = Floor.of(cluster.nodes, *racks)
+    floor = TypicalFloor.of(cluster.nodes, *racks)
     with console(stderr=True).status("trying the switches of the catalog"):
         choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
     _draw(choice.chosen.design, svg)

@@ -8,7 +8,7 @@ from gpuyard.draw.markup import element, moved, page, path, shorten, text, text_
 from gpuyard.draw.palette import BLUE, FADED, GREEN, GREY, GROUND, INK, ORANGE, PURPLE, TEAL, Paint
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, rack_cords
-from gpuyard.facility.racks.floor_plan import Placed
+from gpuyard.facility.racks.floor_plan import PlacedDevice
 from gpuyard.facility.tables import number_list
 
 _UNIT = 14.0
@@ -38,7 +38,7 @@ class _Group:
 def racks_svg(design: FacilityDesign) -> str:
     """One SVG file: every kind of rack of the design, front and rear."""
     groups = _groups(design)
-    units = min(design.room.rows.units, _tallest(design))
+    units = min(design.room.floor.units, _tallest(design))
     one = 2 * (_WIDTH + 2 * _POST) + _GAP
     per_line = min(len(groups), 2)
     lines = -(-len(groups) // per_line)
@@ -51,20 +51,20 @@ def racks_svg(design: FacilityDesign) -> str:
     width = 2 * _MARGIN + per_line * one + (per_line - 1) * _GAP
     title = f"{design.cluster.name} at {design.site.name}"
     heading = text(shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True)
-    about = f"Rack elevations, front and rear, of {title}: {design.room.rows.racks} racks."
+    about = f"Rack elevations, front and rear, of {title}: {design.room.floor.racks} racks."
     inside = [heading, "".join(parts)]
     return page(inside, width, 58 + lines * height + _MARGIN / 2, title=title, about=about)
 
 
 def _tallest(design: FacilityDesign) -> int:
     if not design.on_desk:
-        return design.room.rows.units
+        return design.room.floor.units
     return max(p.unit + p.device.rack_units for p in design.room.placed)
 
 
 def _groups(design: FacilityDesign) -> list[_Group]:
     alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for rack in range(design.room.rows.racks):
+    for rack in range(design.room.floor.racks):
         look = tuple((p.device.name, p.unit) for p in design.room.in_rack(rack))
         alike.setdefault(look, []).append(rack)
     return [_Group(tuple(racks)) for racks in alike.values()]
@@ -109,11 +109,11 @@ def _frame(label: str, units: int, numbered: bool) -> str:
     return "".join(parts)
 
 
-def _front(design: FacilityDesign, placed: Sequence[Placed], units: int) -> str:
+def _front(design: FacilityDesign, placed: Sequence[PlacedDevice], units: int) -> str:
     return _frame("front", units, not design.on_desk) + "".join(_box(p, units) for p in placed)
 
 
-def _box(placed: Placed, units: int, indent: float = 10) -> str:
+def _box(placed: PlacedDevice, units: int, indent: float = 10) -> str:
     label = placed.label
     name = placed.device.name.removeprefix("workstation with ").removeprefix("server with ")
     fill, stroke = _paint(placed.device.kind)
@@ -144,24 +144,24 @@ def _paint(kind: str) -> Paint:
 def _rear(design: FacilityDesign, rack: int, cords: Sequence[PlacedCord], units: int) -> str:
     placed = design.room.in_rack(rack)
     parts = [_frame("rear", units, False), *(_box(p, units, indent=26) for p in placed)]
-    strips: dict[tuple[str, int], list[PlacedCord]] = {}
+    pdus: dict[tuple[str, int], list[PlacedCord]] = {}
     for cord in cords:
-        strips.setdefault((cord.feed, cord.strip), []).append(cord)
-    for (feed, strip), plugged in strips.items():
+        pdus.setdefault((cord.feed, cord.pdu), []).append(cord)
+    for (feed, pdu), plugged in pdus.items():
         # A hangs on one side and B on the other; with one feed all are on the same side
-        x = _POST - 21 * strip if feed == "A" else _POST + _WIDTH + 21 * strip - _STRIP
-        parts.append(_strip(design, (feed, strip, x), plugged, units))
-    return "".join(parts) + _legend(design, units, strips)
+        x = _POST - 21 * pdu if feed == "A" else _POST + _WIDTH + 21 * pdu - _STRIP
+        parts.append(_pdu(design, (feed, pdu, x), plugged, units))
+    return "".join(parts) + _legend(design, units, pdus)
 
 
-def _strip(
+def _pdu(
     design: FacilityDesign, which: tuple[str, int, float], cords: Sequence[PlacedCord], units: int
 ) -> str:
     feed, _, x = which
     height = units * _UNIT - 8
     colour = _FEEDS[feed]
-    pdu = design.feeding.strips["AB".index(feed)]
-    if pdu.pdu is None:
+    pdu = design.pdu_choice.pdus["AB".index(feed)]
+    if pdu.model is None:
         top, height = units * _UNIT - 30, 26.0
     else:
         top = 4.0
@@ -195,19 +195,19 @@ def _supply_y(cord: PlacedCord, units: int) -> float:
 
 
 def _legend(
-    design: FacilityDesign, units: int, strips: dict[tuple[str, int], list[PlacedCord]]
+    design: FacilityDesign, units: int, pdus: dict[tuple[str, int], list[PlacedCord]]
 ) -> str:
     y, x, parts = units * _UNIT + 18, 0.0, []
-    for feed in dict.fromkeys(feed for feed, _ in strips):
-        strip = design.feeding.strips["AB".index(feed)]
-        count = sum(one == feed for one, _ in strips)
-        name = f"feed {feed}: {count} × {strip.name}" if design.site.feeds == 2 else strip.name
+    for feed in dict.fromkeys(feed for feed, _ in pdus):
+        pdu = design.pdu_choice.pdus["AB".index(feed)]
+        count = sum(one == feed for one, _ in pdus)
+        name = f"feed {feed}: {count} × {pdu.name}" if design.site.feeds == 2 else pdu.name
         parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill=GROUND,
                              stroke=_FEEDS[feed], stroke_width=1.6))  # fmt: skip
         parts.append(text(name, 16, y, size=11))
         y += 17
-    if design.feeding.strips[0].legs == 3:
-        delta = design.feeding.strips[0].circuit.voltage <= 250
+    if design.pdu_choice.pdus[0].legs == 3:
+        delta = design.pdu_choice.pdus[0].circuit.voltage <= 250
         names = ("L1-L2", "L2-L3", "L3-L1") if delta else ("L1", "L2", "L3")
         for leg, name in enumerate(names):
             parts.append(element("rect", x=x, y=y - 8, width=9, height=7, rx=1, fill=_LEGS[leg]))

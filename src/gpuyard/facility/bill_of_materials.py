@@ -65,7 +65,7 @@ def _devices(design: FacilityDesign) -> Iterator[Item]:
 
 
 def _housing(design: FacilityDesign) -> Iterator[Item]:
-    racks = design.room.rows.racks
+    racks = design.room.floor.racks
     if not design.on_desk:
         rack = design.site.rack
         yield Item(
@@ -74,14 +74,16 @@ def _housing(design: FacilityDesign) -> Iterator[Item]:
             unit_price_usd=design.site.rack_price,
             price_date="site file" if design.site.rack_price is not None else "",
         )
-    pdu = design.feeding.pdu
-    if pdu is not None:
-        inlet = plugs().get(pdu.inlet or "").name
+    model = design.pdu_choice.model
+    if model is not None:
+        inlet = plugs().get(model.inlet or "").name
         note = (
-            f"outlet counts are an estimate. {pdu.note}" if pdu.outlets_basis == "estimate" else ""
+            f"outlet counts are an estimate. {model.note}"
+            if model.outlets_basis == "estimate"
+            else ""
         )
-        count = sum(len(power.strips) for power in design.power)
-        yield Item(count, pdu.name, pdu.id, plugs=inlet, note=note)
+        count = sum(len(power.pdus) for power in design.power)
+        yield Item(count, model.name, model.id, plugs=inlet, note=note)
 
 
 def _cords(design: FacilityDesign) -> Iterator[Item]:

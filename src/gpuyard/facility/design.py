@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Device
+from gpuyard.facility.housing import HousingCost, housing_terms
 from gpuyard.facility.network.cables import NetworkCable, network_cables
 from gpuyard.facility.network.room_network import RoomNetwork, network_for
 from gpuyard.facility.power.cord_list import check_cords
-from gpuyard.facility.power.pdu_choice import Feeding, choose_feeding
+from gpuyard.facility.power.pdu_choice import PduChoice, choose_pdus
 from gpuyard.facility.power.rack_power import CannotPower, Contents, RackPower, power_rack
-from gpuyard.facility.power.wall_power import Draw
+from gpuyard.facility.power.wall_power import WallPower
 from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M
 from gpuyard.facility.racks.packing import Limits, Packing, pack
 from gpuyard.facility.racks.placing import Room, place
 from gpuyard.facility.server import server_device
-from gpuyard.facility.shortfalls import check_device, check_room
-from gpuyard.facility.site_rules import Rules, rules_for, usual_site
+from gpuyard.facility.shortfalls import device_shortfalls, room_shortfalls
+from gpuyard.facility.site_rules import SiteRules, rules_for, usual_site
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 
@@ -33,11 +34,11 @@ class FacilityDesign:
     feed has failed. `power` has one entry a rack."""
 
     cluster: Cluster
-    rules: Rules
+    rules: SiteRules
     site_given: bool
     server: Device
-    draw: Draw
-    feeding: Feeding
+    wall_power: WallPower
+    pdu_choice: PduChoice
     limits: Limits
     packing: Packing
     room: Room
@@ -58,11 +59,17 @@ class FacilityDesign:
         return sum(placed.device.typical_watts for placed in self.room.placed)
 
     @property
+    def housing_costs(self) -> tuple[HousingCost, ...]:
+        """(colocation, on premises)."""
+        peak_kw, typical_kw = self.peak_watts / 1000, self.typical_watts / 1000
+        return tuple(HousingCost(terms, peak_kw, typical_kw) for terms in housing_terms(self.rules))
+
+    @property
     def assumed(self) -> tuple[str, ...]:
         """What neither file said."""
         rows: tuple[str, ...] = ()
-        if self.room.rows.per_row != self.rules.site.rack.per_row:
-            rows = (f"rows of {self.room.rows.per_row} racks, which keep cables short",)
+        if self.room.floor.per_row != self.rules.site.rack.per_row:
+            rows = (f"rows of {self.room.floor.per_row} racks, which keep cables short",)
         return (*self.rules.assumed, *rows, *self.network.assumed)
 
     @property
@@ -80,36 +87,36 @@ def contents_of(room: Room, rack: int) -> Contents:
 
 def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
     """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
-    server, draw = server_device(cluster)
+    server, wall_power = server_device(cluster)
     rules = rules_for(site or usual_site(server, cluster.nodes))
-    _refuse(check_device(server, rules), rules)
+    _refuse(device_shortfalls(server, rules), rules)
     limits = _limits(rules, server)
-    feeding = choose_feeding(server, cluster.nodes, rules, limits)
-    pdu = feeding.pdu
-    if pdu is not None and pdu.rack_units:
+    pdu_choice = choose_pdus(server, cluster.nodes, rules, limits)
+    model = pdu_choice.model
+    if model is not None and model.rack_units:
         limits = Limits(
-            limits.units - pdu.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
+            limits.units - model.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
         )
     network = network_for(
         cluster,
-        feeding.servers_per_rack,
+        pdu_choice.servers_per_rack,
         rules.site.rack.per_row,
         assume_storage=rules.site.kind != "office",
     )
     kinds = [(server, cluster.nodes), *network.devices]
     with _telling_what_was_assumed(network):
         for device, _ in network.devices:
-            _refuse(check_device(device, rules), rules)
-        packing, room, power, limits = _powered(kinds, limits, feeding, network, rules)
+            _refuse(device_shortfalls(device, rules), rules)
+        packing, room, power, limits = _powered(kinds, limits, pdu_choice, network, rules)
         cables = network_cables(network, room)
-        _refuse(check_room(room, power, rules, _longest_m(network, room)), rules)
+        _refuse(room_shortfalls(room, power, rules, _longest_m(network, room)), rules)
     design = FacilityDesign(
         cluster=cluster,
         rules=rules,
         site_given=site is not None,
         server=server,
-        draw=draw,
-        feeding=feeding,
+        wall_power=wall_power,
+        pdu_choice=pdu_choice,
         limits=limits,
         packing=packing,
         room=room,
@@ -127,23 +134,23 @@ def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
     try:
         yield
     except GpuyardError as refused:
-        plan = network.plan
-        if plan is not None and plan.servers_assumed:
-            servers = f"{plan.servers} storage server{'s' if plan.servers > 1 else ''}"
+        storage = network.storage_attachment
+        if storage is not None and storage.servers_assumed:
+            servers = f"{storage.servers} storage server{'s' if storage.servers > 1 else ''}"
             refused.args = (
-                f"{refused}\n  that is with {servers}, which {'are' if plan.servers > 1 else 'is'}"
+                f"{refused}\n  that is with {servers}, which {'are' if storage.servers > 1 else 'is'}"
                 " assumed; 'storage: {servers: 0}' in the cluster file leaves that out",
             )
         raise
 
 
-def _limits(rules: Rules, server: Device) -> Limits:
+def _limits(rules: SiteRules, server: Device) -> Limits:
     rack = rules.site.rack
     units = 1000 if server.tower else rack.units  # towers stand on the floor
     return Limits(units, rack.weight, rules.rack_watts)
 
 
-def _refuse(sentences: Iterable[str], rules: Rules) -> None:
+def _refuse(sentences: Iterable[str], rules: SiteRules) -> None:
     found = list(sentences)
     if found:
         lines = "\n  ".join(found)
@@ -153,12 +160,12 @@ def _refuse(sentences: Iterable[str], rules: Rules) -> None:
 def _powered(
     kinds: Sequence[tuple[Device, int]],
     limits: Limits,
-    feeding: Feeding,
+    pdu_choice: PduChoice,
     network: RoomNetwork,
-    rules: Rules,
+    rules: SiteRules,
 ) -> tuple[Packing, Room, tuple[RackPower, ...], Limits]:
     """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
-    alone = [(device, _most_alone(device, limits, feeding)) for device, _ in kinds]
+    alone = [(device, _most_alone(device, limits, pdu_choice)) for device, _ in kinds]
     reason = ""
     for fewer in range(_TRIES):
         most = tuple((device, max(count - fewer, 1)) for device, count in alone)
@@ -166,13 +173,13 @@ def _powered(
         packing = pack(kinds, bounded)
         room = _within_reach(packing, bounded, network, rules)
         try:
-            return packing, room, _power_all(room, feeding), bounded
+            return packing, room, _power_all(room, pdu_choice), bounded
         except CannotPower as cannot:
             reason = str(cannot)
     raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
 
 
-def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules: Rules) -> Room:
+def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules: SiteRules) -> Room:
     """In the site's rows. Where it leaves their length open and a cable would be too long, in rows that
     make the longest cable shortest."""
     rack, limit_m = rules.site.rack, rules.site.cable_limit
@@ -181,9 +188,9 @@ def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules:
         return room
     if _longest_m(network, room) <= limit_m:
         return room
-    square = max(1, round((room.rows.racks * RACK_WIDTH_M / ROW_PITCH_M) ** 0.5))
+    square = max(1, round((room.floor.racks * RACK_WIDTH_M / ROW_PITCH_M) ** 0.5))
     counts = range(max(1, square - _ROWS_TRIED), square + _ROWS_TRIED + 1)
-    lengths = dict.fromkeys(-(-room.rows.racks // count) for count in counts)
+    lengths = dict.fromkeys(-(-room.floor.racks // count) for count in counts)
     tried = [room, *(place(packing, limits, length, network) for length in lengths)]
     return min(tried, key=lambda one: _longest_m(network, one))
 
@@ -192,14 +199,14 @@ def _longest_m(network: RoomNetwork, room: Room) -> float:
     return max((cable.length_m for cable in network_cables(network, room)), default=0.0)
 
 
-def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
+def _most_alone(device: Device, limits: Limits, pdu_choice: PduChoice) -> int:
     """How many of this device alone the PDUs of one rack carry, also past what else fits into it: what
     they could carry more is left for others."""
     low, high = 1, min(max(3 * limits.most_of(device), 1), _MOST_PROBED)
     while low < high:
         middle = (low + high + 1) // 2
         try:
-            power_rack(((device, middle),), feeding.strips, feeding.places)
+            power_rack(((device, middle),), pdu_choice.pdus, pdu_choice.per_feed)
         except CannotPower:
             high = middle - 1
         else:
@@ -207,13 +214,13 @@ def _most_alone(device: Device, limits: Limits, feeding: Feeding) -> int:
     return low
 
 
-def _power_all(room: Room, feeding: Feeding) -> tuple[RackPower, ...]:
+def _power_all(room: Room, pdu_choice: PduChoice) -> tuple[RackPower, ...]:
     """Racks with the same contents are wired the same."""
     known: dict[Contents, RackPower] = {}
     power = []
-    for rack in range(room.rows.racks):
+    for rack in range(room.floor.racks):
         contents = contents_of(room, rack)
         if contents not in known:
-            known[contents] = power_rack(contents, feeding.strips, feeding.places)
+            known[contents] = power_rack(contents, pdu_choice.pdus, pdu_choice.per_feed)
         power.append(known[contents])
     return tuple(power)

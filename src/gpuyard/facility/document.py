@@ -4,25 +4,25 @@ from collections import Counter
 from typing import Any
 
 from gpuyard.facility.bill_of_materials import COLUMNS, bill_of_materials
-from gpuyard.facility.costs import RoomCost, compare_costs
 from gpuyard.facility.design import FacilityDesign
+from gpuyard.facility.housing import HousingCost
 from gpuyard.facility.network.figures import NetworkFigures, network_figures
 from gpuyard.facility.power.cord_list import all_cords
 from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
-from gpuyard.facility.power.rack_power import StripLoad
-from gpuyard.facility.requirements import RackNeed, room_needs
+from gpuyard.facility.power.rack_power import LoadedPdu
+from gpuyard.facility.requirements import RackRequirements, room_requirements
 
 
 def design_document(design: FacilityDesign) -> dict[str, Any]:
     """Everything that the page shows, as plain values with units in their names."""
-    needs = room_needs(design)
+    needs = room_requirements(design)
     return {
         "cluster": design.cluster.name,
         "site": {
             "name": design.site.name,
             "kind": design.site.kind,
             "given": design.site_given,
-            "continuous_load_share": design.rules.share,
+            "continuous_load_share": design.rules.continuous_load,
             "rack_watts": design.rules.rack_watts,
             "assumed": list(design.assumed),
         },
@@ -31,8 +31,8 @@ def design_document(design: FacilityDesign) -> dict[str, Any]:
             "typical_watts": design.typical_watts,
             "peak_watts": design.peak_watts,
             "feeds": design.site.feeds,
-            "pdu": design.feeding.pdu.id if design.feeding.pdu else None,
-            "usable_va_per_circuit": design.feeding.strips[0].usable_va,
+            "pdu": design.pdu_choice.model.id if design.pdu_choice.model else None,
+            "usable_va_per_circuit": design.pdu_choice.pdus[0].usable_va,
             "feed_losses": [
                 {
                     "feed": loss.feed,
@@ -71,7 +71,7 @@ def design_document(design: FacilityDesign) -> dict[str, Any]:
             "floor_m2": needs.floor_m2,
             "noise_dba": needs.noise_dba,
         },
-        "costs": [_cost(cost) for cost in compare_costs(design)],
+        "costs": [_cost(cost) for cost in design.housing_costs],
         "bill": [
             {column: getattr(item, column) for column in COLUMNS}
             for item in bill_of_materials(design)
@@ -88,8 +88,8 @@ def _server(design: FacilityDesign) -> dict[str, Any]:
         "depth_mm": server.depth_mm,
         "typical_watts": server.typical_watts,
         "peak_watts": server.peak_watts,
-        "parts_watts": dict(design.draw.parts),
-        "supply_loss_watts": design.draw.lost_watts,
+        "parts_watts": dict(design.wall_power.parts),
+        "supply_loss_watts": design.wall_power.lost_watts,
         "supplies": server.supplies,
         "supplies_needed": server.supplies_needed,
         "inlet": server.inlet,
@@ -97,7 +97,7 @@ def _server(design: FacilityDesign) -> dict[str, Any]:
     }
 
 
-def _rack(design: FacilityDesign, need: RackNeed) -> dict[str, Any]:
+def _rack(design: FacilityDesign, need: RackRequirements) -> dict[str, Any]:
     placed = design.room.in_rack(need.number - 1)
     return {
         "number": need.number,
@@ -111,7 +111,7 @@ def _rack(design: FacilityDesign, need: RackNeed) -> dict[str, Any]:
             {"name": p.device.name, "label": p.label, "unit": p.unit, "units": p.device.rack_units}
             for p in placed
         ],
-        "pdus": [_strip(load) for load in design.power[need.number - 1].strips],
+        "pdus": [_pdu(load) for load in design.power[need.number - 1].pdus],
         "feed_losses": [
             {
                 "feed": loss.feed,
@@ -126,21 +126,21 @@ def _rack(design: FacilityDesign, need: RackNeed) -> dict[str, Any]:
     }
 
 
-def _strip(load: StripLoad) -> dict[str, Any]:
+def _pdu(load: LoadedPdu) -> dict[str, Any]:
     return {
         "feed": load.feed,
-        "name": load.strip.name,
-        "usable_va": load.strip.usable_va,
+        "name": load.pdu.name,
+        "usable_va": load.pdu.usable_va,
         "normal_va": load.normal_va,
         "worst_va": load.va,
         "leg_va": list(load.balance.leg_va),
         "leg_difference_va": load.balance.difference_va,
         "least_possible_difference_va": load.balance.least_va,
         "line_amps": list(load.line_amps),
-        "usable_line_amps": load.strip.usable_line_amps,
+        "usable_line_amps": load.pdu.usable_line_amps,
         "bank_amps": list(load.bank_amps()),
-        "usable_bank_amps": [bank.usable_amps for bank in load.strip.banks],
-        "outlets_used": dict(Counter(face for _, face in load.balance.places)),
+        "usable_bank_amps": [bank.usable_amps for bank in load.pdu.banks],
+        "outlets_used": dict(Counter(face for _, face in load.balance.plugged)),
     }
 
 
@@ -149,7 +149,7 @@ def _cords(design: FacilityDesign) -> list[dict[str, Any]]:
         {
             "rack": cord.rack,
             "feed": cord.feed,
-            "pdu": cord.strip,
+            "pdu": cord.pdu,
             "bank": cord.bank,
             "device": cord.device.label,
             "supply": cord.supply,
@@ -170,9 +170,11 @@ def _network(design: FacilityDesign) -> dict[str, Any] | None:
     between = _fabric(found["machines"]) if "machines" in found else {}
     return between | {
         "storage": _fabric(found["storage"]) if "storage" in found else None,
-        "storage_servers": design.network.plan.servers if design.network.plan else 0,
+        "storage_servers": design.network.storage_attachment.servers
+        if design.network.storage_attachment
+        else 0,
         "storage_shares_the_machines_network": bool(
-            design.network.plan and design.network.plan.shared
+            design.network.storage_attachment and design.network.storage_attachment.shared
         ),
         "management": _fabric(found["management"]) if "management" in found else None,
         "cables": [
@@ -210,15 +212,15 @@ def _fabric(figures: NetworkFigures) -> dict[str, Any]:
     }
 
 
-def _cost(cost: RoomCost) -> dict[str, Any]:
+def _cost(cost: HousingCost) -> dict[str, Any]:
     return {
-        "way": cost.way,
+        "way": cost.terms.where,
         "usd_per_month": cost.usd_per_month,
         "energy_usd_per_month": cost.energy_usd_per_month,
         "rent_usd_per_month": cost.rent_usd_per_month,
         "build_usd_per_month": cost.build_usd_per_month,
         "build_usd": cost.build_usd,
-        "pue": cost.pue,
-        "usd_per_kwh": cost.usd_per_kwh,
+        "pue": cost.terms.pue,
+        "usd_per_kwh": cost.terms.usd_per_kwh,
         "complete": cost.complete,
     }

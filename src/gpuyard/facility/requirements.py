@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.electricity import airflow_cfm, btu_per_hour, cooling_tons
-from gpuyard.facility.power.supplies import INRUSH_AMPS, most_at_once
+from gpuyard.facility.power.wall_power import INRUSH_AMPS, most_at_once
 from gpuyard.facility.shortfalls import FOOTPRINT_M2, rack_weight_kg
 from gpuyard.specs.site import Circuit
 
@@ -18,7 +18,7 @@ _SERVER_DBA = 85.0
 
 
 @dataclass(frozen=True)
-class CircuitNeed:
+class CircuitRequirement:
     """Circuits of one kind on one feed."""
 
     feed: str
@@ -31,7 +31,7 @@ class CircuitNeed:
 
 
 @dataclass(frozen=True)
-class RackNeed:
+class RackRequirements:
     """One rack, with everything in it."""
 
     number: int
@@ -44,11 +44,11 @@ class RackNeed:
 
 
 @dataclass(frozen=True)
-class RoomNeeds:
+class RoomRequirements:
     """The sums that an electrician, a cooling engineer and a landlord ask for."""
 
-    circuits: tuple[CircuitNeed, ...]
-    racks: tuple[RackNeed, ...]
+    circuits: tuple[CircuitRequirement, ...]
+    racks: tuple[RackRequirements, ...]
     peak_watts: float
     typical_watts: float
     btu_per_hour: float
@@ -63,13 +63,13 @@ class RoomNeeds:
     supplies_at_once: int
 
 
-def room_needs(design: FacilityDesign) -> RoomNeeds:
+def room_requirements(design: FacilityDesign) -> RoomRequirements:
     """Everything at its peak: rooms are built for the worst hour."""
     rise = design.site.temperature_rise
-    racks = tuple(_rack(design, rack, rise) for rack in range(design.room.rows.racks))
-    fullest = max(len(load.cords) for rack in design.power for load in rack.strips)
-    strip = design.feeding.strips[0]
-    return RoomNeeds(
+    racks = tuple(_rack(design, rack, rise) for rack in range(design.room.floor.racks))
+    fullest = max(len(load.cords) for rack in design.power for load in rack.pdus)
+    pdu = design.pdu_choice.pdus[0]
+    return RoomRequirements(
         circuits=_circuits(design),
         racks=racks,
         peak_watts=design.peak_watts,
@@ -82,14 +82,14 @@ def room_needs(design: FacilityDesign) -> RoomNeeds:
         noise_dba=_noise(design),
         inrush_amps=fullest * INRUSH_AMPS,
         most_supplies=fullest,
-        supplies_at_once=most_at_once(strip.breaker_amps),
+        supplies_at_once=most_at_once(pdu.breaker_amps),
     )
 
 
-def _rack(design: FacilityDesign, rack: int, rise: float) -> RackNeed:
+def _rack(design: FacilityDesign, rack: int, rise: float) -> RackRequirements:
     placed = design.room.in_rack(rack)
     peak = sum(p.device.peak_watts for p in placed)
-    return RackNeed(
+    return RackRequirements(
         number=rack + 1,
         units_used=sum(p.device.rack_units for p in placed),
         weight_kg=rack_weight_kg(design.room, rack),
@@ -100,11 +100,11 @@ def _rack(design: FacilityDesign, rack: int, rise: float) -> RackNeed:
     )
 
 
-def _circuits(design: FacilityDesign) -> tuple[CircuitNeed, ...]:
-    counted = Counter(
-        (load.feed, load.strip.circuit) for rack in design.power for load in rack.strips
+def _circuits(design: FacilityDesign) -> tuple[CircuitRequirement, ...]:
+    counted = Counter((load.feed, load.pdu.circuit) for rack in design.power for load in rack.pdus)
+    return tuple(
+        CircuitRequirement(feed, circuit, count) for (feed, circuit), count in counted.items()
     )
-    return tuple(CircuitNeed(feed, circuit, count) for (feed, circuit), count in counted.items())
 
 
 def _noise(design: FacilityDesign) -> float:

@@ -7,7 +7,7 @@ from gpuyard.catalog import Gpu, Machine, gpus, machines
 from gpuyard.catalog.facility import Server, servers
 from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
-from gpuyard.facility.power.wall_power import Draw, draw_of
+from gpuyard.facility.power.wall_power import WallPower, wall_power_of
 from gpuyard.specs import Cluster
 
 _SUPPLY_SIZES = (750.0, 1000.0, 1200.0, 1600.0, 2000.0, 2200.0, 2700.0, 3000.0, 3300.0)
@@ -15,8 +15,8 @@ _TOWER_GPUS = 4
 _CLOUDS = ("aws-", "gcp-", "azure-")
 
 
-def server_device(cluster: Cluster) -> tuple[Device, Draw]:
-    """The device of one node, and how its draw was found."""
+def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
+    """The device of one node, and how its power was found."""
     machine = machines().get(cluster.machine) if isinstance(cluster.machine, str) else None
     if machine is not None and machine.id.startswith(_CLOUDS):
         raise UserMistake(
@@ -31,15 +31,15 @@ def server_device(cluster: Cluster) -> tuple[Device, Draw]:
     box = _box(cluster, gpu, count, machine)
     # several towers, or one with servers beside it, are put on the shelves of racks
     tower = box.tower and cluster.nodes == 1 and not (cluster.storage and cluster.storage.servers)
-    draw = draw_of(box, gpu, count, machine)
+    power = wall_power_of(box, gpu, count, machine)
     device = Device(
         kind="server",
         name=name.replace("server with", "workstation with") if box.tower else name,
         rack_units=box.rack_units,
         depth_mm=box.depth_mm,
         weight_kg=box.weight_kg,
-        typical_watts=draw.typical_watts,
-        peak_watts=draw.peak_watts,
+        typical_watts=power.typical_watts,
+        peak_watts=power.peak_watts,
         supplies=box.supplies,
         supplies_needed=box.supplies_needed,
         supplies_minimum=box.supplies_minimum,
@@ -49,10 +49,10 @@ def server_device(cluster: Cluster) -> tuple[Device, Draw]:
         noise_dba=box.noise_dba,
         price_usd=machine.price_usd if machine else None,
         price_date=str(machine.date) if machine and machine.price_usd else "",
-        basis=f"{draw.basis}; size and weight {'as listed' if box.basis == 'listed' else 'estimated'}",
+        basis=f"{power.basis}; size and weight {'as listed' if box.basis == 'listed' else 'estimated'}",
         part=machine.id if machine else "",
     )
-    return device, draw
+    return device, power
 
 
 def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> Server:

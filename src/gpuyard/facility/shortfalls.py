@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from gpuyard.facility.device import Device
 from gpuyard.facility.power.rack_power import RackPower
 from gpuyard.facility.racks.placing import Room
-from gpuyard.facility.site_rules import Rules
+from gpuyard.facility.site_rules import SiteRules
 
 FOOTPRINT_M2 = 0.6 * 1.2
 RACK_WEIGHT_KG = 120.0
 """An empty rack; assumed."""
 
 
-def check_device(device: Device, rules: Rules) -> Iterator[str]:
+def device_shortfalls(device: Device, rules: SiteRules) -> Iterator[str]:
     """What keeps one device out of every rack of the site."""
     rack = rules.site.rack
     if device.depth_mm > rack.depth * 1000 + 1e-6 and not device.tower:
@@ -40,16 +40,16 @@ def check_device(device: Device, rules: Rules) -> Iterator[str]:
         )
 
 
-def check_room(
-    room: Room, power: Sequence[RackPower], rules: Rules, longest_cable_m: float
+def room_shortfalls(
+    room: Room, power: Sequence[RackPower], rules: SiteRules, longest_cable_m: float
 ) -> Iterator[str]:
     """What the whole design needs and the site does not have."""
     site = rules.site
     yield from _circuits(power, rules)
-    if site.rack.count is not None and room.rows.racks > site.rack.count:
+    if site.rack.count is not None and room.floor.racks > site.rack.count:
         yield (
-            f"the design takes {room.rows.racks} racks, and there is room for {site.rack.count}:"
-            f" {room.rows.racks - site.rack.count} too few"
+            f"the design takes {room.floor.racks} racks, and there is room for {site.rack.count}:"
+            f" {room.floor.racks - site.rack.count} too few"
         )
     watts = sum(placed.device.peak_watts for placed in room.placed)
     if site.cooling_power is not None and watts > site.cooling_power:
@@ -57,7 +57,7 @@ def check_room(
             f"it turns {watts / 1000:.1f} kW into heat, and the site cools"
             f" {site.cooling_power / 1000:.1f} kW: {(watts - site.cooling_power) / 1000:.1f} kW too little"
         )
-    heaviest = max(rack_weight_kg(room, rack) for rack in range(room.rows.racks))
+    heaviest = max(rack_weight_kg(room, rack) for rack in range(room.floor.racks))
     if site.floor_load is not None and heaviest / FOOTPRINT_M2 > site.floor_load:
         load = heaviest / FOOTPRINT_M2
         yield (
@@ -71,9 +71,9 @@ def check_room(
         )
 
 
-def _circuits(power: Sequence[RackPower], rules: Rules) -> Iterator[str]:
-    for circuit in dict.fromkeys(load.strip.circuit for rack in power for load in rack.strips):
-        needed = sum(load.strip.circuit == circuit for rack in power for load in rack.strips)
+def _circuits(power: Sequence[RackPower], rules: SiteRules) -> Iterator[str]:
+    for circuit in dict.fromkeys(load.pdu.circuit for rack in power for load in rack.pdus):
+        needed = sum(load.pdu.circuit == circuit for rack in power for load in rack.pdus)
         if circuit.count is not None and needed > circuit.count:
             phases = ", three phases" if circuit.phases == 3 else ""
             feed = f" on feed {circuit.feed}" if circuit.feed else ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.facility import Region, facility_costs
 from gpuyard.facility.device import Device
-from gpuyard.facility.power.electricity import apparent_va, continuous_share
+from gpuyard.facility.power.electricity import apparent_va, continuous_load_in
 from gpuyard.facility.power.rack_pdu import region_of
 from gpuyard.specs.site import Site
 
@@ -15,11 +15,11 @@ _OFFICE_WATTS = 1_800.0
 
 
 @dataclass(frozen=True)
-class Rules:
+class SiteRules:
     """A site with nothing left open. `assumed` names what its file did not say."""
 
     site: Site
-    share: float
+    continuous_load: float
     region: Region
     rack_watts: float
     pue: float
@@ -28,12 +28,12 @@ class Rules:
     assumed: tuple[str, ...]
 
 
-def rules_for(site: Site) -> Rules:
+def rules_for(site: Site) -> SiteRules:
     """The site's own figures, else what is usual."""
     assumed = []
     share = site.continuous_load
     if share is None:
-        share = continuous_share(site.country)
+        share = continuous_load_in(site.country)
         assumed.append(
             f"{100 * share:.0f} % of a breaker for hours on end, by the rule of {site.country}"
         )
@@ -50,9 +50,9 @@ def rules_for(site: Site) -> Rules:
         assumed.append(f"${tariff_row.value:g}/kWh, {tariff_row.name} ({tariff_row.date})")
     if site.colocation_rate is None:
         assumed.append(f"${rent_row.value:g}/kW/month, {rent_row.name} ({rent_row.date})")
-    return Rules(
+    return SiteRules(
         site=site,
-        share=share,
+        continuous_load=share,
         region=region_of(site.country),
         rack_watts=rack_watts,
         pue=site.pue or pue_row.value,

@@ -5,14 +5,13 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from gpuyard.catalog.facility import plugs
-from gpuyard.facility.costs import compare_costs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
 from gpuyard.facility.network.figures import NetworkFigures, network_figures
 from gpuyard.facility.power.electricity import apparent_va
 from gpuyard.facility.power.feed_loss import rack_losses
-from gpuyard.facility.power.rack_power import StripLoad
-from gpuyard.facility.requirements import RackNeed, RoomNeeds, room_needs
+from gpuyard.facility.power.rack_power import LoadedPdu
+from gpuyard.facility.requirements import RackRequirements, RoomRequirements, room_requirements
 from gpuyard.units import format_usd
 
 Rows = tuple[list[str], list[list[str]]]
@@ -22,7 +21,7 @@ Rows = tuple[list[str], list[list[str]]]
 def headline(design: FacilityDesign) -> list[str]:
     """What was designed for where, and the few figures that matter most."""
     where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
-    racks = design.room.rows.racks
+    racks = design.room.floor.racks
     housing = "beside the desk" if design.on_desk else f"{racks} rack{'s' if racks > 1 else ''}"
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
@@ -69,16 +68,16 @@ def rack_rows(design: FacilityDesign) -> Rows:
     return columns, rows
 
 
-def _names(design: FacilityDesign, need: RackNeed) -> Counter[str]:
+def _names(design: FacilityDesign, need: RackRequirements) -> Counter[str]:
     names: Counter[str] = Counter()
     for device, count in design.contents(need.number - 1):
         names[device.name] += count
     return names
 
 
-def _alike(design: FacilityDesign) -> list[tuple[str, RackNeed]]:
-    needs = room_needs(design).racks
-    by_contents: dict[object, list[RackNeed]] = {}
+def _alike(design: FacilityDesign) -> list[tuple[str, RackRequirements]]:
+    needs = room_requirements(design).racks
+    by_contents: dict[object, list[RackRequirements]] = {}
     for need in needs:
         # the same box takes the same power, whichever tier it serves in
         by_contents.setdefault(frozenset(_names(design, need).items()), []).append(need)
@@ -96,8 +95,8 @@ def number_list(numbers: Iterable[int]) -> str:
 
 def draw_rows(design: FacilityDesign) -> Rows:
     """Where one server's power goes, by its parts at full load; losses are those of its supplies."""
-    parts = [[name, f"{watts:,.0f}"] for name, watts in design.draw.parts]
-    return ["part", "W"], [*parts, ["lost in supplies", f"{design.draw.lost_watts:,.0f}"]]
+    parts = [[name, f"{watts:,.0f}"] for name, watts in design.wall_power.parts]
+    return ["part", "W"], [*parts, ["lost in supplies", f"{design.wall_power.lost_watts:,.0f}"]]
 
 
 def pdu_rows(design: FacilityDesign) -> Rows:
@@ -118,25 +117,25 @@ def pdu_rows(design: FacilityDesign) -> Rows:
     rows = [
         [numbers, *_pdu_cells(load)]
         for numbers, need in _alike(design)
-        for load in design.power[need.number - 1].strips
+        for load in design.power[need.number - 1].pdus
     ]
     return columns, rows
 
 
-def _pdu_cells(load: StripLoad) -> list[str]:
+def _pdu_cells(load: LoadedPdu) -> list[str]:
     mean = load.va / len(load.balance.leg_va)
     uneven = f"{100 * load.balance.difference_va / mean:.0f} %" if mean else ""
     return [
         load.feed,
-        load.strip.name,
+        load.pdu.name,
         str(len(load.cords)),
         f"{load.va / 1000:.1f}",
-        f"{load.strip.usable_va / 1000:.1f}",
+        f"{load.pdu.usable_va / 1000:.1f}",
         " / ".join(f"{amps:.1f}" for amps in load.line_amps),
-        f"{load.strip.usable_line_amps:.1f}",
+        f"{load.pdu.usable_line_amps:.1f}",
         f"{100 * load.fullest_bank:.0f} %",
-        uneven if load.strip.legs == 3 else "",
-        ("yes" if load.balance.proven else "not proven") if load.strip.legs == 3 else "",
+        uneven if load.pdu.legs == 3 else "",
+        ("yes" if load.balance.proven else "not proven") if load.pdu.legs == 3 else "",
     ]
 
 
@@ -156,7 +155,7 @@ def loss_rows(design: FacilityDesign) -> Rows:
     for numbers, need in _alike(design):
         for loss in rack_losses(design, need.number - 1):
             carried = " + ".join(
-                f"{load.va / 1000:.1f} of {load.strip.usable_va / 1000:.1f}" for load in loss.left
+                f"{load.va / 1000:.1f} of {load.pdu.usable_va / 1000:.1f}" for load in loss.left
             )
             rows.append(
                 [
@@ -204,7 +203,7 @@ def _boxes(device: Device, count: int, tiers: int) -> str:
 def circuit_rows(design: FacilityDesign) -> Rows:
     """What the electrician installs."""
     columns = ["feed", "count", "V", "A", "phases", "receptacle", "usable kVA each"]
-    usable = design.feeding.strips[0].usable_va / 1000
+    usable = design.pdu_choice.pdus[0].usable_va / 1000
     rows = [
         [
             need.feed,
@@ -215,14 +214,14 @@ def circuit_rows(design: FacilityDesign) -> Rows:
             plugs().get(need.circuit.receptacle).name,
             f"{usable:.1f}",
         ]
-        for need in room_needs(design).circuits
+        for need in room_requirements(design).circuits
     ]
     return columns, rows
 
 
 def need_rows(design: FacilityDesign) -> Rows:
     """Power, cooling, floor and noise of the whole room."""
-    needs = room_needs(design)
+    needs = room_requirements(design)
     rise = design.site.temperature_rise
     return ["what", "how much"], [
         ["power", _power(design, needs)],
@@ -239,13 +238,13 @@ def need_rows(design: FacilityDesign) -> Rows:
     ]
 
 
-def _power(design: FacilityDesign, needs: RoomNeeds) -> str:
+def _power(design: FacilityDesign, needs: RoomRequirements) -> str:
     feeds = "; each feed alone carries that" if design.site.feeds == 2 else ""
     kilo_va = apparent_va(needs.peak_watts) / 1000
     return f"{needs.peak_watts / 1000:,.1f} kW or {kilo_va:,.1f} kVA at peak{feeds}"
 
 
-def _inrush(needs: RoomNeeds) -> str:
+def _inrush(needs: RoomRequirements) -> str:
     amps = f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit"
     if needs.most_supplies <= needs.supplies_at_once:
         return f"{amps}; its breaker takes that, all may start together"
@@ -257,14 +256,14 @@ def cost_rows(design: FacilityDesign) -> Rows:
     columns = ["way", "energy", "rent", "building", "together", "PUE", "$/kWh"]
     rows = [
         [
-            cost.way,
+            cost.terms.where,
             format_usd(cost.energy_usd_per_month),
             format_usd(cost.rent_usd_per_month) if cost.rent_usd_per_month is not None else "",
             format_usd(cost.build_usd_per_month) if cost.build_usd_per_month is not None else "",
             format_usd(cost.usd_per_month) + ("" if cost.complete else " and the room"),
-            f"{cost.pue:g}",
-            f"{cost.usd_per_kwh:g}",
+            f"{cost.terms.pue:g}",
+            f"{cost.terms.usd_per_kwh:g}",
         ]
-        for cost in compare_costs(design)
+        for cost in design.housing_costs
     ]
     return columns, rows

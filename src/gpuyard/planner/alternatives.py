@@ -208,7 +208,7 @@ def _siting(
     runs_done = busy * clusters * runs.months * HOURS_PER_MONTH / float(hours[0])
     return Siting(
         way=acquisition,
-        where=terms.way,
+        where=terms.where,
         pue=terms.pue,
         usd_per_kwh=terms.usd_per_kwh,
         energy_usd_per_month=float(parts["power"][0]),

@@ -10,7 +10,7 @@ from gpuyard.facility.fabric import (
     FabricBill,
     FabricDesign,
     FabricRequest,
-    Floor,
+    TypicalFloor,
     bill_of,
     design_fabric,
     spines_for,
@@ -69,7 +69,7 @@ def choose_fabric(
     target_efficiency: float,
     *,
     batch: int | None = None,
-    floor: Floor | None = None,
+    floor: TypicalFloor | None = None,
 ) -> FabricChoice:
     """Try every switch of the catalog, with one port a GPU and fewer, and some oversubscription."""
     if cluster.nodes < 2:
@@ -77,7 +77,7 @@ def choose_fabric(
     _, machine = machine_of(cluster)
     known: dict[Network, Prediction] = {}
     candidates = []
-    for design in _designs(cluster.nodes, machine.gpus, floor or Floor.of(cluster.nodes)):
+    for design in _designs(cluster.nodes, machine.gpus, floor or TypicalFloor.of(cluster.nodes)):
         bill = bill_of(design)
         if bill.total_usd is None:
             continue
@@ -106,7 +106,7 @@ def choose_fabric(
     )
 
 
-def _designs(nodes: int, gpus: int, floor: Floor) -> Iterator[FabricDesign]:
+def _designs(nodes: int, gpus: int, floor: TypicalFloor) -> Iterator[FabricDesign]:
     for switch in (switch for switch in switches() if not switch.discontinued):
         for ports in _ports(switch, gpus):
             for ratio in _OVERSUBSCRIPTIONS:

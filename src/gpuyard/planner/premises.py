@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard import units
 from gpuyard.errors import UserMistake
-from gpuyard.facility.housing import BUILD_YEARS, RoomTerms, machine_watts_limits, room_terms
+from gpuyard.facility.housing import BUILD_YEARS, HousingTerms, housing_terms, machine_watts_limits
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import site as sites
 from gpuyard.specs.plan import Acquisition, Plan, PlanSite
@@ -24,13 +24,13 @@ class Premises:
     """The terms of both, and the limits of the one that the plan's site is."""
 
     name: str | None  # of a site file
-    own: RoomTerms
-    shared: RoomTerms
+    own: HousingTerms
+    shared: HousingTerms
     power: PowerLimit | None
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
 
-    def terms(self, way: Acquisition) -> RoomTerms:
+    def terms(self, way: Acquisition) -> HousingTerms:
         return self.shared if way == "colocate" else self.own
 
     def build_usd_per_kw(self, years: float) -> float:
@@ -61,8 +61,8 @@ def _from_plan(site: PlanSite) -> Premises:
         limit = PowerLimit("buy", site.power / site.pue, reason)
     return Premises(
         name=None,
-        own=RoomTerms("on premises", site.pue, site.electricity),
-        shared=RoomTerms(
+        own=HousingTerms("on premises", site.pue, site.electricity),
+        shared=HousingTerms(
             "colocation",
             site.colocation_pue,
             site.electricity,
@@ -76,7 +76,7 @@ def _from_plan(site: PlanSite) -> Premises:
 
 def _from_file(site: sites.Site) -> Premises:
     rules = rules_for(site)
-    shared, own = room_terms(rules)
+    shared, own = housing_terms(rules)
     way: Acquisition = "colocate" if site.kind == "colocation" else "buy"
     limits = machine_watts_limits(rules)
     power = None

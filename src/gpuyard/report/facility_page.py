@@ -15,7 +15,7 @@ from gpuyard.facility.bill_of_materials import Item, bill_of_materials, known_to
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, cord_counts, rack_cords
 from gpuyard.facility.power.feed_loss import feed_losses
-from gpuyard.facility.requirements import room_needs
+from gpuyard.facility.requirements import room_requirements
 from gpuyard.facility.tables import (
     circuit_rows,
     cost_rows,
@@ -37,7 +37,7 @@ _CORD_RACKS = 4  # racks that are alike are listed once, and no more kinds than 
 
 def render_facility(design: FacilityDesign) -> str:
     """The page as text."""
-    needs = room_needs(design)
+    needs = room_requirements(design)
     items = bill_of_materials(design)
     title, *facts = headline(design)
     return _template("facility.html.jinja").render(
@@ -79,7 +79,11 @@ def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
     network = design.network
     drawn = []
     if network.compute is not None:
-        hosts = "hosts" if network.plan is not None and network.plan.shared else "machines"
+        hosts = (
+            "hosts"
+            if network.storage_attachment is not None and network.storage_attachment.shared
+            else "machines"
+        )
         drawn.append(("Between machines", fabric_svg(network.compute, hosts)))
     if network.storage is not None and network.storage.shape.tiers > 1:
         drawn.append(("Storage", fabric_svg(network.storage, "ports")))
@@ -90,7 +94,7 @@ def _cords(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
     columns = ["rack", "feed", "PDU", "bank", "device", "supply", "plug", "connector", "m", "A"]
     rows: list[list[str]] = []
     shown: set[object] = set()
-    for rack in range(design.room.rows.racks):
+    for rack in range(design.room.floor.racks):
         look = frozenset(design.contents(rack))
         if look in shown or len(shown) >= _CORD_RACKS:
             continue
@@ -103,7 +107,7 @@ def _cord_cells(cord: PlacedCord) -> list[str]:
     return [
         str(cord.rack),
         cord.feed,
-        str(cord.strip),
+        str(cord.pdu),
         str(cord.bank),
         cord.device.label,
         str(cord.supply),
@@ -144,9 +148,9 @@ def _bill(items: Sequence[Item]) -> tuple[list[str], list[list[str]]]:
 
 
 def _plugs_used(design: FacilityDesign) -> list[Plug]:
-    names = [strip.circuit.receptacle for strip in design.feeding.strips]
-    if design.feeding.pdu is not None and design.feeding.pdu.inlet is not None:
-        names.append(design.feeding.pdu.inlet)
+    names = [pdu.circuit.receptacle for pdu in design.pdu_choice.pdus]
+    if design.pdu_choice.model is not None and design.pdu_choice.model.inlet is not None:
+        names.append(design.pdu_choice.model.inlet)
     for kind in cord_counts(design):
         names += [kind.plug, kind.connector]
     return [plugs().get(name) for name in dict.fromkeys(names)]

@@ -2,15 +2,15 @@
 
 from gpuyard.facility.fabric.bill import FabricBill, bill_of
 from gpuyard.facility.fabric.cabling import CableRun, place_switches
-from gpuyard.facility.fabric.companions import (
+from gpuyard.facility.fabric.design import FabricDesign, design_fabric
+from gpuyard.facility.fabric.floor import TypicalFloor
+from gpuyard.facility.fabric.request import FabricRequest, spines_for
+from gpuyard.facility.fabric.shape import Shape
+from gpuyard.facility.fabric.supporting_networks import (
     management_network,
     storage_network,
     usual_storage_servers,
 )
-from gpuyard.facility.fabric.design import FabricDesign, design_fabric
-from gpuyard.facility.fabric.floor import Floor
-from gpuyard.facility.fabric.request import FabricRequest, spines_for
-from gpuyard.facility.fabric.shape import Shape
 from gpuyard.facility.fabric.wiring import Wiring
 
 __all__ = [
@@ -18,8 +18,8 @@ __all__ = [
     "FabricBill",
     "FabricDesign",
     "FabricRequest",
-    "Floor",
     "Shape",
+    "TypicalFloor",
     "Wiring",
     "bill_of",
     "design_fabric",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog.fabric import Cable, cables
 from gpuyard.errors import UserMistake
-from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.wiring import Wiring
 
 Tier = Literal["node", "leaf", "spine", "core"]
@@ -46,7 +46,7 @@ class SwitchRacks:
     cores: int
 
 
-def place_switches(wiring: Wiring, floor: Floor) -> SwitchRacks:
+def place_switches(wiring: Wiring, floor: TypicalFloor) -> SwitchRacks:
     """Where cables come out short."""
     shape, nodes = wiring.shape, wiring.demand.nodes
     table = wiring.leaf_table()
@@ -65,7 +65,7 @@ def place_switches(wiring: Wiring, floor: Floor) -> SwitchRacks:
 
 
 def lay_cables(
-    wiring: Wiring, floor: Floor, port_gbit: float, uplink_gbit: float
+    wiring: Wiring, floor: TypicalFloor, port_gbit: float, uplink_gbit: float
 ) -> tuple[CableRun, ...]:
     """All cables, those that are alike together."""
     shape, racks = wiring.shape, place_switches(wiring, floor)
@@ -88,7 +88,7 @@ def lay_cables(
 
 
 def _lengths(
-    floor: Floor, racks: npt.NDArray[np.int64], others: npt.NDArray[np.int64], links: int
+    floor: TypicalFloor, racks: npt.NDArray[np.int64], others: npt.NDArray[np.int64], links: int
 ) -> Counter[float]:
     """How many cables are how long, with so many links between each two."""
     lengths: Counter[float] = Counter()

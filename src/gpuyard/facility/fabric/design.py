@@ -7,7 +7,7 @@ from functools import cached_property
 from gpuyard.catalog.fabric import Switch
 from gpuyard.facility.fabric.cabling import CableRun, lay_cables
 from gpuyard.facility.fabric.director import Boards, populate
-from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest
 from gpuyard.facility.fabric.search import single, three_tiers, two_tiers
 from gpuyard.facility.fabric.shape import Shape
@@ -34,7 +34,7 @@ class FabricDesign:
         """Laid when they are first asked for: that takes longer than the rest."""
         return lay_cables(
             self.wiring,
-            self.request.floor or Floor.of(self.request.nodes),
+            self.request.floor or TypicalFloor.of(self.request.nodes),
             self.switch.port_gbit_per_second,
             self.switch.up_gbit_per_second,
         )

@@ -7,7 +7,7 @@ _FEWEST_IN_A_ROW = 10
 
 
 @dataclass(frozen=True)
-class Floor:
+class TypicalFloor:
     """Racks of machines in rows. The lengths are assumptions of a usual room: racks 0.6 m wide, rows
     3 m apart, 2 m of cable inside a rack, and 3.5 m up to the tray, down again and for slack."""
 
@@ -19,7 +19,9 @@ class Floor:
     tray_m: float = 3.5
 
     @classmethod
-    def of(cls, nodes: int, nodes_per_rack: int = 4, racks_per_row: int | None = None) -> "Floor":
+    def of(
+        cls, nodes: int, nodes_per_rack: int = 4, racks_per_row: int | None = None
+    ) -> "TypicalFloor":
         """A floor for so many machines; rows of ten racks, of more where the floor is square then."""
         racks = math.ceil(nodes / nodes_per_rack)
         square = math.ceil(math.sqrt(racks * cls.row_pitch_m / cls.rack_width_m))

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import UserMistake
-from gpuyard.facility.fabric.floor import Floor
-from gpuyard.facility.fabric.search import Demand, Ports
+from gpuyard.facility.fabric.floor import TypicalFloor
+from gpuyard.facility.fabric.search import PortDemand, SwitchPorts
 
 MOST_ENDPOINTS = 200_000
 
@@ -22,16 +22,16 @@ class FabricRequest:
     rails: int = 1
     oversubscription: float = 1.0
     spine: str | None = None
-    floor: Floor | None = None  # one of the machines' own size
+    floor: TypicalFloor | None = None  # one of the machines' own size
 
     @property
     def endpoints(self) -> int:
         return self.nodes * self.ports_per_node
 
     @property
-    def demand(self) -> Demand:
+    def demand(self) -> PortDemand:
         ratio = Fraction(self.oversubscription).limit_denominator(1000)
-        return Demand(self.nodes, self.ports_per_node, self.rails, ratio)
+        return PortDemand(self.nodes, self.ports_per_node, self.rails, ratio)
 
     def switches(self) -> tuple[Switch, Switch | None]:
         """The leaf, and what stands above it; None where the leaf's uplinks fit no switch of its own kind."""
@@ -48,10 +48,10 @@ class FabricRequest:
             raise UserMistake(f"{leaf.id} speaks {leaf.kind} and {above.id} {above.kind}")
         return leaf, above
 
-    def ports(self) -> Ports:
+    def ports(self) -> SwitchPorts:
         leaf, above = self.switches()
         speed = Fraction(leaf.up_gbit_per_second) / Fraction(leaf.port_gbit_per_second)
-        return Ports(leaf.ports, leaf.uplink_ports, above.ports if above else 0, speed)
+        return SwitchPorts(leaf.ports, leaf.uplink_ports, above.ports if above else 0, speed)
 
     def check(self) -> None:
         """Raise the sentence that says what is wrong."""

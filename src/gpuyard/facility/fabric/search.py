@@ -14,7 +14,7 @@ from gpuyard.facility.fabric.shape import Shape
 
 
 @dataclass(frozen=True)
-class Ports:
+class SwitchPorts:
     """What a leaf and the switches above it offer. A leaf with uplinks of its own keeps them apart."""
 
     leaf: int
@@ -29,7 +29,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Demand:
+class PortDemand:
     """Endpoints to join: each machine has `ports_per_node`, spread evenly over the rails."""
 
     nodes: int
@@ -42,14 +42,14 @@ class Demand:
         return math.ceil(Fraction(endpoints) / self.oversubscription / speed)
 
 
-def single(demand: Demand, ports: Ports) -> Shape | None:
+def single(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
     """One switch, where it has ports enough."""
     if demand.nodes * demand.ports_per_node > ports.leaf:
         return None
     return Shape(1, 1, 1, 0, 0)
 
 
-def two_tiers(demand: Demand, ports: Ports) -> Shape | None:
+def two_tiers(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
     """The fewest leaves and spines; None where two tiers are not enough."""
     best: Shape | None = None
     for groups in _divisors(demand.rails):
@@ -66,7 +66,7 @@ def two_tiers(demand: Demand, ports: Ports) -> Shape | None:
 
 
 def _spines_over(
-    demand: Demand, ports: Ports, groups: int, per_group: int, in_group: int
+    demand: PortDemand, ports: SwitchPorts, groups: int, per_group: int, in_group: int
 ) -> Iterator[Shape]:
     """The fewest spines over so many leaves."""
     down = -(-in_group // per_group)
@@ -81,7 +81,7 @@ def _spines_over(
             return
 
 
-def three_tiers(demand: Demand, ports: Ports) -> Shape | None:
+def three_tiers(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
     """The fewest leaves, spines and cores; a rail never leaves its pods but through the cores."""
     best: Shape | None = None
     for parts in range(1, min(demand.nodes, ports.above // demand.rails) + 1):
@@ -100,8 +100,8 @@ def three_tiers(demand: Demand, ports: Ports) -> Shape | None:
 
 
 def _pods_of(
-    demand: Demand,
-    ports: Ports,
+    demand: PortDemand,
+    ports: SwitchPorts,
     split: tuple[int, int],
     leaves: int,
     in_pod: int,
@@ -131,7 +131,7 @@ def _pods_of(
 
 
 def _cores_over(
-    ports: Ports, pods: int, spines: int, up: int, room: int
+    ports: SwitchPorts, pods: int, spines: int, up: int, room: int
 ) -> tuple[int, int, int] | None:
     """How many planes share cores, cores of each set, and links in a bundle, for the fewest cores."""
     found: tuple[int, int, tuple[int, int, int]] | None = None

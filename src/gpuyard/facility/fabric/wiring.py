@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard.facility.fabric.search import Demand
+from gpuyard.facility.fabric.search import PortDemand
 from gpuyard.facility.fabric.shape import Shape
 
 
@@ -25,7 +25,7 @@ class Bundle:
 class Wiring:
     """Numbers for every switch: leaves by pod, then within it; spines the same; cores by set."""
 
-    demand: Demand
+    demand: PortDemand
     shape: Shape
 
     @cached_property
@@ -35,7 +35,7 @@ class Wiring:
         return [part * self.demand.nodes // parts for part in range(parts + 1)]
 
     def leaf_of(self, node: int, port: int) -> int:
-        """Where a machine's port is plugged in. Ports go round the rails; machines stay in order."""
+        """Where a machine's port is plugged in. SwitchPorts go round the rails; machines stay in order."""
         shape = self.shape
         rail = port % self.demand.rails
         group = rail * shape.groups // self.demand.rails

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from gpuyard.catalog.fabric import cables
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.cabling import choose_cable
+from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
-from gpuyard.facility.network.switch_devices import TIERS
-from gpuyard.facility.racks.floor_plan import Placed
+from gpuyard.facility.racks.floor_plan import PlacedDevice
 from gpuyard.facility.racks.placing import Room
 
 
@@ -42,18 +42,18 @@ def network_cables(network: RoomNetwork, room: Room) -> tuple[NetworkCable, ...]
     return tuple(found)
 
 
-def managed_ports(network: RoomNetwork, room: Room) -> list[Placed]:
+def managed_ports(network: RoomNetwork, room: Room) -> list[PlacedDevice]:
     """What is plugged into each port of the management network: dealt from rack to rack."""
     return [
         placed
-        for rack in range(room.rows.racks)
+        for rack in range(room.floor.racks)
         for placed in room.in_rack(rack)
         for _ in range(network.ports_for_management(placed.device))
     ]
 
 
 def _laid(
-    name: str, fabric: FabricDesign, room: Room, host: Callable[[int], Placed]
+    name: str, fabric: FabricDesign, room: Room, host: Callable[[int], PlacedDevice]
 ) -> Iterator[NetworkCable]:
     leaves, spines, cores = (room.of_kind(kind) for kind in TIERS[name])
     down, up, top = Counter[float](), Counter[float](), Counter[float]()
@@ -73,8 +73,8 @@ def _laid(
     yield from _sold((name, f"{before}spine to core"), top, above)
 
 
-def _apart(room: Room, one: Placed, other: Placed) -> float:
-    return round(room.rows.cable_m(one, other), 1)
+def _apart(room: Room, one: PlacedDevice, other: PlacedDevice) -> float:
+    return round(room.floor.cable_m(one, other), 1)
 
 
 def _sold(use: tuple[str, str], lengths: Counter[float], gbit: float) -> Iterator[NetworkCable]:

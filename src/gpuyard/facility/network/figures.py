@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
 from gpuyard.facility.fabric import FabricDesign
-from gpuyard.facility.network.switch_devices import TIERS
+from gpuyard.facility.network.devices import TIERS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import (
     FabricDesign,
     FabricRequest,
-    Floor,
+    TypicalFloor,
     bill_of,
     design_fabric,
     spines_for,
@@ -55,7 +55,7 @@ def between_hosts(link: Link, key: str) -> Link:
     return link
 
 
-def cheapest_fabric(wanted: HostPorts, hosts: int, floor: Floor) -> FabricDesign:
+def cheapest_fabric(wanted: HostPorts, hosts: int, floor: TypicalFloor) -> FabricDesign:
     """Of the slowest switches that are fast enough. Those no longer sold are taken only where there is
     no other."""
     found: list[FabricDesign] = []

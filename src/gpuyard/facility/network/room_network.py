@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.fabric import FabricDesign, Floor, management_network
+from gpuyard.facility.fabric import FabricDesign, TypicalFloor, management_network
+from gpuyard.facility.network.devices import TIERS, storage_device, switch_devices
 from gpuyard.facility.network.host_ports import cheapest_fabric, machine_ports
-from gpuyard.facility.network.storage_network import StoragePlan, storage_plan
-from gpuyard.facility.network.switch_devices import TIERS, storage_device, switch_devices
+from gpuyard.facility.network.storage_attachment import StorageAttachment, attach_storage
 from gpuyard.specs import Cluster
 
 Members = tuple[tuple[int, ...], ...]
@@ -25,7 +25,7 @@ class RoomNetwork:
     management: FabricDesign | None = None
     management_ports: int = 0
     """Of each host; a switch has one."""
-    plan: StoragePlan | None = None
+    storage_attachment: StorageAttachment | None = None
     devices: tuple[tuple[Device, int], ...] = ()
     storage_hosts: tuple[int, ...] = field(default=(), repr=False)
     """The host of each port of the storage network."""
@@ -34,7 +34,7 @@ class RoomNetwork:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        return self.plan.assumed if self.plan is not None else ()
+        return self.storage_attachment.assumed if self.storage_attachment is not None else ()
 
     @property
     def fabrics(self) -> dict[str, FabricDesign]:
@@ -64,32 +64,32 @@ def network_for(
     nodes = cluster.nodes
     between = machine_ports(cluster) if nodes > 1 else None
     single = between is not None and (between.kind, between.ports) == ("ethernet", 1)
-    plan = storage_plan(
+    attached = attach_storage(
         cluster, between.gbit_per_second if between and single else None, assume=assume_storage
     )
-    if between is None and plan is None:
+    if between is None and attached is None:
         return RoomNetwork()
-    floor = Floor(nodes_per_rack=nodes_per_rack, racks_per_row=per_row)
+    floor = TypicalFloor(nodes_per_rack=nodes_per_rack, racks_per_row=per_row)
     devices: list[tuple[Device, int]] = []
     served: dict[str, Members] = {}
     compute = storage = None
     hosts: tuple[int, ...] = ()
     if between is not None:
-        sharing = plan.servers if plan is not None and plan.shared else 0
+        sharing = attached.servers if attached is not None and attached.shared else 0
         compute = cheapest_fabric(between, nodes + sharing, floor)
         devices += switch_devices("machines", compute)
         served["leaf"] = _below(compute, None)
-    if plan is not None:
-        devices.append((storage_device(), plan.servers))
-        if plan.ports is not None:
-            hosts = plan.hosts(nodes)
-            storage = cheapest_fabric(plan.ports, len(hosts), floor)
+    if attached is not None:
+        devices.append((storage_device(), attached.servers))
+        if attached.ports is not None:
+            hosts = attached.hosts(nodes)
+            storage = cheapest_fabric(attached.ports, len(hosts), floor)
             devices += switch_devices("storage", storage)
             served["storage leaf"] = _below(storage, hosts)
     management = None
     if cluster.management_ports:
         boxes = sum(count for device, count in devices if device.is_switch)
-        every = nodes + (plan.servers if plan is not None else 0)
+        every = nodes + (attached.servers if attached is not None else 0)
         management = management_network(every, boxes, floor, cluster.management_ports)
         devices += switch_devices("management", management)
     return RoomNetwork(
@@ -98,7 +98,7 @@ def network_for(
         storage=storage,
         management=management,
         management_ports=cluster.management_ports,
-        plan=plan,
+        storage_attachment=attached,
         devices=tuple(devices),
         storage_hosts=hosts,
         served=served,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.power.rack_pdu import Strip
+from gpuyard.facility.power.rack_pdu import RackPdu
 
 # the connector that goes on an inlet
 CONNECTORS = {"c14": "c13", "c16": "c15", "c20": "c19"}
@@ -40,20 +40,20 @@ def plug_into(outlet: str) -> str:
     return "c20" if outlet == "c39" else plugs().get(outlet).mates[0]
 
 
-def cord_amps(inlet: str, outlet: str, strip: Strip) -> float:
+def cord_amps(inlet: str, outlet: str, pdu: RackPdu) -> float:
     """What may flow for hours through outlet, cord and inlet: the least of them."""
-    connector = plugs().get(CONNECTORS[inlet]).amps(strip.region) or 0.0
-    return min(strip.outlet_amps(outlet), connector * strip.share)
+    connector = plugs().get(CONNECTORS[inlet]).amps(pdu.region) or 0.0
+    return min(pdu.outlet_amps(outlet), connector * pdu.continuous_load)
 
 
-def cord_for(inlet: str, outlet: str, strip: Strip, distance_m: float) -> CordKind:
+def cord_for(inlet: str, outlet: str, pdu: RackPdu, distance_m: float) -> CordKind:
     """The shortest usual cord that reaches."""
     length = next((one for one in _LENGTHS if one >= distance_m), None)
     if length is None:
         raise GpuyardError(
-            f"a power cord of {distance_m:.1f} m is needed from {strip.name}, and the longest that is"
+            f"a power cord of {distance_m:.1f} m is needed from {pdu.name}, and the longest that is"
             f" usual has {_LENGTHS[-1]:g} m: {distance_m - _LENGTHS[-1]:.1f} m too little; put the"
             " outlet closer or take a lower rack"
         )
-    amps = cord_amps(inlet, outlet, strip) / strip.share
+    amps = cord_amps(inlet, outlet, pdu) / pdu.continuous_load
     return CordKind(plug_into(outlet), CONNECTORS[inlet], length, amps)

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.power.rack_power import StripLoad
+from gpuyard.facility.power.rack_power import LoadedPdu
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def feed_losses(design: FacilityDesign) -> tuple[FeedLoss, ...]:
     for feed in range(feeds):
         outcome = Counter(p.device.after_losing(feed, feeds) for p in design.room.placed)
         rest = [
-            max(load.line_amps) / load.strip.usable_line_amps
+            max(load.line_amps) / load.pdu.usable_line_amps
             for rack in dict.fromkeys(design.power)
-            for load in rack.strips
+            for load in rack.pdus
             if load.feed != "AB"[feed]
         ]
         losses.append(
@@ -70,12 +70,12 @@ class RackLoss:
     full_speed: int
     slower: int
     off: int
-    left: tuple[StripLoad, ...]
+    left: tuple[LoadedPdu, ...]
 
     @property
     def fullest_line(self) -> float:
         """As a share of what it may carry for hours; 0 where nothing is left."""
-        return max((max(s.line_amps) / s.strip.usable_line_amps for s in self.left), default=0.0)
+        return max((max(s.line_amps) / s.pdu.usable_line_amps for s in self.left), default=0.0)
 
     @property
     def fullest_bank(self) -> float:
@@ -89,6 +89,6 @@ def rack_losses(design: FacilityDesign, rack: int) -> tuple[RackLoss, ...]:
     for feed in range(feeds):
         outcome = Counter(p.device.after_losing(feed, feeds) for p in design.room.in_rack(rack))
         counts = (outcome["full speed"], outcome["slower"], outcome["off"])
-        left = tuple(load for load in design.power[rack].strips if load.feed != "AB"[feed])
+        left = tuple(load for load in design.power[rack].pdus if load.feed != "AB"[feed])
         losses.append(RackLoss("AB"[feed], *counts, left))
     return tuple(losses)

@@ -19,7 +19,7 @@ _MOST_STEPS = 200  # on one leg: cords that are put somewhere, also those that a
 
 
 @dataclass(frozen=True, order=True)
-class Load:
+class CordLoad:
     """One cord: what it adds to its leg, what it may add to its bank, and where it may go."""
 
     leg_va: float
@@ -28,14 +28,14 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Balance:
+class PhaseBalance:
     """For every load its bank and outlet, and how even the legs are.
 
     No assignment can have a difference below `least_va`; where that is the difference itself, this is
     the best there is.
     """
 
-    places: tuple[tuple[int, str], ...]
+    plugged: tuple[tuple[int, str], ...]
     leg_va: tuple[float, ...]
     least_va: float
 
@@ -50,7 +50,7 @@ class Balance:
         return self.difference_va - self.least_va <= 0.05 * mean + 1e-6
 
 
-def balance(loads: Sequence[Load], banks: Sequence[Bank], volts: float) -> Balance | None:
+def balance(loads: Sequence[CordLoad], banks: Sequence[Bank], volts: float) -> PhaseBalance | None:
     """The most even assignment that was found, or None where none keeps to outlets and breakers."""
     counted = Counter(loads)
     kinds = sorted(counted)
@@ -66,7 +66,7 @@ def balance(loads: Sequence[Load], banks: Sequence[Bank], volts: float) -> Balan
     return None
 
 
-_Placed = tuple[Load, int, str]
+_Placed = tuple[CordLoad, int, str]
 """A cord, its bank and its outlet."""
 
 
@@ -74,7 +74,7 @@ class _Leg:
     """The banks of one leg, and what was found for cords that were tried on them."""
 
     def __init__(
-        self, leg: int, kinds: Sequence[Load], banks: Sequence[Bank], volts: float
+        self, leg: int, kinds: Sequence[CordLoad], banks: Sequence[Bank], volts: float
     ) -> None:
         self._banks = {i: bank for i, bank in enumerate(banks) if bank.leg == leg}
         self._kinds, self._volts = kinds, volts
@@ -82,7 +82,7 @@ class _Leg:
         self.most_va = sum(bank.usable_amps for bank in self._banks.values()) * volts
         self.outlets = sum(n for bank in self._banks.values() for _, n in bank.outlets)
 
-    def most_of(self, kind: Load) -> int:
+    def most_of(self, kind: CordLoad) -> int:
         """So many of one kind, and no more, fit while the leg is empty."""
         return sum(
             min(
@@ -108,7 +108,7 @@ class _BankSearch:
     """The largest cord first, into the emptiest bank that has an outlet for it; taken back where that leaves
     another one without."""
 
-    def __init__(self, cords: Sequence[Load], banks: dict[int, Bank], volts: float) -> None:
+    def __init__(self, cords: Sequence[CordLoad], banks: dict[int, Bank], volts: float) -> None:
         self._cords = sorted(cords, key=lambda cord: -cord.bank_va)
         self._free = {i: dict(bank.outlets) for i, bank in banks.items()}
         self._room = {i: bank.usable_amps * volts for i, bank in banks.items()}
@@ -136,7 +136,7 @@ class _BankSearch:
             self._free[bank][face] += 1
         return False
 
-    def _choices(self, cord: Load) -> list[tuple[int, str]]:
+    def _choices(self, cord: CordLoad) -> list[tuple[int, str]]:
         """The usual outlet first, then the emptiest bank; of banks that are alike only one."""
         alike: dict[tuple[float, ...], tuple[int, str]] = {}
         emptiest = sorted(self._free, key=lambda bank: -self._room[bank])
@@ -149,7 +149,7 @@ class _BankSearch:
 
 
 def _ways(
-    counts: Sequence[int], kinds: Sequence[Load], legs: Sequence[_Leg]
+    counts: Sequence[int], kinds: Sequence[CordLoad], legs: Sequence[_Leg]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], bool]:
     """How many of each kind go on each leg (way × leg × kind), the most even first; how far the legs differ
     then; and whether these are all ways that could fit."""
@@ -194,9 +194,12 @@ def _splits(count: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _result(
-    loads: Sequence[Load], banks: Sequence[Bank], on_legs: Sequence[list[_Placed]], least_va: float
-) -> Balance:
-    waiting: dict[Load, list[int]] = {}
+    loads: Sequence[CordLoad],
+    banks: Sequence[Bank],
+    on_legs: Sequence[list[_Placed]],
+    least_va: float,
+) -> PhaseBalance:
+    waiting: dict[CordLoad, list[int]] = {}
     for index, load in enumerate(loads):
         waiting.setdefault(load, []).append(index)
     places: dict[int, tuple[int, str]] = {}
@@ -208,4 +211,6 @@ def _result(
     leg_va = [0.0] * len(on_legs)
     for index, load in enumerate(loads):
         leg_va[banks[places[index][0]].leg] += load.leg_va
-    return Balance(tuple(places[index] for index in range(len(loads))), tuple(leg_va), least_va)
+    return PhaseBalance(
+        tuple(places[index] for index in range(len(loads))), tuple(leg_va), least_va
+    )

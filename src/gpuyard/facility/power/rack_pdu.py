@@ -31,13 +31,13 @@ class Bank:
 
 
 @dataclass(frozen=True)
-class Strip:
+class RackPdu:
     """What one circuit feeds."""
 
     name: str
-    pdu: Pdu | None
+    model: Pdu | None
     circuit: Circuit
-    share: float
+    continuous_load: float
     region: Region
     banks: tuple[Bank, ...]
 
@@ -48,18 +48,20 @@ class Strip:
     @property
     def breaker_amps(self) -> float:
         """The circuit's breaker, or the PDU's plug where that is smaller."""
-        if self.pdu is None or self.pdu.inlet is None:
+        if self.model is None or self.model.inlet is None:
             return self.circuit.amps
-        rated = plugs().get(self.pdu.inlet).amps(self.region)
+        rated = plugs().get(self.model.inlet).amps(self.region)
         return min(self.circuit.amps, rated) if rated is not None else self.circuit.amps
 
     @property
     def usable_line_amps(self) -> float:
-        return self.breaker_amps * self.share
+        return self.breaker_amps * self.continuous_load
 
     @property
     def usable_va(self) -> float:
-        return usable_va(self.circuit.voltage, self.breaker_amps, self.circuit.phases, self.share)
+        return usable_va(
+            self.circuit.voltage, self.breaker_amps, self.circuit.phases, self.continuous_load
+        )
 
     @property
     def outlet_volts(self) -> float:
@@ -71,29 +73,29 @@ class Strip:
     def outlet_amps(self, face: str) -> float:
         """What one outlet may carry for hours."""
         rated = 16.0 if face == "c39" else plugs().get(face).amps(self.region)
-        return (rated or 0.0) * self.share
+        return (rated or 0.0) * self.continuous_load
 
     def outlets(self, face: str) -> int:
         return sum(count for bank in self.banks for name, count in bank.outlets if name == face)
 
 
-def wall_circuit(circuit: Circuit, share: float, region: Region) -> Strip:
+def wall_circuit(circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
     """A receptacle in the wall: one bank, which is the circuit itself."""
     name = f"{plugs().get(circuit.receptacle).name} in the wall"
-    bank = Bank(0, ((circuit.receptacle, _WALL_OUTLETS),), circuit.amps * share)
-    return Strip(name, None, circuit, share, region, (bank,))
+    bank = Bank(0, ((circuit.receptacle, _WALL_OUTLETS),), circuit.amps * continuous_load)
+    return RackPdu(name, None, circuit, continuous_load, region, (bank,))
 
 
-def pdu_on(pdu: Pdu, circuit: Circuit, share: float, region: Region) -> Strip:
+def rack_pdu(model: Pdu, circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
     """The PDU plugged into the circuit."""
-    bare = Strip(pdu.name, pdu, circuit, share, region, ())
-    counts = {"c13": pdu.c13, "c15": pdu.c15, "c19": pdu.c19, "c39": pdu.c39}
-    for other in filter(None, pdu.other_outlets.split(";")):
+    bare = RackPdu(model.name, model, circuit, continuous_load, region, ())
+    counts = {"c13": model.c13, "c15": model.c15, "c19": model.c19, "c39": model.c39}
+    for other in filter(None, model.other_outlets.split(";")):
         face, _, count = other.partition(":")
         volts = plugs().get(face).volts if face in plugs() else 0
         if volts >= bare.outlet_volts:  # an outlet for 120 V in a 208 V unit is on another voltage
             counts[face] = counts.get(face, 0) + int(count)
-    bank_amps = _BANK_AMPS[region] * share
+    bank_amps = _BANK_AMPS[region] * continuous_load
     delta = circuit.phases == 3 and circuit.voltage <= 250
     leg_amps = bare.usable_line_amps / (math.sqrt(3) if delta else 1.0)
     per_leg = max(math.ceil(leg_amps / bank_amps - 1e-9), 1)
@@ -106,7 +108,7 @@ def pdu_on(pdu: Pdu, circuit: Circuit, share: float, region: Region) -> Strip:
         )
         for index in range(total)
     )
-    return Strip(pdu.name, pdu, circuit, share, region, banks)
+    return RackPdu(model.name, model, circuit, continuous_load, region, banks)
 
 
 def _dealt(count: int, banks: int, index: int) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpuyard.facility.device import Device
 from gpuyard.facility.power.cord import cord_amps, outlets_for
 from gpuyard.facility.power.electricity import apparent_va
-from gpuyard.facility.power.phases import Balance, Load, balance
-from gpuyard.facility.power.rack_pdu import Strip
+from gpuyard.facility.power.phases import CordLoad, PhaseBalance, balance
+from gpuyard.facility.power.rack_pdu import RackPdu
 
 Contents = tuple[tuple[Device, int], ...]
 """What is in one rack: devices and how many of each."""
@@ -26,18 +26,18 @@ class Cord:
 
 
 @dataclass(frozen=True)
-class StripLoad:
+class LoadedPdu:
     """One PDU with what is plugged in. Loads are at worst: when the other feed has failed."""
 
     feed: str
     feeds: int
-    strip: Strip
+    pdu: RackPdu
     cords: tuple[Cord, ...]
-    balance: Balance
+    balance: PhaseBalance
 
     @property
     def line_amps(self) -> tuple[float, ...]:
-        return self.strip.line_amps(self.balance.leg_va)
+        return self.pdu.line_amps(self.balance.leg_va)
 
     @property
     def va(self) -> float:
@@ -50,18 +50,18 @@ class StripLoad:
 
     def cord_amps(self, cord: Cord) -> float:
         watts = cord.device.cord_watts(1 if self.feed == "B" else 0, self.feeds)
-        return apparent_va(watts) / self.strip.outlet_volts
+        return apparent_va(watts) / self.pdu.outlet_volts
 
     def bank_amps(self) -> tuple[float, ...]:
-        amps = [0.0] * len(self.strip.banks)
-        for cord, (bank, _) in zip(self.cords, self.balance.places, strict=True):
+        amps = [0.0] * len(self.pdu.banks)
+        for cord, (bank, _) in zip(self.cords, self.balance.plugged, strict=True):
             amps[bank] += self.cord_amps(cord)
         return tuple(amps)
 
     @property
     def fullest_bank(self) -> float:
         """As a share of what its breaker may carry for hours."""
-        pairs = zip(self.bank_amps(), self.strip.banks, strict=True)
+        pairs = zip(self.bank_amps(), self.pdu.banks, strict=True)
         return max(amps / bank.usable_amps for amps, bank in pairs)
 
 
@@ -69,10 +69,10 @@ class StripLoad:
 class RackPower:
     """Every PDU of a rack."""
 
-    strips: tuple[StripLoad, ...]
+    pdus: tuple[LoadedPdu, ...]
 
-    def on(self, feed: str) -> list[StripLoad]:
-        return [load for load in self.strips if load.feed == feed]
+    def on(self, feed: str) -> list[LoadedPdu]:
+        return [load for load in self.pdus if load.feed == feed]
 
 
 class CannotPower(Exception):
@@ -89,71 +89,73 @@ def cords_of(contents: Contents, feed: int, feeds: int) -> list[Cord]:
     return cords
 
 
-def power_rack(contents: Contents, strips: Sequence[Strip], places: int) -> RackPower:
-    """PDUs for the contents: one kind of strip a feed, as few as carry it, at most `places` a feed.
+def power_rack(contents: Contents, pdus: Sequence[RackPdu], per_feed: int) -> RackPower:
+    """PDUs for the contents: one model on each feed, as few as carry it, at most `per_feed`.
 
     Raises CannotPower.
     """
-    feeds = len(strips)
-    loads: list[StripLoad] = []
-    for feed, strip in enumerate(strips):
+    feeds = len(pdus)
+    loads: list[LoadedPdu] = []
+    for feed, pdu in enumerate(pdus):
         cords = cords_of(contents, feed, feeds)
         if cords:
-            loads += _fed(strip, cords, (feed, feeds), places)
+            loads += _fed(pdu, cords, (feed, feeds), per_feed)
     return RackPower(tuple(loads))
 
 
-def _fed(strip: Strip, cords: list[Cord], feed_of: tuple[int, int], places: int) -> list[StripLoad]:
+def _fed(
+    pdu: RackPdu, cords: list[Cord], feed_of: tuple[int, int], per_feed: int
+) -> list[LoadedPdu]:
     feed, feeds = feed_of
     name = "AB"[feed]
-    loads = [_load(cord, strip, feed, feeds) for cord in cords]
+    loads = [_load(cord, pdu, feed, feeds) for cord in cords]
     total = sum(load.leg_va for load in loads)
-    fewest = max(math.ceil(total / strip.usable_va - 1e-9), 1)
-    for count in range(fewest, places + 1):
+    fewest = max(math.ceil(total / pdu.usable_va - 1e-9), 1)
+    for count in range(fewest, per_feed + 1):
         dealt = _dealt(loads, count)
-        found = [_balanced(strip, [loads[i] for i in indices]) for indices in dealt]
+        found = [_balanced(pdu, [loads[i] for i in indices]) for indices in dealt]
         if all(one is not None for one in found):
             return [
-                StripLoad(name, feeds, strip, tuple(cords[i] for i in indices), one)
+                LoadedPdu(name, feeds, pdu, tuple(cords[i] for i in indices), one)
                 for indices, one in zip(dealt, found, strict=True)
                 if one is not None
             ]
-    raise CannotPower(_why_not(f"feed {name}" if feeds == 2 else "a rack", strip, loads, places))
+    raise CannotPower(_why_not(f"feed {name}" if feeds == 2 else "a rack", pdu, loads, per_feed))
 
 
-def _load(cord: Cord, strip: Strip, feed: int, feeds: int) -> Load:
+def _load(cord: Cord, pdu: RackPdu, feed: int, feeds: int) -> CordLoad:
     device = cord.device
     worst = apparent_va(device.cord_watts(feed, feeds))
     stays = feeds == 2 and device.after_losing(1 - feed, feeds) != "off"
     carried = worst if stays else apparent_va(device.peak_watts / device.supplies)
-    if strip.outlet_volts < device.volts_minimum:
+    if pdu.outlet_volts < device.volts_minimum:
         raise CannotPower(
-            f"{device.name} needs {device.volts_minimum:.0f} V or more, and {strip.name} gives"
-            f" {strip.outlet_volts:.0f} V: {device.volts_minimum - strip.outlet_volts:.0f} V too little"
+            f"{device.name} needs {device.volts_minimum:.0f} V or more, and {pdu.name} gives"
+            f" {pdu.outlet_volts:.0f} V: {device.volts_minimum - pdu.outlet_volts:.0f} V too little"
         )
-    amps = worst / strip.outlet_volts
-    faces = [face for face in outlets_for(device.inlet) if strip.outlets(face)]
+    amps = worst / pdu.outlet_volts
+    faces = [face for face in outlets_for(device.inlet) if pdu.outlets(face)]
     if not faces:
         raise CannotPower(
             f"no usual cord goes from the {device.inlet.upper()} inlet of {device.name} to an outlet of"
-            f" {strip.name}"
+            f" {pdu.name}"
         )
-    strong = tuple(f for f in faces if cord_amps(device.inlet, f, strip) >= amps - 1e-9)
-    largest_bank = max(bank.usable_amps for bank in strip.banks)
-    most = min(max(cord_amps(device.inlet, f, strip) for f in faces), largest_bank)
+    strong = tuple(f for f in faces if cord_amps(device.inlet, f, pdu) >= amps - 1e-9)
+    largest_bank = max(bank.usable_amps for bank in pdu.banks)
+    most = min(max(cord_amps(device.inlet, f, pdu) for f in faces), largest_bank)
     if not strong or amps > largest_bank + 1e-9:
         when = "after a feed has failed" if feeds == 2 else "at its peak"
         raise CannotPower(
-            f"one supply of {device.name} draws {amps:.1f} A {when}, and an outlet of {strip.name}"
+            f"one supply of {device.name} draws {amps:.1f} A {when}, and an outlet of {pdu.name}"
             f" carries {most:.1f} A for hours: {amps - most:.1f} A too little"
         )
-    return Load(round(carried, 3), round(worst, 3), strong)
+    return CordLoad(round(carried, 3), round(worst, 3), strong)
 
 
-def _dealt(loads: Sequence[Load], strips: int) -> list[list[int]]:
-    """The largest first, each to the strip that carries the least."""
-    dealt: list[list[int]] = [[] for _ in range(strips)]
-    carried = [0.0] * strips
+def _dealt(loads: Sequence[CordLoad], pdus: int) -> list[list[int]]:
+    """The largest first, each to the PDU that carries the least."""
+    dealt: list[list[int]] = [[] for _ in range(pdus)]
+    carried = [0.0] * pdus
     for index in sorted(range(len(loads)), key=lambda i: -loads[i].leg_va):
         least = carried.index(min(carried))
         dealt[least].append(index)
@@ -161,35 +163,35 @@ def _dealt(loads: Sequence[Load], strips: int) -> list[list[int]]:
     return [sorted(indices) for indices in dealt if indices]
 
 
-def _balanced(strip: Strip, loads: Sequence[Load]) -> Balance | None:
-    found = _cached_balance(strip, tuple(loads))
+def _balanced(pdu: RackPdu, loads: Sequence[CordLoad]) -> PhaseBalance | None:
+    found = _cached_balance(pdu, tuple(loads))
     if found is None:
         return None
-    lines = strip.line_amps(found.leg_va)
-    return found if max(lines) <= strip.usable_line_amps + 1e-6 else None
+    lines = pdu.line_amps(found.leg_va)
+    return found if max(lines) <= pdu.usable_line_amps + 1e-6 else None
 
 
 @functools.lru_cache(maxsize=512)
-def _cached_balance(strip: Strip, loads: tuple[Load, ...]) -> Balance | None:
-    return balance(loads, strip.banks, strip.outlet_volts)
+def _cached_balance(pdu: RackPdu, loads: tuple[CordLoad, ...]) -> PhaseBalance | None:
+    return balance(loads, pdu.banks, pdu.outlet_volts)
 
 
-def _why_not(where: str, strip: Strip, loads: Sequence[Load], places: int) -> str:
-    total_va, has_va = sum(load.leg_va for load in loads), places * strip.usable_va
+def _why_not(where: str, pdu: RackPdu, loads: Sequence[CordLoad], per_feed: int) -> str:
+    total_va, has_va = sum(load.leg_va for load in loads), per_feed * pdu.usable_va
     faces = {face for load in loads for face in load.outlets}
-    has_outlets = places * sum(strip.outlets(face) for face in faces)
+    has_outlets = per_feed * sum(pdu.outlets(face) for face in faces)
     if total_va > has_va:
         return (
-            f"{where} must carry {total_va / 1000:.1f} kVA, and {places} × {strip.name} carry"
+            f"{where} must carry {total_va / 1000:.1f} kVA, and {per_feed} × {pdu.name} carry"
             f" {has_va / 1000:.1f} kVA: {(total_va - has_va) / 1000:.1f} kVA too little"
         )
     if len(loads) > has_outlets:
         return (
-            f"{where} needs {len(loads)} outlets, and {places} × {strip.name} have {has_outlets}"
+            f"{where} needs {len(loads)} outlets, and {per_feed} × {pdu.name} have {has_outlets}"
             f" that fit: {len(loads) - has_outlets} too few"
         )
-    most = max(load.bank_va for load in loads) / strip.outlet_volts
+    most = max(load.bank_va for load in loads) / pdu.outlet_volts
     return (
-        f"{where} has {len(loads)} cords of up to {most:.1f} A, and the banks of {places} ×"
-        f" {strip.name} ({strip.banks[0].usable_amps:.0f} A each) can't take them all"
+        f"{where} has {len(loads)} cords of up to {most:.1f} A, and the banks of {per_feed} ×"
+        f" {pdu.name} ({pdu.banks[0].usable_amps:.0f} A each) can't take them all"
     )

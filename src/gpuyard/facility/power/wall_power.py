@@ -1,10 +1,11 @@
-"""How much power a server takes from the wall, from its nameplate or from its parts."""
+"""How much power a server takes from the wall, from its nameplate or from its parts and what its power
+supplies lose."""
 
+import itertools
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine
-from gpuyard.catalog.facility import Server
-from gpuyard.facility.power.supplies import wall_watts
+from gpuyard.catalog.facility import Server, SupplyGrade
 
 # Watts of parts that no machine row lists; assumed, from usual datasheets of 2017 to 2024
 _CPU_WATTS = {1: 165.0, 2: 205.0}  # of each socket, by how many there are
@@ -20,10 +21,20 @@ _FANS_OF_A_RACK_SERVER = 0.15  # of everything else
 _FANS_OF_A_TOWER = 0.03
 _TYPICAL_GPU = 0.85  # of its board power while training; the rest of the machine is busy for a half
 _TYPICAL_REST = 0.55
+# 80 PLUS, 230 V internal redundant: efficiency at a share of the rated load
+_CURVES: dict[SupplyGrade, tuple[tuple[float, float], ...]] = {
+    "gold": ((0.1, 0.80), (0.2, 0.88), (0.5, 0.92), (1.0, 0.88)),
+    "platinum": ((0.1, 0.82), (0.2, 0.90), (0.5, 0.94), (1.0, 0.91)),
+    "titanium": ((0.1, 0.90), (0.2, 0.94), (0.5, 0.96), (1.0, 0.91)),
+}
+INRUSH_AMPS = 35.0
+"""Of one cold supply for a few milliseconds at 240 V; assumed, datasheets give 20 to 50."""
+MAGNETIC_TRIP = 5.0
+"""A type C breaker may trip at once from five times its rating (IEC 60898-1)."""
 
 
 @dataclass(frozen=True)
-class Draw:
+class WallPower:
     """Watts at the wall, and the parts they come from (at the supplies' output)."""
 
     typical_watts: float
@@ -34,7 +45,7 @@ class Draw:
     basis: str
 
 
-def draw_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) -> Draw:
+def wall_power_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) -> WallPower:
     """The nameplate where the maker gives one is the peak; the typical draw comes from the parts."""
     parts = _parts(server, gpu, gpus, machine)
     output = sum(watts for _, watts in parts)
@@ -42,9 +53,9 @@ def draw_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) -> Dra
     busy = sum(w * (_TYPICAL_GPU if name == "GPUs" else _TYPICAL_REST) for name, w in parts)
     nameplate = server.max_watts
     if nameplate is None:
-        return Draw(_wall(server, busy), peak, parts, peak - output, "added up from its parts")
+        return WallPower(_wall(server, busy), peak, parts, peak - output, "added up from its parts")
     typical = min(_wall(server, busy), nameplate)
-    return Draw(typical, nameplate, parts, peak - output, "nameplate; typical from its parts")
+    return WallPower(typical, nameplate, parts, peak - output, "nameplate; typical from its parts")
 
 
 def _wall(server: Server, output_watts: float) -> float:
@@ -71,3 +82,27 @@ def _parts(
     share = _FANS_OF_A_TOWER if server.tower else _FANS_OF_A_RACK_SERVER
     parts["fans"] = share * sum(parts.values())
     return tuple(parts.items())
+
+
+def efficiency(grade: SupplyGrade, load_share: float) -> float:
+    """On the curve between its points, and level outside of them."""
+    points = _CURVES[grade]
+    if load_share <= points[0][0]:
+        return points[0][1]
+    for (low, at_low), (high, at_high) in itertools.pairwise(points):
+        if load_share <= high:
+            return at_low + (at_high - at_low) * (load_share - low) / (high - low)
+    return points[-1][1]
+
+
+def wall_watts(
+    output_watts: float, grade: SupplyGrade, supplies: int, supply_watts: float
+) -> float:
+    """What all supplies together take in when they share the load."""
+    share = output_watts / (supplies * supply_watts)
+    return output_watts / efficiency(grade, share)
+
+
+def most_at_once(breaker_amps: float) -> int:
+    """How many cold supplies one breaker takes at the same moment."""
+    return max(int(MAGNETIC_TRIP * breaker_amps / INRUSH_AMPS), 1)

@@ -13,7 +13,7 @@ _SLACK_M = 0.6  # both ends together
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedDevice:
     """A device in its rack; `unit` is its lowest, counted from 1 at the floor."""
 
     device: Device
@@ -28,7 +28,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Rows:
+class FloorPlan:
     """Racks from left to right, row by row."""
 
     racks: int
@@ -41,7 +41,7 @@ class Rows:
         columns = abs(one % self.per_row - other % self.per_row)
         return columns * RACK_WIDTH_M + rows * ROW_PITCH_M
 
-    def cable_m(self, one: Placed, other: Placed) -> float:
+    def cable_m(self, one: PlacedDevice, other: PlacedDevice) -> float:
         """Between two devices: inside the rack, or up to the tray, along it, and down."""
         if one.rack == other.rack:
             return abs(one.unit - other.unit) * UNIT_M + _SLACK_M

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.facility.device import Device
+from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
-from gpuyard.facility.network.switch_devices import TIERS
-from gpuyard.facility.racks.floor_plan import Placed, Rows
+from gpuyard.facility.racks.floor_plan import FloorPlan, PlacedDevice
 from gpuyard.facility.racks.packing import Limits, Packing, room_left, used_by
 
 _AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
@@ -20,20 +20,20 @@ _AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["man
 class Room:
     """The racks and all that is in them."""
 
-    rows: Rows
-    placed: tuple[Placed, ...]
+    floor: FloorPlan
+    placed: tuple[PlacedDevice, ...]
 
     @functools.cached_property
-    def _by_rack(self) -> list[list[Placed]]:
-        racks: list[list[Placed]] = [[] for _ in range(self.rows.racks)]
+    def _by_rack(self) -> list[list[PlacedDevice]]:
+        racks: list[list[PlacedDevice]] = [[] for _ in range(self.floor.racks)]
         for one in self.placed:
             racks[one.rack].append(one)
         return racks
 
-    def in_rack(self, rack: int) -> list[Placed]:
+    def in_rack(self, rack: int) -> list[PlacedDevice]:
         return self._by_rack[rack]
 
-    def of_kind(self, kind: str) -> list[Placed]:
+    def of_kind(self, kind: str) -> list[PlacedDevice]:
         """In the order of their numbers."""
         found = [one for one in self.placed if one.device.kind == kind]
         return sorted(found, key=lambda one: one.number)
@@ -42,9 +42,9 @@ class Room:
 def place(packing: Packing, limits: Limits, per_row: int, network: RoomNetwork) -> Room:
     """Racks are numbered along the rows, those without machines in the middle. Where the even spread
     does not fit, the packing's own does."""
-    rows = Rows(len(packing.racks), limits.units, per_row)
-    racks_of = _Spread(packing, limits, rows, network).racks_of() or _as_packed(packing)
-    return Room(rows, tuple(_stacked(packing.devices, racks_of, rows)))
+    floor = FloorPlan(len(packing.racks), limits.units, per_row)
+    racks_of = _Spread(packing, limits, floor, network).racks_of() or _as_packed(packing)
+    return Room(floor, tuple(_stacked(packing.devices, racks_of, floor)))
 
 
 def _as_packed(packing: Packing) -> list[list[int]]:
@@ -68,10 +68,12 @@ def _hosts(packing: Packing, rack: Sequence[int]) -> bool:
 class _Spread:
     """Machines evenly, then each other device where it has the shortest way to those that it serves."""
 
-    def __init__(self, packing: Packing, limits: Limits, rows: Rows, network: RoomNetwork) -> None:
+    def __init__(
+        self, packing: Packing, limits: Limits, floor: FloorPlan, network: RoomNetwork
+    ) -> None:
         self._packing, self._network = packing, network
         self._shares = [limits.shares(device) for device in packing.devices]
-        self._nearness = _Nearness(rows)
+        self._nearness = _Nearness(floor)
         self._racks: dict[str, list[int]] = {}
         """Of each kind, the rack of its first, second, …"""
         self._used: list[list[float]] = []
@@ -156,8 +158,8 @@ def _evenly(count: int, racks: Sequence[int]) -> list[int]:
 class _Nearness:
     """Metres from every rack to a set of racks together, kept: many leaves serve the same machines."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, floor: FloorPlan) -> None:
+        self._floor = floor
         self._known: dict[frozenset[tuple[int, int]], list[float]] = {}
 
     def metres_to_all(self, racks: Sequence[int]) -> list[float]:
@@ -165,30 +167,30 @@ class _Nearness:
         key = frozenset(weights.items())
         if key not in self._known:
             self._known[key] = [
-                sum(n * self._rows.distance_m(rack, other) for other, n in weights.items())
-                for rack in range(self._rows.racks)
+                sum(n * self._floor.distance_m(rack, other) for other, n in weights.items())
+                for rack in range(self._floor.racks)
             ]
         return self._known[key]
 
 
 def _stacked(
-    devices: Sequence[Device], racks_of: Sequence[Sequence[int]], rows: Rows
-) -> Iterator[Placed]:
+    devices: Sequence[Device], racks_of: Sequence[Sequence[int]], floor: FloorPlan
+) -> Iterator[PlacedDevice]:
     """The heavy boxes from the floor up, the switches from the top down; numbered by their kind."""
-    inside: list[list[tuple[Device, int]]] = [[] for _ in range(rows.racks)]
+    inside: list[list[tuple[Device, int]]] = [[] for _ in range(floor.racks)]
     numbers: Counter[str] = Counter()
     for device, racks in zip(devices, racks_of, strict=True):
         for rack in racks:
             numbers[device.kind] += 1
             inside[rack].append((device, numbers[device.kind]))
     for rack, here in enumerate(inside):
-        low, high = 1, rows.units + 1
+        low, high = 1, floor.units + 1
         for device, number in sorted(here, key=_lowest_first):
             if device.is_switch:
                 high -= device.rack_units
-                yield Placed(device, number, rack, high)
+                yield PlacedDevice(device, number, rack, high)
             else:
-                yield Placed(device, number, rack, low)
+                yield PlacedDevice(device, number, rack, low)
                 low += device.rack_units
 
 

@@ -4,7 +4,7 @@ import math
 
 from gpuyard.catalog.fabric import switches
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
-from gpuyard.facility.fabric.floor import Floor
+from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest
 
 MANAGEMENT_SWITCH = "nvidia-sn2201"
@@ -16,7 +16,7 @@ _MACHINES_PER_STORAGE_SERVER = 10
 
 
 def management_network(
-    nodes: int, switch_count: int, floor: Floor, ports_per_node: int = 2
+    nodes: int, switch_count: int, floor: TypicalFloor, ports_per_node: int = 2
 ) -> FabricDesign:
     """A port for each machine's controller, one for its operating system, and one for each switch.
 
@@ -24,7 +24,7 @@ def management_network(
     """
     ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
-    spread = Floor(
+    spread = TypicalFloor(
         nodes_per_rack=-(-ports // racks),
         racks_per_row=floor.racks_per_row,
         rack_width_m=floor.rack_width_m,
@@ -47,7 +47,9 @@ def management_network(
     )
 
 
-def storage_network(nodes: int, ports_per_node: int, switch: str, floor: Floor) -> FabricDesign:
+def storage_network(
+    nodes: int, ports_per_node: int, switch: str, floor: TypicalFloor
+) -> FabricDesign:
     """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
     servers = usual_storage_servers(nodes)
     return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))

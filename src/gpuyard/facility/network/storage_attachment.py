@@ -16,7 +16,7 @@ _ASSUMED_NEED = "resnet50-h100"
 
 
 @dataclass(frozen=True)
-class StoragePlan:
+class StorageAttachment:
     """`ports` are those of the storage network; None where the servers share the network between
     machines, with a port each."""
 
@@ -37,9 +37,9 @@ class StoragePlan:
         return tuple(owners)
 
 
-def storage_plan(
+def attach_storage(
     cluster: Cluster, ethernet_gbit: float | None, *, assume: bool
-) -> StoragePlan | None:
+) -> StorageAttachment | None:
     """None without storage servers. Where each machine has one port of Ethernet to the others, that is
     `ethernet_gbit`, and storage shares it while it carries the reads."""
     spec = cluster.storage or Storage()
@@ -58,20 +58,24 @@ def storage_plan(
         link = between_hosts(links().get(spec.link), "storage.link")
         gbit = link.raw_bytes_per_second * 8 / 1e9
         _check(spec, cluster.nodes, servers, gbit, link)
-        return StoragePlan(servers, spec.ports, HostPorts(gbit, link.kind), tuple(assumed), guessed)
+        return StorageAttachment(
+            servers, spec.ports, HostPorts(gbit, link.kind), tuple(assumed), guessed
+        )
     if ethernet_gbit is not None and (
         spec.read is None or spec.read * 8e-9 <= min(cluster.nodes, servers) * ethernet_gbit
     ):
         assumed.append(
             "storage shares the network between machines (cluster file: 'storage: link')"
         )
-        return StoragePlan(servers, 1, None, tuple(assumed), guessed)
+        return StorageAttachment(servers, 1, None, tuple(assumed), guessed)
     read = spec.read
     if read is None:
         read, why = _assumed_read(cluster)
         assumed.append(why)
     gbit = _slowest_enough(spec, cluster.nodes, servers, read)
-    return StoragePlan(servers, spec.ports, HostPorts(gbit, "ethernet"), tuple(assumed), guessed)
+    return StorageAttachment(
+        servers, spec.ports, HostPorts(gbit, "ethernet"), tuple(assumed), guessed
+    )
 
 
 def _gbit_of_a_port(spec: Storage, nodes: int, servers: int, read: float) -> tuple[float, float]:
