@@ -12,8 +12,8 @@ from gpuyard.predict.calibration.document import (
     CheckedErrors,
     HardwareCalibration,
 )
+from gpuyard.predict.explain.remedies import changes
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.remedies import changes
 from gpuyard.predict.setting import setting_of
 from gpuyard.specs import Cluster, MachineSpec, Network, Workload
 from gpuyard.specs.plan import RemedyName

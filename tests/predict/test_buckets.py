@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from gpuyard.catalog import LayerProfile, ModelProfile, models
-from gpuyard.predict.buckets import pack
+from gpuyard.predict.strategies.buckets import pack
 
 MIB = 1024 * 1024
 

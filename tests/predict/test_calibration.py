@@ -27,9 +27,9 @@ from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.predict.exchange import all_reduce_seconds
-from gpuyard.predict.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.explain.why import explain
 from gpuyard.predict.tables import configurations
-from gpuyard.predict.why import explain
 from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName, Workload
 
 V100S = Hardware("cuda", "v100-sxm2-16gb", 8)

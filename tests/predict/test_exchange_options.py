@@ -7,14 +7,15 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.predict import Prediction, powersgd, predict_cluster
-from gpuyard.predict.buckets import Buckets
+from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.exchange import Paths
+from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.explain.why import explain
 from gpuyard.predict.hierarchical import hierarchical_seconds
 from gpuyard.predict.horovod import wait_seconds
-from gpuyard.predict.remedies import relieve_cluster
 from gpuyard.predict.step import Configurations, Traffic, step_parts
-from gpuyard.predict.why import explain
+from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
 

@@ -5,7 +5,7 @@ import pytest
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster
 from gpuyard.predict.constants import SLOWDOWN, SLOWDOWN_BETWEEN
-from gpuyard.predict.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve_cluster
 from gpuyard.specs import (
     Cluster,
     Dataset,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import predict_cluster
-from gpuyard.predict.knee import find_knee, placements_to_try
-from gpuyard.predict.remedies import Knees, relieve_with_knees
+from gpuyard.predict.explain.knee import find_knee, placements_to_try
+from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.workloads import profile_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

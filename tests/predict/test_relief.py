@@ -7,9 +7,10 @@ import pytest
 
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Remedy, powersgd, predict_cluster
-from gpuyard.predict.buckets import bucket_caps
-from gpuyard.predict.remedies import relieve_cluster
+from gpuyard.predict import Remedy, predict_cluster
+from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import bucket_caps
 from gpuyard.specs import Cluster, MachineSpec, Network, Storage, StrategyName
 from gpuyard.workloads import profile_of
 

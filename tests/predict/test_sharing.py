@@ -8,7 +8,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware import build_preset, side_by_side
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.why import explain
+from gpuyard.predict.explain.why import explain
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Workload
 from gpuyard.workloads import profile_of
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.buckets import Buckets
+from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
+from gpuyard.predict.explain.why import explain
 from gpuyard.predict.step import Configurations, Traffic, step_parts
-from gpuyard.predict.timeline import Bar, TimeLine, time_line
-from gpuyard.predict.why import explain
+from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpuyard.predict.exchange import Paths, all_reduce_seconds
-from gpuyard.predict.transport import between_rate, expected_maximum, inside_rate
+from gpuyard.predict.platform.transport import between_rate, expected_maximum, inside_rate
 from gpuyard.predict.tuning import Tuning
 
 TUNING = Tuning()

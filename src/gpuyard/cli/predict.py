@@ -98,7 +98,7 @@ def predict(
     how = [strategy, *exchange.words, *others]
     explained = None
     if why:
-        from gpuyard.predict.why import explain
+        from gpuyard.predict.explain.why import explain
 
         explained = explain(
             spec,

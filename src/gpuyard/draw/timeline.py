@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpuyard.draw.markup import CHART_EDGE, chart_page, element, words
-from gpuyard.predict.timeline import Bar, TimeLine
+from gpuyard.predict.explain.timeline import Bar, TimeLine
 from gpuyard.units import format_seconds
 
 _MOST_BUCKET_ROWS = 12

@@ -16,7 +16,7 @@ from gpuyard.facility.fabric import (
     spines_for,
 )
 from gpuyard.predict import Prediction, machine_of, predict_cluster
-from gpuyard.predict.fabric import between_machines
+from gpuyard.predict.platform.fabric import between_machines
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import format_bit_rate, format_share, format_usd

@@ -12,7 +12,7 @@ from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
 from gpuyard.predict import platform_of
-from gpuyard.predict.fabric import Fabric, between_machines
+from gpuyard.predict.platform.fabric import Fabric, between_machines
 from gpuyard.specs import Cluster, MachineSpec, Network, Topology
 
 

@@ -13,16 +13,17 @@ import numpy.typing as npt
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.shapes import Shape, fabric_of, inside_of
-from gpuyard.predict import Calibration, ComputeLine, powersgd
+from gpuyard.predict import Calibration, ComputeLine
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import bucket_caps, pack
 from gpuyard.predict.calibration.applied import calibrated_line
+from gpuyard.predict.explain.general import ACCUMULATED_STEPS
+from gpuyard.predict.platform.transport import between_hop, between_rate
 from gpuyard.predict.predictor import relative_uncertainty
-from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, step_parts
+from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import bucket_caps, pack
 from gpuyard.predict.sweep import CHUNK_ROWS
 from gpuyard.predict.tables import memory_needed_bytes
-from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import fitted, spread
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import RemedyName

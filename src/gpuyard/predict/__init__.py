@@ -11,9 +11,10 @@ from gpuyard.predict.constants import (
     Constant,
     default_overlap,
 )
-from gpuyard.predict.fabric import Pipe
+from gpuyard.predict.explain.general import Remedy
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform.fabric import Pipe
+from gpuyard.predict.platform.platform import Platform, machine_of, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
 from gpuyard.predict.predictor import (
     Question,
@@ -21,7 +22,6 @@ from gpuyard.predict.predictor import (
     predict_cluster,
     relieve,
 )
-from gpuyard.predict.relief import Remedy
 
 __all__ = [
     "CALIBRATED",

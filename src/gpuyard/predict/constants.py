@@ -7,7 +7,7 @@ counted.
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.predict import transport
+from gpuyard.predict.platform import transport
 from gpuyard.predict.tuning import fitted, fitted_roofline, one_gpu_spread, spread
 from gpuyard.specs import StrategyName
 

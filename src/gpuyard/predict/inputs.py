@@ -4,7 +4,7 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.platform import Platform
+from gpuyard.predict.platform.platform import Platform
 from gpuyard.specs import Workload
 
 

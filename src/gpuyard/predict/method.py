@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.predict import powersgd
-from gpuyard.predict.buckets import Buckets, bucket_caps, fill
+from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import Buckets, bucket_caps, fill
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
 
 _HALF = 0.5  # of fp32 gradients as fp16 or bf16

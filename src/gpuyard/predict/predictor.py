@@ -12,13 +12,13 @@ from gpuyard.predict.calibration.applied import calibrated_line, calibrated_plat
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.explain.general import Remedy, reliefs
 from gpuyard.predict.inputs import input_constants, variation_of
 from gpuyard.predict.method import method_of
 from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform import Platform, machine_of
+from gpuyard.predict.platform.platform import Platform, machine_of
+from gpuyard.predict.platform.sharing import shared
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
-from gpuyard.predict.relief import Remedy, reliefs
-from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, StepParts, Traffic, doubled, step_parts
 from gpuyard.predict.tables import configurations, memory_needed_bytes, table_of, traffic_of
 from gpuyard.predict.tuning import spread

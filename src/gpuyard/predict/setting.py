@@ -10,9 +10,9 @@ from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.method import Method, method_of
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform import Platform, machine_of
+from gpuyard.predict.platform.platform import Platform, machine_of
+from gpuyard.predict.platform.sharing import shared
 from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.sharing import shared
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
 from gpuyard.predict.tables import configurations, memory_needed_bytes
 from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, ExchangeOptions, StrategyName, Workload

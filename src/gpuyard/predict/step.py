@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from gpuyard.predict import collectives, exchange, horovod
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.exchange import Paths
 from gpuyard.predict.hierarchical import hierarchical_seconds
-from gpuyard.predict.transport import expected_maximum
+from gpuyard.predict.platform.transport import expected_maximum
+from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.specs import StrategyName
 
 Floats = npt.NDArray[np.float64]

@@ -7,12 +7,12 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile, gpus, models
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import pack
 from gpuyard.predict.compute import roofline
-from gpuyard.predict.fabric import Pipe
-from gpuyard.predict.platform import platform_of
+from gpuyard.predict.platform.fabric import Pipe
+from gpuyard.predict.platform.platform import platform_of
+from gpuyard.predict.platform.transport import between_hop, between_rate
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
-from gpuyard.predict.transport import between_hop, between_rate
+from gpuyard.predict.strategies.buckets import pack
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, MachineSpec, Precision, StrategyName, Topology
 

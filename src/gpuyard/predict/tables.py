@@ -9,11 +9,11 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.fabric import Pipe
 from gpuyard.predict.inputs import cores_for_each_gpu, variation_of
 from gpuyard.predict.method import Method, method_of
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform import Platform
+from gpuyard.predict.platform.fabric import Pipe
+from gpuyard.predict.platform.platform import Platform
 from gpuyard.predict.step import Configurations, Floats, Traffic
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName, Workload
 

@@ -15,7 +15,7 @@ from gpuyard.predict import (
     predict_cluster,
     relieve,
 )
-from gpuyard.predict.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve_cluster
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult

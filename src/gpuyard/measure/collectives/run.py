@@ -22,7 +22,7 @@ from gpuyard.measure.collectives.records import (
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.lock import only_one_measures
-from gpuyard.predict.transport import TCP_PAYLOAD
+from gpuyard.predict.platform.transport import TCP_PAYLOAD
 from gpuyard.run.places import LabNodes
 from gpuyard.run.ranks import private_directory, run_ranks
 

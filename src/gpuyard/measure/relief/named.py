@@ -16,11 +16,11 @@ from gpuyard.predict import (
     Placement,
     Platform,
 )
-from gpuyard.predict.exchange_changes import BUCKET_MEGABYTES
-from gpuyard.predict.fabric import between_machines
-from gpuyard.predict.powersgd import RANK
-from gpuyard.predict.relief import ACCUMULATED_STEPS
+from gpuyard.predict.explain.exchange_remedies import BUCKET_MEGABYTES
+from gpuyard.predict.explain.general import ACCUMULATED_STEPS
+from gpuyard.predict.platform.fabric import between_machines
 from gpuyard.predict.setting import throughput
+from gpuyard.predict.strategies.powersgd import RANK
 from gpuyard.predict.tables import configurations
 from gpuyard.predict.tuning import fitted
 from gpuyard.run.places.place import RunPlace

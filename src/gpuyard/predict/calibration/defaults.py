@@ -11,8 +11,8 @@ from gpuyard.predict.calibration.free import Free, positive, share
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predict.compute import MOST_FIXED, ComputeLine, compute_line, fit_line
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.fabric import Pipe
-from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.platform.fabric import Pipe
+from gpuyard.predict.platform.platform import Platform, platform_of
 from gpuyard.specs import Cluster, MachineSpec
 
 # of gloo inside one machine, where several workers were not measured

@@ -12,10 +12,10 @@ from gpuyard.catalog.published import VARIABLE_INPUTS, published_profile
 from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
 from gpuyard.hardware import all_reduce, machine_graph
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import Buckets, pack
 from gpuyard.predict.compute import MOST_FIXED, roofline
+from gpuyard.predict.platform.transport import Truths, between_hop, between_rate, inside_rate
 from gpuyard.predict.step import Configurations, Exchange, Floats, StepParts, Traffic, step_parts
-from gpuyard.predict.transport import Truths, between_hop, between_rate, inside_rate
+from gpuyard.predict.strategies.buckets import Buckets, pack
 from gpuyard.predict.tuning import Tuning
 from gpuyard.specs import Precision, StrategyName, Topology
 

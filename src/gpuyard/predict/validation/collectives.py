@@ -10,8 +10,8 @@ from gpuyard.catalog.published import all_reduce_rows
 from gpuyard.catalog.published_rows import AllReduceRow
 from gpuyard.hardware import all_reduce, machine_graph
 from gpuyard.predict.exchange import Paths, all_reduce_seconds
+from gpuyard.predict.platform.transport import between_hop, between_rate
 from gpuyard.predict.step import Floats
-from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.tuning import Tuning, fitted
 from gpuyard.predict.validation.score import Score, score_of
 from gpuyard.specs import Topology

@@ -7,7 +7,7 @@ from gpuyard import units
 from gpuyard.draw.timeline import timeline_lines, timeline_svg
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
-from gpuyard.predict.why import Why
+from gpuyard.predict.explain.why import Why
 from gpuyard.report.answer import (
     Answer,
     Column,

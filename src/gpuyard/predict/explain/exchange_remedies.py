@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpuyard.predict import powersgd
-from gpuyard.predict.change import Change
+from gpuyard.predict.explain.change import Change
+from gpuyard.predict.explain.general import ACCUMULATED_STEPS
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.relief import ACCUMULATED_STEPS
 from gpuyard.predict.setting import Setting
+from gpuyard.predict.strategies import powersgd
 from gpuyard.specs import ExchangeOptions
 
 BUCKET_MEGABYTES = (5, 10, 25, 50, 100)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from gpuyard.hardware import host_to_gpu_bytes_per_second, machine_graph, side_by_side
-from gpuyard.predict.fabric import Fabric, Pipe, between_machines
-from gpuyard.predict.platform import Platform, describe, machine_of, network_of, rate_of
+from gpuyard.predict.platform.fabric import Fabric, Pipe, between_machines
+from gpuyard.predict.platform.platform import Platform, describe, machine_of, network_of, rate_of
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster
 

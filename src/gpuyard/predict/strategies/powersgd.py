@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
-from gpuyard.predict.buckets import Buckets, fill
+from gpuyard.predict.strategies.buckets import Buckets, fill
 
 RANK = 2
 LENGTH_TO_WIDTH = 9.0

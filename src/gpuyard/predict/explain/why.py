@@ -6,15 +6,15 @@ from typing import Any
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.fabric import Pipe
-from gpuyard.predict.knee import DEFAULT_THRESHOLD
+from gpuyard.predict.explain.general import Remedy
+from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD
+from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
+from gpuyard.predict.explain.timeline import TimeLine, time_line
 from gpuyard.predict.placement import Placement
+from gpuyard.predict.platform.fabric import Pipe
 from gpuyard.predict.prediction import Choke, Prediction
-from gpuyard.predict.relief import Remedy
-from gpuyard.predict.remedies import Knees, relieve_with_knees
 from gpuyard.predict.setting import Setting, setting_of
 from gpuyard.predict.step import doubled, step_parts
-from gpuyard.predict.timeline import TimeLine, time_line
 from gpuyard.specs import Cluster, Workload
 from gpuyard.units import (
     format_bit_rate,

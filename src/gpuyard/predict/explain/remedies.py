@@ -12,14 +12,14 @@ from gpuyard import units
 from gpuyard.catalog import Link, ModelProfile, links
 from gpuyard.errors import UserMistake
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.change import Change
-from gpuyard.predict.exchange_changes import other_exchanges
-from gpuyard.predict.input_changes import faster_inputs
-from gpuyard.predict.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
+from gpuyard.predict.explain.change import Change
+from gpuyard.predict.explain.exchange_remedies import other_exchanges
+from gpuyard.predict.explain.general import Remedy
+from gpuyard.predict.explain.input_remedies import faster_inputs
+from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform import machine_of, network_of
+from gpuyard.predict.platform.platform import machine_of, network_of
 from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.relief import Remedy
 from gpuyard.predict.setting import Setting, setting_of, throughput
 from gpuyard.predict.step import doubled
 from gpuyard.specs import Cluster, Network, Topology, Workload

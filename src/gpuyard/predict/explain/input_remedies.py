@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuyard import units
-from gpuyard.predict.change import Change
+from gpuyard.predict.explain.change import Change
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.setting import Setting, throughput
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from gpuyard.predict.buckets import Buckets
 from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
+from gpuyard.predict.strategies.buckets import Buckets
 
 # below this the buckets are as good as undisturbed, and the reader need not be told
 _NOTABLE_STRETCH = 1.02

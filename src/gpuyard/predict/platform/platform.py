@@ -19,8 +19,8 @@ from gpuyard.hardware import (
 )
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.fabric import Fabric, Pipe, between_machines
-from gpuyard.predict.transport import inside_rate
+from gpuyard.predict.platform.fabric import Fabric, Pipe, between_machines
+from gpuyard.predict.platform.transport import inside_rate
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName
 

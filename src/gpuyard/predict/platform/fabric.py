@@ -8,7 +8,7 @@ from gpuyard.catalog import Link, links
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Basis, Constant
-from gpuyard.predict.transport import between_hop, between_rate
+from gpuyard.predict.platform.transport import between_hop, between_rate
 from gpuyard.predict.tuning import Tuning, fitted
 from gpuyard.specs import Network, Protocol
 

@@ -1,0 +1,1 @@
+"""One object a strategy: how gradients are grouped, what their exchange takes, and what it needs."""
