@@ -1,0 +1,132 @@
+"""The tables of `gpuyard catalog` that predictions stand on: GPUs, machines, links and models."""
+
+from gpuyard.cli.catalog.view import View
+
+
+def gpus() -> View:
+    """GPUs: memory, dense peaks by precision, power, PCIe and NVLink.
+
+    Example: gpuyard catalog gpus a100-sxm4-80gb
+    """
+    from gpuyard.catalog import gpus as table
+
+    return View(
+        "GPUs (TFLOP/s are dense peaks from the datasheets)",
+        table(),
+        {
+            "id": lambda g: g.id,
+            "GB": lambda g: f"{g.memory_gb:g}",
+            "GB/s": lambda g: f"{g.memory_bandwidth_gb_per_second:,.0f}",
+            "fp32": lambda g: g.fp32_tflops,
+            "tf32": lambda g: g.tf32_tflops,
+            "fp16": lambda g: g.fp16_tflops,
+            "bf16": lambda g: g.bf16_tflops,
+            "fp8": lambda g: g.fp8_tflops,
+            "W": lambda g: f"{g.board_watts:.0f}",
+            "PCIe": lambda g: f"{g.pcie_generation}.0 x{g.pcie_lanes}",
+            "NVLink": lambda g: (
+                f"{g.nvlink_links} × gen {g.nvlink_generation}" if g.nvlink_links else ""
+            ),
+            "P2P": lambda g: "yes" if g.pcie_peer_to_peer else "no",
+            "date": lambda g: g.date,
+        },
+        least=("date", "P2P", "fp8", "NVLink", "PCIe", "bf16", "tf32"),
+    )
+
+
+def machines() -> View:
+    """Machines: which GPUs, how they hang together, network cards, power.
+
+    Example: gpuyard catalog machines dgx-a100
+    """
+    from gpuyard.catalog import machines as table
+
+    return View(
+        "Machines",
+        table(),
+        {
+            "id": lambda m: m.id,
+            "GPUs": lambda m: f"{m.gpus} × {m.gpu}",
+            "topology": lambda m: m.topology,
+            "network": lambda m: f"{m.nics} × {m.nic_link}" if m.nic_link else "",
+            "W": lambda m: f"{m.max_watts:,.0f}" if m.max_watts else "",
+            "date": lambda m: m.date,
+        },
+        least=("date", "W"),
+    )
+
+
+def links() -> View:
+    """Links: raw and effective rate in one direction, latency.
+
+    Example: gpuyard catalog links infiniband-edr
+    """
+    from gpuyard.catalog import links as table
+
+    return View(
+        "Links, one direction",
+        table(),
+        {
+            "id": lambda x: x.id,
+            "raw GB/s": lambda x: f"{x.raw_gb_per_second:g}",
+            "effective GB/s": lambda x: f"{x.effective_gb_per_second:g}",
+            "latency µs": lambda x: f"{x.latency_us:g}",
+            "protocol": lambda x: x.protocol,
+            "basis": lambda x: x.basis,
+            "date": lambda x: x.date,
+        },
+        least=("date", "protocol"),
+    )
+
+
+def models() -> View:
+    """Models: parameters, gradient bytes by layer in backward order, FLOPs and bytes a sample.
+
+    Example: gpuyard catalog models resnet50 --json
+    """
+    from gpuyard.catalog import models as table
+    from gpuyard.units import format_bytes
+
+    return View(
+        "Models (FLOPs and bytes are for one sample, fp32)",
+        table(),
+        {
+            "id": lambda m: m.id,
+            "parameters": lambda m: f"{m.parameters:,}",
+            "gradients": lambda m: format_bytes(m.gradient_bytes),
+            "layers": lambda m: len(m.layers),
+            "GFLOP forward": lambda m: f"{m.forward_flops / 1e9:,.2f}",
+            "activations": lambda m: format_bytes(m.activation_bytes),
+            "input": lambda m: format_bytes(m.input_bytes),
+            "one sample is": lambda m: m.sample,
+        },
+        least=("one sample is", "input", "activations", "layers"),
+    )
+
+
+def staged_copies() -> View:
+    """What GPUs without peer access reach of their slots, as published.
+
+    Example: gpuyard catalog staged-copies rtx-4090-nccl-814
+    """
+    from gpuyard.catalog.hardware import staged_copies as table
+    from gpuyard.units import format_share
+
+    return View(
+        "Copies between two GPUs through host memory, GB/s (of the slot, of each direction)",
+        table(),
+        {
+            "id": lambda c: c.id,
+            "GPUs": lambda c: f"{c.gpus} × {c.gpu}",
+            "slot": lambda c: c.link,
+            "one way": lambda c: f"{c.one_way_gb_per_second:g} ({format_share(c.one_way_share)})",
+            "both ways": lambda c: (
+                f"{c.both_ways_gb_per_second:g} ({format_share(c.both_ways_share)})"
+                if c.both_ways_share
+                else ""
+            ),
+            "peer": lambda c: c.peer_gb_per_second,
+            "date": lambda c: c.date,
+        },
+        least=("date", "peer"),
+    )

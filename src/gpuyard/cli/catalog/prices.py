@@ -1,0 +1,121 @@
+"""The tables of `gpuyard catalog` with prices: of clouds, and of what machines are built from."""
+
+from gpuyard.cli.catalog.view import Columns, View
+
+_PRICE_COLUMNS: Columns = {
+    "id": lambda p: p.id,
+    "GPUs": lambda p: f"{p.gpus:g} × {p.gpu or p.gpu_name}",
+    "$/h": lambda p: f"{p.usd_per_hour:.2f}",
+    "spot $/h": lambda p: f"{p.spot_usd_per_hour:.2f}" if p.spot_usd_per_hour else "",
+    "date": lambda p: p.date,
+}
+
+
+def prices() -> View:
+    """Prices of cloud instances with GPUs, with the date of each.
+
+    Example: gpuyard catalog prices aws/p4d.24xlarge
+    """
+    from gpuyard.catalog import prices as table
+
+    return View(
+        "Prices in US dollars an hour, on demand, at the date shown",
+        table(),
+        _PRICE_COLUMNS,
+        least=("spot $/h",),
+    )
+
+
+def past_prices() -> View:
+    """Prices of earlier days, with the day in the name.
+
+    Example: gpuyard catalog past-prices aws/p3dn.24xlarge@2022-10-11
+    """
+    from gpuyard.catalog import past_prices as table
+
+    return View(
+        "Prices of earlier days in US dollars an hour, on demand",
+        table(),
+        _PRICE_COLUMNS,
+        least=("spot $/h",),
+    )
+
+
+def gpu_prices() -> View:
+    """GPUs: launch or street price.
+
+    Example: gpuyard catalog gpu-prices rtx-4090
+    """
+    from gpuyard.catalog.parts import gpu_prices as table
+
+    return View(
+        "Prices of GPUs, at launch or on the street",
+        table(),
+        {
+            "id": lambda g: g.id,
+            "$": lambda g: f"{g.usd:,.0f}",
+            "date": lambda g: g.date,
+        },
+    )
+
+
+def chassis() -> View:
+    """Machines without their GPUs: how many go in, price, watts.
+
+    Example: gpuyard catalog chassis server-sxm
+    """
+    from gpuyard.catalog.parts import chassis as table
+
+    return View(
+        "Machines without their GPUs, estimated",
+        table(),
+        {
+            "id": lambda c: c.id,
+            "GPUs": lambda c: " or ".join(str(count) for count in c.gpus),
+            "form": lambda c: c.form,
+            "about $": lambda c: f"{c.usd:,.0f}",
+            "W": lambda c: f"{c.watts:,.0f}",
+            "date": lambda c: c.date,
+        },
+        least=("W", "form"),
+    )
+
+
+def ports() -> View:
+    """Ports: what joining one machine to a network costs, assumed.
+
+    Example: gpuyard catalog ports ethernet-10g
+    """
+    from gpuyard.catalog.parts import ports as table
+
+    return View(
+        "Network ports with card, cable and switch, assumed",
+        table(),
+        {
+            "id": lambda p: p.id,
+            "about $": lambda p: f"{p.usd:,.0f}",
+            "date": lambda p: p.date,
+        },
+    )
+
+
+def cloud_data() -> View:
+    """What clouds ask for keeping data and for taking it out.
+
+    Example: gpuyard catalog cloud-data aws
+    """
+    from gpuyard.catalog.prices import cloud_data as table
+
+    return View(
+        "Data in clouds, list prices",
+        table(),
+        {
+            "id": lambda c: c.id,
+            "$/GB/month": lambda c: f"{c.storage_usd_per_gb_month:g}",
+            "$/GB out": lambda c: f"{c.egress_usd_per_gb:g}",
+            "free GB out a month": lambda c: f"{c.free_egress_gb_per_month:g}",
+            "note": lambda c: c.note,
+            "date": lambda c: c.date,
+        },
+        least=("note",),
+    )

@@ -1,0 +1,60 @@
+"""How one table of the catalog is shown: all rows, one row whole, or JSON."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard.catalog import Table
+    from gpuyard.report.answer import Answer, Part
+
+Columns = dict[str, Callable[[Any], object]]
+
+
+@dataclass(frozen=True)
+class View:
+    """A table with what its columns say of a row; where the terminal is narrow, the `least` go first."""
+
+    title: str
+    table: "Table[Any]"
+    columns: Columns
+    least: Sequence[str] = ()
+
+    def answer(self, name: str | None) -> "Answer":
+        """All rows, or the row of this name."""
+        from gpuyard.report.answer import Answer, Column, Table
+
+        if name is not None:
+            document = self.table.get(name).model_dump(mode="json")
+            return Answer(_whole(document), document)
+        drop = {column: len(self.least) - i for i, column in enumerate(self.least)}
+        rows = [
+            ["" if (cell := read(fact)) is None else str(cell) for read in self.columns.values()]
+            for fact in self.table
+        ]
+        shown = Table(
+            f"{self.title}: {len(rows)}", [Column(c, drop.get(c, 0)) for c in self.columns], rows
+        )
+        return Answer([shown], [fact.model_dump(mode="json") for fact in self.table])
+
+
+def _whole(document: dict[str, Any]) -> "list[Part]":
+    """Everything that is known of one row; what has rows of its own is a table below it."""
+    from gpuyard.report.answer import Facts, Part, Table
+
+    known = {key: value for key, value in document.items() if value not in (None, "")}
+    below = {k: v for k, v in known.items() if isinstance(v, list) and v and isinstance(v[0], dict)}
+    parts: list[Part] = [
+        Facts([(key, _shown(value)) for key, value in known.items() if key not in below])
+    ]
+    for key, rows in below.items():
+        cells = [[_shown(value) for value in row.values()] for row in rows]
+        parts.append(Table(key, list(rows[0]), cells))
+    return parts
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    # a year has no comma
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
