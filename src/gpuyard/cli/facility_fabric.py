@@ -16,7 +16,7 @@ def fabric(
     *,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many machines.")] = None,
     ports_per_node: Annotated[
-        int | None, typer.Option(min=1, help="SwitchPorts of each machine on this network.")
+        int | None, typer.Option(min=1, help="Ports of each machine on this network.")
     ] = None,
     switch: Annotated[
         str | None, typer.Option(help="A switch of the catalog.", metavar="ID")
@@ -35,7 +35,7 @@ def fabric(
         int | None, typer.Option(min=1, help="Racks in one row; ten or a square floor.")
     ] = None,
     storage_ports: Annotated[
-        int | None, typer.Option(min=1, help="SwitchPorts of each machine on a storage network.")
+        int | None, typer.Option(min=1, help="Ports of each machine on a storage network.")
     ] = None,
     storage_switch: Annotated[
         str | None, typer.Option(help="The switch of the storage network.", metavar="ID")

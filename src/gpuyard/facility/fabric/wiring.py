@@ -35,7 +35,7 @@ class Wiring:
         return [part * self.demand.nodes // parts for part in range(parts + 1)]
 
     def leaf_of(self, node: int, port: int) -> int:
-        """Where a machine's port is plugged in. SwitchPorts go round the rails; machines stay in order."""
+        """Where a machine's port is plugged in. Ports go round the rails; machines stay in order."""
         shape = self.shape
         rail = port % self.demand.rails
         group = rail * shape.groups // self.demand.rails

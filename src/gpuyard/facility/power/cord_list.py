@@ -75,7 +75,7 @@ def _matched(
 def _distance_m(
     design: "FacilityDesign", load: LoadedPdu, bank: int, device: PlacedDevice
 ) -> float:
-    """Banks follow each other up a pdu that is as tall as the rack."""
+    """Banks follow each other up a PDU that is as tall as the rack."""
     if load.pdu.model is None:
         return _FROM_THE_WALL_M
     if load.pdu.model.rack_units:
