@@ -11,11 +11,17 @@ from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.bill_of_materials import bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.fabric import FabricRequest, TypicalFloor, bill_of, design_fabric
+from gpuyard.facility.fabric import (
+    FabricRequest,
+    HostPorts,
+    TypicalFloor,
+    bill_of,
+    cheapest_fabric,
+    design_fabric,
+)
 from gpuyard.facility.network.cables import managed_ports
 from gpuyard.facility.network.devices import switch_devices
 from gpuyard.facility.network.figures import network_figures
-from gpuyard.facility.network.host_ports import HostPorts, cheapest_fabric
 from gpuyard.facility.network.room_network import network_for
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site

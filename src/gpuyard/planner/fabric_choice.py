@@ -9,11 +9,9 @@ from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricBill,
     FabricDesign,
-    FabricRequest,
     TypicalFloor,
     bill_of,
-    design_fabric,
-    spines_for,
+    fabrics_on,
 )
 from gpuyard.predict import Prediction, machine_of, predict_cluster
 from gpuyard.predict.platform.fabric import between_machines
@@ -110,21 +108,10 @@ def _designs(nodes: int, gpus: int, floor: TypicalFloor) -> Iterator[FabricDesig
     for switch in (switch for switch in switches() if not switch.discontinued):
         for ports in _ports(switch, gpus):
             for ratio in _OVERSUBSCRIPTIONS:
-                for spine in _spines(switch, nodes * ports):
-                    request = FabricRequest(
-                        nodes=nodes,
-                        ports_per_node=ports,
-                        switch=switch.id,
-                        rails=ports,
-                        oversubscription=ratio,
-                        spine=spine,
-                        floor=floor,
-                    )
-                    try:
-                        design = design_fabric(request)
-                    except UserMistake:
-                        continue  # too many ports for this switch
-                    yield design
+                try:
+                    yield from fabrics_on(switch, nodes, ports, ratio, floor)
+                except UserMistake:
+                    continue  # too many ports for this switch
                 if nodes * ports <= switch.ports:
                     break  # on one switch there is nothing to oversubscribe
 
@@ -133,15 +120,6 @@ def _ports(switch: Switch, gpus: int) -> list[int]:
     if switch.link == "ethernet-1g":
         return [1]
     return [ports for ports in (1, 2, 4, 8) if gpus % ports == 0]
-
-
-def _spines(switch: Switch, endpoints: int) -> list[str | None]:
-    if endpoints <= switch.ports:
-        return [None]
-    if switch.uplink_ports:
-        return list(spines_for(switch))
-    directors = [name for name in spines_for(switch) if switches().get(name).director]
-    return [None, *(name for name in directors if name != switch.id)]
 
 
 def _frontier(candidates: list[FabricCandidate]) -> tuple[FabricCandidate, ...]:

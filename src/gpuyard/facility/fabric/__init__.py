@@ -2,6 +2,7 @@
 
 from gpuyard.facility.fabric.bill import FabricBill, bill_of
 from gpuyard.facility.fabric.cabling import CableRun, place_switches
+from gpuyard.facility.fabric.candidates import HostPorts, cheapest_fabric, fabrics_on
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest, spines_for
@@ -18,11 +19,14 @@ __all__ = [
     "FabricBill",
     "FabricDesign",
     "FabricRequest",
+    "HostPorts",
     "Shape",
     "TypicalFloor",
     "Wiring",
     "bill_of",
+    "cheapest_fabric",
     "design_fabric",
+    "fabrics_on",
     "management_network",
     "place_switches",
     "spines_for",

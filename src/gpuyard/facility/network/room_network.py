@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.facility.device import Device
-from gpuyard.facility.fabric import FabricDesign, TypicalFloor, management_network
+from gpuyard.facility.fabric import FabricDesign, TypicalFloor, cheapest_fabric, management_network
 from gpuyard.facility.network.devices import TIERS, storage_device, switch_devices
-from gpuyard.facility.network.host_ports import cheapest_fabric, machine_ports
+from gpuyard.facility.network.host_ports import machine_ports
 from gpuyard.facility.network.storage_attachment import StorageAttachment, attach_storage
 from gpuyard.specs import Cluster
 

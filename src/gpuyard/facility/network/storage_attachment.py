@@ -6,8 +6,8 @@ from gpuyard.catalog import Link, gpus, links, machines
 from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.fabric import usual_storage_servers
-from gpuyard.facility.network.host_ports import HostPorts, between_hosts
+from gpuyard.facility.fabric import HostPorts, usual_storage_servers
+from gpuyard.facility.network.host_ports import between_hosts
 from gpuyard.specs import Cluster, Storage
 
 SERVER_PORTS = 2

@@ -1,0 +1,88 @@
+"""Which fabrics of the catalog could join some ports, and the cheapest of them."""
+
+import math
+from dataclasses import dataclass
+
+from gpuyard.catalog.fabric import Switch, switches
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.facility.fabric.bill import bill_of
+from gpuyard.facility.fabric.design import FabricDesign, design_fabric
+from gpuyard.facility.fabric.floor import TypicalFloor
+from gpuyard.facility.fabric.request import FabricRequest, spines_for
+
+
+@dataclass(frozen=True)
+class HostPorts:
+    """What each host brings to one network: ports of one rate, each on a rail of its own."""
+
+    gbit_per_second: float
+    kind: str
+    ports: int = 1
+    oversubscription: float = 1.0
+
+
+def fabrics_on(
+    switch: Switch, hosts: int, ports: int, oversubscription: float, floor: TypicalFloor
+) -> list[FabricDesign]:
+    """A fabric with this leaf under every switch that may stand above it, and each port of a host on a
+    rail of its own. Raises UserMistake with a reason where there is none."""
+    found: list[FabricDesign] = []
+    refused: UserMistake | None = None
+    for spine in _spines(switch, hosts * ports):
+        request = FabricRequest(
+            nodes=hosts,
+            ports_per_node=ports,
+            switch=switch.id,
+            rails=ports,
+            oversubscription=oversubscription,
+            spine=spine,
+            floor=floor,
+        )
+        try:
+            found.append(design_fabric(request))
+        except UserMistake as mistake:
+            refused = mistake
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
+def _spines(leaf: Switch, endpoints: int) -> list[str | None]:
+    """None is the leaf's own model. Uplinks of another rate need another model, and a director may stand
+    above any leaf of its rate."""
+    if endpoints <= leaf.ports:
+        return [None]
+    fitting = [name for name in spines_for(leaf) if name != leaf.id]
+    if leaf.uplink_ports:
+        return [*fitting] or [None]
+    return [None, *(name for name in fitting if switches().get(name).director)]
+
+
+def cheapest_fabric(wanted: HostPorts, hosts: int, floor: TypicalFloor) -> FabricDesign:
+    """Of the slowest switches that are fast enough. Those no longer sold are taken only where there is
+    no other."""
+    found: list[FabricDesign] = []
+    why = "none is that fast"
+    for switch in _slowest_enough(wanted):
+        try:
+            found += fabrics_on(switch, hosts, wanted.ports, wanted.oversubscription, floor)
+        except UserMistake as mistake:
+            why = str(mistake)
+    if not found:
+        raise GpuyardError(
+            f"no switch of the catalog joins {hosts} hosts with {wanted.ports} ports of"
+            f" {wanted.gbit_per_second:g} Gbit/s: {why}"
+        )
+    return min(found, key=lambda fabric: (bill_of(fabric).total_usd or math.inf, fabric.switch.id))
+
+
+def _slowest_enough(wanted: HostPorts) -> list[Switch]:
+    fast = [
+        switch
+        for switch in switches()
+        if switch.kind == wanted.kind
+        and switch.port_gbit_per_second >= wanted.gbit_per_second * 0.99
+    ]
+    slowest = min((switch.port_gbit_per_second for switch in fast), default=0.0)
+    same = [switch for switch in fast if switch.port_gbit_per_second == slowest]
+    return [switch for switch in same if not switch.discontinued] or same
