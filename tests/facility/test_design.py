@@ -15,7 +15,7 @@ from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord import CONNECTORS, cord_for
 from gpuyard.facility.power.cord_list import all_cords
 from gpuyard.facility.power.electricity import POWER_FACTOR, line_amps
-from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
+from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.specs import Cluster
@@ -221,7 +221,7 @@ def test_each_rack_says_what_a_lost_feed_does_to_it() -> None:
     for rack in range(design.room.floor.racks):
         placed = design.room.in_rack(rack)
         machines = sum(p.device.kind == "server" for p in placed)
-        for loss in rack_losses(design, rack):
+        for loss in feed_losses(design, rack):
             assert (loss.full_speed, loss.slower, loss.off) == (len(placed) - machines, machines, 0)
             assert {load.feed for load in loss.left} == {"AB"[loss.feed == "A"]}
             # what is left carries all of the rack

@@ -1,6 +1,7 @@
 """Every link of a design: no switch has more than its ports, nothing is left out, all is balanced."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -83,9 +84,22 @@ def test_every_port_of_every_machine_is_plugged_in_once(design: FabricDesign) ->
 
 
 @given(designs())
-def test_one_port_is_found_where_the_table_has_it(design: FabricDesign) -> None:
-    for node, port, leaf in design.wiring.endpoints:
-        assert design.wiring.leaf_of(node, port) == leaf
+def test_ports_are_dealt_to_leaves_in_the_order_of_machines(design: FabricDesign) -> None:
+    shape, request = design.shape, design.request
+    starts = [part * request.nodes // shape.parts for part in range(shape.parts + 1)]
+    dealt: dict[tuple[int, int], int] = {}
+    for group in range(shape.groups):
+        rails = [
+            rail for rail in range(request.rails) if rail * shape.groups // request.rails == group
+        ]
+        mine = [port for port in range(request.ports_per_node) if port % request.rails in rails]
+        for part, (first, last) in enumerate(pairwise(starts)):
+            ports = [(node, port) for node in range(first, last) for port in mine]
+            pod = group * shape.parts + part
+            for index, one in enumerate(ports):
+                within = index * shape.leaves_per_pod // len(ports)
+                dealt[one] = pod * shape.leaves_per_pod + within
+    assert {(node, port): leaf for node, port, leaf in design.wiring.endpoints} == dealt
 
 
 @given(designs())

@@ -19,9 +19,8 @@ from gpuyard.facility.fabric import (
     cheapest_fabric,
     design_fabric,
 )
-from gpuyard.facility.network.cables import managed_ports
+from gpuyard.facility.network.cables import managed_ports, network_figures
 from gpuyard.facility.network.devices import switch_devices
-from gpuyard.facility.network.figures import network_figures
 from gpuyard.facility.network.room_network import network_for
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
@@ -109,7 +108,7 @@ def test_storage_that_can_not_be(
 def check_ports(design: FacilityDesign) -> None:
     """Every cable ends on a port of a switch that stands in a rack, and none has more than it has."""
     network = design.network
-    for figures in network_figures(design):
+    for figures in network_figures(design.network, design.cables):
         fabric = figures.fabric
         below = Counter(leaf for _, _, leaf in fabric.wiring.endpoints)
         above = Counter[int]()

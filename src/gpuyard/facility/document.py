@@ -6,9 +6,9 @@ from typing import Any
 from gpuyard.facility.bill_of_materials import COLUMNS, bill_of_materials
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.housing import HousingCost
-from gpuyard.facility.network.figures import NetworkFigures, network_figures
+from gpuyard.facility.network.cables import NetworkFigures, network_figures
 from gpuyard.facility.power.cord_list import all_cords
-from gpuyard.facility.power.feed_loss import feed_losses, rack_losses
+from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.power.rack_power import LoadedPdu
 from gpuyard.facility.requirements import RackRequirements, room_requirements
 
@@ -121,7 +121,7 @@ def _rack(design: FacilityDesign, need: RackRequirements) -> dict[str, Any]:
                 "fullest_line_share": loss.fullest_line,
                 "fullest_bank_share": loss.fullest_bank,
             }
-            for loss in rack_losses(design, need.number - 1)
+            for loss in feed_losses(design, need.number - 1)
         ],
     }
 
@@ -164,7 +164,7 @@ def _cords(design: FacilityDesign) -> list[dict[str, Any]]:
 
 def _network(design: FacilityDesign) -> dict[str, Any] | None:
     """The fabric between machines; the others beside it under their names."""
-    found = {figures.name: figures for figures in network_figures(design)}
+    found = {figures.name: figures for figures in network_figures(design.network, design.cables)}
     if not found:
         return None
     between = _fabric(found["machines"]) if "machines" in found else {}

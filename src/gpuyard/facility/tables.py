@@ -7,9 +7,9 @@ from itertools import groupby
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
-from gpuyard.facility.network.figures import NetworkFigures, network_figures
+from gpuyard.facility.network.cables import NetworkFigures, network_figures
 from gpuyard.facility.power.electricity import apparent_va
-from gpuyard.facility.power.feed_loss import rack_losses
+from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.power.rack_power import LoadedPdu
 from gpuyard.facility.requirements import RackRequirements, RoomRequirements, room_requirements
 from gpuyard.units import format_usd
@@ -153,7 +153,7 @@ def loss_rows(design: FacilityDesign) -> Rows:
     ]
     rows = []
     for numbers, need in _alike(design):
-        for loss in rack_losses(design, need.number - 1):
+        for loss in feed_losses(design, need.number - 1):
             carried = " + ".join(
                 f"{load.va / 1000:.1f} of {load.pdu.usable_va / 1000:.1f}" for load in loss.left
             )
@@ -175,7 +175,9 @@ def loss_rows(design: FacilityDesign) -> Rows:
 def network_rows(design: FacilityDesign) -> Rows:
     """One row a network."""
     columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "a port"]
-    return columns, [_network_cells(figures) for figures in network_figures(design)]
+    return columns, [
+        _network_cells(figures) for figures in network_figures(design.network, design.cables)
+    ]
 
 
 def _network_cells(figures: NetworkFigures) -> list[str]:

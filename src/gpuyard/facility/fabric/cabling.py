@@ -1,7 +1,7 @@
 """The cables of a fabric: how long each is on the floor, of which kind, and what it costs."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,7 +49,7 @@ class SwitchRacks:
 def place_switches(wiring: Wiring, floor: TypicalFloor) -> SwitchRacks:
     """Where cables come out short."""
     shape, nodes = wiring.shape, wiring.demand.nodes
-    table = wiring.leaf_table()
+    table = wiring.leaf_table
     node = np.broadcast_to(np.arange(nodes)[:, None], table.shape)
     # the machines of a leaf are neighbours: the middle one is halfway between first and last
     first, last = np.full(shape.leaves, nodes - 1), np.zeros(shape.leaves, dtype=np.int64)
@@ -69,7 +69,7 @@ def lay_cables(
 ) -> tuple[CableRun, ...]:
     """All cables, those that are alike together."""
     shape, racks = wiring.shape, place_switches(wiring, floor)
-    table = wiring.leaf_table()
+    table = wiring.leaf_table
     own = np.broadcast_to((np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape)
     over = np.resize(np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves)
     down = _lengths(floor, own.ravel(), racks.leaves[table.ravel()], 1)
@@ -101,14 +101,19 @@ def _lengths(
 
 
 def _runs(lower: Tier, upper: Tier, lengths: Counter[float], gbit: float) -> Iterable[CableRun]:
-    sold: Counter[tuple[str, float]] = Counter()
+    for cable, length_m, count in sold_cables(lengths, gbit):
+        cost = round(cable.cost_usd(length_m), 2)
+        yield CableRun(lower, upper, cable.id, cable.kind, length_m, count, cable.watts, cost)
+
+
+def sold_cables(lengths: Counter[float], gbit: float) -> Iterator[tuple[Cable, float, int]]:
+    """What to order for so many metres so many times: the cable, its length as sold, how many."""
+    sold: Counter[tuple[float, str]] = Counter()
     for needed_m, count in lengths.items():
         cable = choose_cable(gbit, needed_m)
-        sold[cable.id, cable.sold_length_m(needed_m)] += count
-    for (name, length_m), count in sorted(sold.items(), key=lambda item: item[0][1]):
-        cable = cables().get(name)
-        cost = cable.cost_usd(length_m)
-        yield CableRun(lower, upper, name, cable.kind, length_m, count, cable.watts, round(cost, 2))
+        sold[cable.sold_length_m(needed_m), cable.id] += count
+    for (length_m, name), count in sorted(sold.items()):
+        yield cables().get(name), length_m, count
 
 
 def choose_cable(gbit_per_second: float, needed_m: float) -> Cable:

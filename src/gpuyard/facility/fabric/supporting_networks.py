@@ -1,6 +1,7 @@
 """The networks beside the compute fabric: management of every box, and storage."""
 
 import math
+from dataclasses import replace
 
 from gpuyard.catalog.fabric import switches
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
@@ -24,14 +25,7 @@ def management_network(
     """
     ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
-    spread = TypicalFloor(
-        nodes_per_rack=-(-ports // racks),
-        racks_per_row=floor.racks_per_row,
-        rack_width_m=floor.rack_width_m,
-        row_pitch_m=floor.row_pitch_m,
-        inside_rack_m=floor.inside_rack_m,
-        tray_m=floor.tray_m,
-    )
+    spread = replace(floor, nodes_per_rack=-(-ports // racks))
     leaf = switches().get(MANAGEMENT_SWITCH)
     alone = ports <= leaf.ports
     wide = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports

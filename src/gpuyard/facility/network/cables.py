@@ -1,16 +1,24 @@
-"""The network cables of a room, each as long as its two ends are apart in their racks."""
+"""The network cables of a room, each as long as its two ends are apart in their racks, and what each network
+takes and costs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.catalog.fabric import cables
+from gpuyard.facility.device import Device
 from gpuyard.facility.fabric import FabricDesign
-from gpuyard.facility.fabric.cabling import choose_cable
+from gpuyard.facility.fabric.cabling import sold_cables
 from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
 from gpuyard.facility.racks.floor_plan import PlacedDevice
 from gpuyard.facility.racks.placing import Room
+
+_LOWEST = {
+    "machines": "machine to leaf",
+    "storage": "storage, host to leaf",
+    "management": "management",
+}
+"""What the cables to the hosts of a network are called."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +38,16 @@ class NetworkCable:
 def network_cables(network: RoomNetwork, room: Room) -> tuple[NetworkCable, ...]:
     """Those that are alike together, network by network and from the hosts up."""
     hosts = [*room.of_kind("server"), *room.of_kind("storage")]
-    found: list[NetworkCable] = []
-    if network.compute is not None:
-        found += _laid("machines", network.compute, room, lambda port: hosts[port])
-    if network.storage is not None:
-        owners = network.storage_hosts
-        found += _laid("storage", network.storage, room, lambda port: hosts[owners[port]])
-    if network.management is not None:
-        managed = managed_ports(network, room)
-        found += _laid("management", network.management, room, lambda port: managed[port])
-    return tuple(found)
+    plugged = {
+        "machines": hosts,
+        "storage": [hosts[owner] for owner in network.storage_hosts],
+        "management": managed_ports(network, room),
+    }
+    return tuple(
+        cable
+        for name, fabric in network.fabrics.items()
+        for cable in _laid(name, fabric, room, plugged[name])
+    )
 
 
 def managed_ports(network: RoomNetwork, room: Room) -> list[PlacedDevice]:
@@ -53,36 +61,62 @@ def managed_ports(network: RoomNetwork, room: Room) -> list[PlacedDevice]:
 
 
 def _laid(
-    name: str, fabric: FabricDesign, room: Room, host: Callable[[int], PlacedDevice]
+    name: str, fabric: FabricDesign, room: Room, plugged: Sequence[PlacedDevice]
 ) -> Iterator[NetworkCable]:
     leaves, spines, cores = (room.of_kind(kind) for kind in TIERS[name])
     down, up, top = Counter[float](), Counter[float](), Counter[float]()
     for node, _, leaf in fabric.wiring.endpoints:
-        down[_apart(room, host(node), leaves[leaf])] += 1
+        down[_apart_m(room, plugged[node], leaves[leaf])] += 1
     for bundle in fabric.wiring.leaf_spine():
-        up[_apart(room, leaves[bundle.lower], spines[bundle.upper])] += bundle.links
+        up[_apart_m(room, leaves[bundle.lower], spines[bundle.upper])] += bundle.links
     for bundle in fabric.wiring.spine_core():
-        top[_apart(room, spines[bundle.lower], cores[bundle.upper])] += bundle.links
-    before = "" if name == "machines" else f"{name}, "
-    below = "machine to leaf" if name == "machines" else f"{before}host to leaf"
-    if name == "management":
-        below = "management"
+        top[_apart_m(room, spines[bundle.lower], cores[bundle.upper])] += bundle.links
+    lowest, before = _LOWEST[name], "" if name == "machines" else f"{name}, "
     gbit, above = fabric.switch.port_gbit_per_second, fabric.switch.up_gbit_per_second
-    yield from _sold((name, below), down, gbit)
-    yield from _sold((name, f"{before}leaf to spine"), up, above)
-    yield from _sold((name, f"{before}spine to core"), top, above)
+    tiers = [
+        (lowest, down, gbit),
+        (f"{before}leaf to spine", up, above),
+        (f"{before}spine to core", top, above),
+    ]
+    for use, lengths, rate in tiers:
+        for cable, length_m, count in sold_cables(lengths, rate):
+            price = round(cable.cost_usd(length_m), 2)
+            yield NetworkCable(
+                name, use, cable.id, cable.name, length_m, count, price, cable.price_as_of
+            )
 
 
-def _apart(room: Room, one: PlacedDevice, other: PlacedDevice) -> float:
+def _apart_m(room: Room, one: PlacedDevice, other: PlacedDevice) -> float:
     return round(room.floor.cable_m(one, other), 1)
 
 
-def _sold(use: tuple[str, str], lengths: Counter[float], gbit: float) -> Iterator[NetworkCable]:
-    sold = Counter[tuple[str, float]]()
-    for needed, count in lengths.items():
-        cable = choose_cable(gbit, needed)
-        sold[cable.id, cable.sold_length_m(needed)] += count
-    for (name, length), count in sorted(sold.items(), key=lambda item: (item[0][1], item[0][0])):
-        row = cables().get(name)
-        price = round(row.cost_usd(length), 2)
-        yield NetworkCable(*use, row.id, row.name, length, count, price, row.price_as_of)
+@dataclass(frozen=True)
+class NetworkFigures:
+    """`usd` are switches and cables by estimated prices, None where one is not known."""
+
+    name: str
+    fabric: FabricDesign
+    boxes: tuple[tuple[Device, int], ...]
+    cables: int
+    usd: float | None
+
+    @property
+    def usd_per_port(self) -> float | None:
+        return None if self.usd is None else self.usd / self.fabric.request.endpoints
+
+
+def network_figures(
+    network: RoomNetwork, cables: Sequence[NetworkCable]
+) -> tuple[NetworkFigures, ...]:
+    """Of each network that there is."""
+    figures = []
+    for name, fabric in network.fabrics.items():
+        boxes = tuple((d, n) for d, n in network.devices if d.kind in TIERS[name])
+        laid = [cable for cable in cables if cable.network == name]
+        prices = [d.price_usd * n for d, n in boxes if d.price_usd is not None]
+        usd = None
+        if len(prices) == len(boxes):
+            usd = sum(prices) + sum(cable.count * cable.price_usd for cable in laid)
+        count = sum(cable.count for cable in laid)
+        figures.append(NetworkFigures(name, fabric, boxes, count, usd))
+    return tuple(figures)

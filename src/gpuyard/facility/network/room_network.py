@@ -4,11 +4,22 @@ devices."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gpuyard.catalog import links, machines
+from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Device
-from gpuyard.facility.fabric import FabricDesign, TypicalFloor, cheapest_fabric, management_network
+from gpuyard.facility.fabric import (
+    FabricDesign,
+    HostPorts,
+    TypicalFloor,
+    cheapest_fabric,
+    management_network,
+)
 from gpuyard.facility.network.devices import TIERS, storage_device, switch_devices
-from gpuyard.facility.network.host_ports import machine_ports
-from gpuyard.facility.network.storage_attachment import StorageAttachment, attach_storage
+from gpuyard.facility.network.storage_attachment import (
+    StorageAttachment,
+    attach_storage,
+    between_hosts,
+)
 from gpuyard.specs import Cluster
 
 Members = tuple[tuple[int, ...], ...]
@@ -111,3 +122,22 @@ def _below(fabric: FabricDesign, hosts: Sequence[int] | None) -> Members:
     for node, _, leaf in fabric.wiring.endpoints:
         below[leaf].add(node if hosts is None else hosts[node])
     return tuple(tuple(sorted(members)) for members in below)
+
+
+def machine_ports(cluster: Cluster) -> HostPorts:
+    """From the cluster's network, else from the cards that the catalog knows of its machine."""
+    network = cluster.network
+    if network is not None and network.rate is not None:
+        gbit = network.rate * 8 / 1e9
+        return HostPorts(gbit, "ethernet", network.rails, network.oversubscription)
+    if network is not None and network.link is not None:
+        link, ports = between_hosts(links().get(network.link), "network.link"), network.rails
+    else:
+        machine = machines().get(str(cluster.machine))
+        if machine.nic_link is None:
+            raise GpuyardError(
+                f"{machine.name} has no network card in the catalog; give the cluster a 'network'"
+            )
+        link, ports = links().get(machine.nic_link), machine.nics
+    oversubscription = network.oversubscription if network else 1.0
+    return HostPorts(link.raw_bytes_per_second * 8 / 1e9, link.kind, ports, oversubscription)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from gpuyard.catalog import Link, gpus, links, machines
 from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.storage import storage_needs
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import HostPorts, usual_storage_servers
-from gpuyard.facility.network.host_ports import between_hosts
 from gpuyard.specs import Cluster, Storage
 
 SERVER_PORTS = 2
@@ -124,3 +123,12 @@ def _assumed_read(cluster: Cluster) -> tuple[float, str]:
         f"reads of {each.read_bytes_per_second / 1e6:.0f} MB/s a GPU, {each.model} on {gpu} in MLPerf"
         f" Storage ({each.date}); 'storage: read' in the cluster file says better"
     )
+
+
+def between_hosts(link: Link, key: str) -> Link:
+    """The link, if it can leave a machine."""
+    if link.kind not in {"ethernet", "infiniband"}:
+        raise UserMistake(
+            f"{key}: {link.id} is inside a machine; between machines there is ethernet or infiniband"
+        )
+    return link

@@ -59,8 +59,12 @@ class LoadedPdu:
         return tuple(amps)
 
     @property
-    def fullest_bank(self) -> float:
+    def fullest_line(self) -> float:
         """As a share of what its breaker may carry for hours."""
+        return max(self.line_amps) / self.pdu.usable_line_amps
+
+    @property
+    def fullest_bank(self) -> float:
         pairs = zip(self.bank_amps(), self.pdu.banks, strict=True)
         return max(amps / bank.usable_amps for amps, bank in pairs)
 
