@@ -14,7 +14,7 @@ from gpuyard.hardware.readers.from_matrix import differences, graph_from_matrix
 from gpuyard.hardware.readers.matrices import TopoMatrix, parse_topo_matrix
 from tests.hardware.recordings import recorded, text_of
 
-# recordings whose classes no tree of switches can have; none so far
+# recordings whose classes no PCIe tree can have; none so far
 INEXACT: set[str] = set()
 
 
@@ -91,7 +91,7 @@ def test_classes_that_no_tree_has_are_named() -> None:
     graph = graph_from_matrix(matrix)
     wrong = differences(matrix, graph)
     assert 0 < len(wrong) <= 2
-    note = next(note for note in graph.notes if note.startswith("no tree of switches"))
+    note = next(note for note in graph.notes if note.startswith("no PCIe tree"))
     assert "-".join(wrong[0]) in note
 
 

@@ -33,7 +33,7 @@ def test_both_tables_in_one_file(tmp_path: Path) -> None:
     assert graph.pcie_peers is not None and len(graph.pcie_peers) == 10
     parts = ("p2p/l4-2gpu-cns-no-legend.txt", "topo-m/epyc-5gpu-node-phb.txt")
     both.write_text("\n\n".join((RECORDED / part).read_text() for part in parts))
-    with pytest.raises(UserMistake, match="two tables are of different machines: 5 GPUs"):
+    with pytest.raises(UserMistake, match="two tables describe different machines: 5 GPUs"):
         read_topology(both)
 
 
@@ -47,11 +47,11 @@ def test_what_powershell_redirects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<?xml version='1.0'?>\n\n<svg/>", ":3:1: the root element is <svg>, not <topology> or <nvidia_smi_log>"),
-        (b"<topology", ":1:1: this is not whole XML: unclosed token"),
-        (b"hello\n", ":1:1: there is no machine in this file"),
-        (b"", ":1:1: there is no machine in this file"),
-        (b"GPU0\n\xff\xff\x00", ":2:1: this is not text"),
+        (b"<?xml version='1.0'?>\n\n<svg/>", ":3:1: unknown root element <svg>"),
+        (b"<topology", ":1:1: malformed XML: unclosed token"),
+        (b"hello\n", ":1:1: found no machine here"),
+        (b"", ":1:1: found no machine here"),
+        (b"GPU0\n\xff\xff\x00", ":2:1: not a text file"),
         (b"\tGPU0\tGPU1\nGPU0\t X \tPXX\n", ":2:10: 'PXX' is not a link class; did you mean 'PIX'?"),
     ],
 )  # fmt: skip

@@ -152,7 +152,7 @@ def test_the_chosen_order_is_no_worse_than_any_other(
 
 def test_impossible_choices_are_sentences() -> None:
     graph = machine("workstation", "gtx-1080-ti", 4)
-    with pytest.raises(UserMistake, match="5 GPUs were asked for; 4 are free"):
+    with pytest.raises(UserMistake, match="5 GPUs were requested; 4 are free"):
         best_gpus(graph, 5)
     with pytest.raises(UserMistake, match="needs different GPUs"):
         all_reduce(graph, ["GPU0", "GPU0"])

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.smi_xml import graph_from_smi
+from gpuyard.hardware.readers.read import graph_from_text
 from tests.hardware.recordings import SOURCES, recorded, text_of
 
 
@@ -12,30 +12,30 @@ from tests.hardware.recordings import SOURCES, recorded, text_of
 def test_recorded_gpus(name: str) -> None:
     case = SOURCES[name]
     expected = case["expected"]
-    graph = graph_from_smi(text_of(name), name)
+    graph = graph_from_text(text_of(name), name)
     assert len(graph.gpus) == case["gpus"]
     assert graph.device("GPU0").label == expected["product_name"]
     slot = next(wire for wire in graph.wires if wire.b == "GPU0")
     assert f"{slot.width}x" == expected["pcie_width_current"]
     assert slot.generation == expected.get("pcie_gen_max", 3)
-    assert any("does not tell sockets" in note for note in graph.notes)
+    assert any("does not show sockets" in note for note in graph.notes)
 
 
 def test_gpus_that_the_file_leaves_out_are_noted() -> None:
     name = "smi-xml/a100-mig-v12.xml"
-    notes = graph_from_smi(text_of(name), name).notes
+    notes = graph_from_text(text_of(name), name).notes
     assert "4 GPUs are attached, but the file lists 1" in notes
 
 
 def test_one_host_bridge_a_domain() -> None:
     gpus = "".join(f"<gpu id='0000000{d}:0{b}:00.0'/>" for d, b in ((0, 1), (0, 2), (1, 1)))
-    graph = graph_from_smi(f"<nvidia_smi_log>{gpus}</nvidia_smi_log>", "smi.xml")
+    graph = graph_from_text(f"<nvidia_smi_log>{gpus}</nvidia_smi_log>", "smi.xml")
     assert [graph.path_class("GPU0", gpu) for gpu in graph.gpus] == ["X", "PHB", "NODE"]
 
 
 def test_a_log_without_gpus() -> None:
     with pytest.raises(UserMistake, match=r"smi\.xml:2:1: <nvidia_smi_log> lists no <gpu>"):
-        graph_from_smi("\n<nvidia_smi_log/>", "smi.xml")
+        graph_from_text("\n<nvidia_smi_log/>", "smi.xml")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from gpuyard.errors import MissingRequirement
 from gpuyard.hardware.graph import Device, MachineGraph
 from gpuyard.hardware.nvml import NvmlGpus, read_nvml
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.lstopo import graph_from_lstopo
-from gpuyard.hardware.readers.pci_tree import NumaNode, PciDrawing, PciNode
+from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
+from gpuyard.hardware.readers.read import graph_from_text
 from gpuyard.hardware.wires import Slot, nvlink_wire
 
 _HOST_BRIDGE = re.compile(r"pci([0-9a-f]{4,}:[0-9a-f]{2})")
@@ -27,20 +27,20 @@ def discover_machine(sysfs: Path = Path("/sys")) -> MachineGraph:
     if not (sysfs / "devices").is_dir():
         return _from_lstopo()
     nvml = read_nvml()
-    drawing = PciDrawing(
+    machine = PciMachine(
         platform.node() or "this host",
         _numa_nodes(sysfs),
         order=list(nvml.products) if nvml else [],
         products=dict(nvml.products) if nvml else {},
-    ).draw()
+    ).build()
     if nvml is None:
-        return drawing.graph()
-    nvswitch = _draw_nvlinks(drawing, nvml)
-    ids = drawing.numbers
+        return machine.graph()
+    nvswitch = _add_nvlinks(machine, nvml)
+    ids = machine.numbers
     peers = nvml.peers and frozenset(
         frozenset(ids[gpu] for gpu in pair) for pair in nvml.peers if pair <= ids.keys()
     )
-    return drawing.graph(peers, nvswitch)
+    return machine.graph(peers, nvswitch)
 
 
 def _numa_nodes(sysfs: Path) -> list[NumaNode]:
@@ -123,23 +123,23 @@ def _generation(speed: str | None) -> int | None:
     return _GENERATION.get(float(rate[0])) if rate else None
 
 
-def _draw_nvlinks(drawing: PciDrawing, nvml: NvmlGpus) -> list[Device]:
-    ids = drawing.numbers
+def _add_nvlinks(machine: PciMachine, nvml: NvmlGpus) -> list[Device]:
+    ids = machine.numbers
     models = {address: catalog_gpu(name) for address, name in nvml.products.items()}
     for pair, count in nvml.direct.items():
         if pair <= ids.keys():
             a, b = sorted(pair, key=list(nvml.products).index)
-            drawing.wires.append(nvlink_wire(ids[a], ids[b], _nvlink(models[a], drawing), count))
+            machine.wires.append(nvlink_wire(ids[a], ids[b], _nvlink(models[a], machine), count))
     switched = {gpu: count for gpu, count in nvml.switched.items() if gpu in ids}
     for gpu, count in switched.items():
-        drawing.wires.append(nvlink_wire(ids[gpu], "NVSW", _nvlink(models[gpu], drawing), count))
+        machine.wires.append(nvlink_wire(ids[gpu], "NVSW", _nvlink(models[gpu], machine), count))
     return [Device("NVSW", "nvswitch", "NVSwitch")] if switched else []
 
 
-def _nvlink(model: Gpu | None, drawing: PciDrawing) -> str:
+def _nvlink(model: Gpu | None, machine: PciMachine) -> str:
     if model and model.nvlink_id:
         return model.nvlink_id
-    drawing.notes.append("the catalog does not know these GPUs' NVLinks: nvlink-2 is assumed")
+    machine.notes.append("the catalog does not know the NVLinks of these GPUs: nvlink-2 is assumed")
     return "nvlink-2"
 
 
@@ -147,7 +147,7 @@ def _from_lstopo() -> MachineGraph:
     lstopo = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
     if lstopo is None:
         raise MissingRequirement(
-            f"{platform.system()} does not show its PCI devices in /sys; install hwloc, whose lstopo does"
+            f"{platform.system()} does not list its PCI devices in /sys; install hwloc, whose lstopo does"
         )
     try:
         done = subprocess.run(
@@ -158,8 +158,8 @@ def _from_lstopo() -> MachineGraph:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise MissingRequirement(f"lstopo --of xml did not work here: {error}") from None
-    return graph_from_lstopo(done.stdout, platform.node() or "this host")
+        raise MissingRequirement(f"lstopo --of xml failed: {error}") from None
+    return graph_from_text(done.stdout, platform.node() or "this host")
 
 
 def _text(path: Path) -> str | None:

@@ -95,7 +95,7 @@ class _Builder:
 
     def _nvlink(self, a: str, b: str, count: int) -> None:
         if self.gpu.nvlink_id is None or not count:
-            raise UserMistake(f"{self.gpu.id} has no NVLink, so it can't be laid out so")
+            raise UserMistake(f"{self.gpu.id} has no NVLink, which this topology needs")
         self.wires.append(nvlink_wire(a, b, self.gpu.nvlink_id, count))
 
 
@@ -191,7 +191,7 @@ def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
     if name not in PRESETS:
         raise UnknownName("topology preset", name, PRESETS)
     if name == "nvlink-hybrid-cube-mesh" and gpus > 8:
-        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, not {gpus}")
+        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, got {gpus}")
     builder = _Builder(gpu, gpus)
     PRESETS[name].build(builder)
     peers = pcie_peers([gpu])

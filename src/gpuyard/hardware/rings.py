@@ -63,7 +63,7 @@ def ring_rates(graph: MachineGraph, rings: Sequence[Ring]) -> list[float]:
 def all_reduce(graph: MachineGraph, gpus: Sequence[str]) -> AllReduce:
     """The best rings through these GPUs: over NVLink where they close a ring, else over PCIe."""
     if len(set(gpus)) != len(gpus) or not gpus:
-        raise UserMistake(f"an all-reduce needs different GPUs, not {', '.join(gpus) or 'none'}")
+        raise UserMistake(f"an all-reduce needs distinct GPUs, got {', '.join(gpus) or 'none'}")
     # in the machine's order, so that the answer does not depend on how the GPUs are listed
     chosen = tuple(sorted((graph.device(gpu).id for gpu in gpus), key=graph.gpus.index))
     if len(chosen) == 1:
@@ -132,11 +132,11 @@ def _extreme(
     candidates = graph.gpus if free is None else tuple(graph.device(gpu).id for gpu in free)
     if not 1 <= count <= len(candidates):
         raise UserMistake(
-            f"{count} GPUs were asked for; {len(candidates)} are free on {graph.name}"
+            f"{count} GPUs were requested; {len(candidates)} are free on {graph.name}"
         )
     if len(candidates) > MOST_EXACT_GPUS:
         raise UserMistake(
-            f"the best GPUs are found among up to {MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
+            f"the best GPUs can be searched among up to {MOST_EXACT_GPUS}; {graph.name} has {len(candidates)}"
         )
     found = (all_reduce(graph, chosen) for chosen in _unlike(graph, candidates, count))
     sign = 1 if fastest else -1

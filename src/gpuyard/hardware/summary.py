@@ -1,4 +1,4 @@
-"""What a machine's layout means for training, in numbers and in one sentence or two."""
+"""What a machine's topology means for training, in numbers and in one sentence or two."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,9 +57,9 @@ def summarise(graph: MachineGraph) -> TopologySummary:
 
 def _verdict(graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[Choice]) -> str:
     if not graph.gpus:
-        return "There is no GPU in this machine."
+        return "This machine has no GPU."
     if not reduces:
-        return "There is one GPU: nothing is exchanged inside this machine."
+        return "This machine has one GPU: nothing is exchanged inside it."
     sentences = [_whole(graph, reduces)]
     sentences += [
         f"For {choice.count} GPUs take {name_gpus(choice.best.gpus)} "
@@ -100,7 +100,7 @@ def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
         )
     over = {"nvlink": "NVLink", "socket": "the link between the sockets"}.get(whole.kind, "PCIe")
     return (
-        f"An all-reduce over all {total} GPUs runs at {rate} over {over}; fewer GPUs gain nothing."
+        f"An all-reduce over all {total} GPUs runs at {rate} over {over}; fewer GPUs are no faster."
     )
 
 

@@ -39,7 +39,7 @@ class Slot:
 
 
 USUAL_SLOT = Slot(3, 16)
-UNKNOWN_SLOT_NOTE = "which PCIe generation the slots have is not said: PCIe 3.0 x16 is assumed; name the GPU to change it"
+UNKNOWN_SLOT_NOTE = "the PCIe generation of the slots is unknown: PCIe 3.0 x16 is assumed; name the GPU to change it"
 
 
 def slot_of_gpu(gpu: Gpu | None) -> Slot:

@@ -63,8 +63,8 @@ def _levels(matrix: TopoMatrix, notes: list[str]) -> dict[Pair, int]:
             supposed.append(f"{a}-{b} {LEVELS[nearness.suppose(a, b, guess)]}")
     if supposed:
         notes.append(
-            f"NVLink hides how {len(supposed)} pairs reach each other over PCIe; from CPU affinity and "
-            f"NICs they are taken to be: {', '.join(supposed[:4])}{', …' if len(supposed) > 4 else ''}"
+            f"NVLink hides the PCIe path of {len(supposed)} pairs; inferred from CPU affinity and NICs: "
+            f"{', '.join(supposed[:4])}{', …' if len(supposed) > 4 else ''}"
         )
     return nearness.levels()
 
@@ -162,14 +162,14 @@ def _nvlinks(
     if link is None:
         link = _guess_link(count, count if switched else max(each.values()))
         notes.append(
-            f"which NVLink this is, is not said: {link} is guessed from the number of links"
+            f"the NVLink generation is unknown: {link} is inferred from the number of links"
         )
     if switched:
         switch = Device("NVSW", "nvswitch", "NVSwitch")
         return [nvlink_wire(g, "NVSW", link, count) for g in matrix.gpus], [switch]
     if max(each.values()) > most:
         notes.append(
-            f"GPUs show up to {max(each.values())} NVLinks and have {most}: some switch is between them, "
+            f"GPUs show up to {max(each.values())} NVLinks but have {most}: a switch must be between them; "
             "drawn as direct links"
         )
     return [nvlink_wire(a, b, link, n) for (a, b), n in counts.items()], []
@@ -192,7 +192,7 @@ def _sockets_note(matrix: TopoMatrix, tree: _Tree) -> list[str]:
     if not nodes or sockets <= len(nodes) or sockets <= 2:
         return []
     return [
-        f"the GPUs name {len(nodes)} NUMA nodes, but the classes need {sockets}: each is drawn as a CPU"
+        f"the GPUs list {len(nodes)} NUMA nodes, but their classes need {sockets}: each is drawn as a CPU"
     ]
 
 
@@ -202,8 +202,8 @@ def _difference_note(matrix: TopoMatrix, graph: MachineGraph) -> list[str]:
         return []
     a, b = wrong[0]
     return [
-        f"no tree of switches has all these classes: {len(wrong)} pairs differ, first {a}-{b}, "
-        f"{plain_class(matrix.classes[a, b])} in the matrix and {graph.path_class(a, b)} as drawn"
+        f"no PCIe tree has all these classes: {len(wrong)} pairs differ, first {a}-{b}, "
+        f"{plain_class(matrix.classes[a, b])} in the matrix but {graph.path_class(a, b)} as drawn"
     ]
 
 

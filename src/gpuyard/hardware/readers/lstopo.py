@@ -9,8 +9,8 @@ from gpuyard.catalog import Gpu, gpus, links
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.graph import MachineGraph, Wire
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.pci_tree import NumaNode, PciDrawing, PciNode
-from gpuyard.hardware.readers.xml_text import Element, parse_xml
+from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
+from gpuyard.hardware.readers.xml_text import Element
 from gpuyard.hardware.wires import slot_of_speed
 
 # "0302 [10de:102d] [10de:106c] a1"
@@ -19,16 +19,11 @@ _BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNOREC
 _SAME_GPU_MB_PER_SECOND = 1_000_000  # what hwloc writes on the diagonal
 
 
-def graph_from_lstopo(text: str, source: str, gpu: str | None = None) -> MachineGraph:
-    """The machine of an lstopo file; `gpu` is a catalog id where the file does not name the model."""
-    return graph_from_topology(parse_xml(text, source), source, gpu)
-
-
-def graph_from_topology(root: Element, source: str, gpu: str | None = None) -> MachineGraph:
-    """The machine under a <topology> element."""
+def graph_from_lstopo(root: Element, source: str, gpu: str | None = None) -> MachineGraph:
+    """The machine under a <topology>; `gpu` is a catalog id where the file does not name the model."""
     machine = next(iter(root.all("object")), None)
     if machine is None:
-        raise UserMistake(f"{root.place}: <topology> holds no <object>, so no machine")
+        raise UserMistake(f"{root.place}: <topology> contains no <object>")
     known = gpus().get(gpu) if gpu else None
     notes: list[str] = []
     nodes = _numa_nodes(machine)
@@ -38,12 +33,12 @@ def graph_from_topology(root: Element, source: str, gpu: str | None = None) -> M
         owner = min(nodeset & set(nodes), default=min(nodes))
         if len(nodes) > 1 and len(nodeset & set(nodes)) != 1:
             notes.append(
-                f"which socket has host bridge {bridge.address} is not said; {owner} is taken"
+                f"the socket of host bridge {bridge.address} is unknown; {owner} is assumed"
             )
         nodes[owner] = replace(nodes[owner], host_bridges=(*nodes[owner].host_bridges, bridge))
-    drawing = PciDrawing(source, [nodes[n] for n in sorted(nodes)], known, notes=notes).draw()
-    drawing.wires += _nvlinks(root, machine, drawing, known)
-    return drawing.graph()
+    built = PciMachine(source, [nodes[n] for n in sorted(nodes)], known, notes=notes).build()
+    built.wires += _nvlinks(root, machine, built, known)
+    return built.graph()
 
 
 def _numa_nodes(machine: Element) -> dict[int, NumaNode]:
@@ -92,7 +87,7 @@ def _pci_node(element: Element, source: str) -> PciNode:
     address = attributes.get("pci_busid", "")
     if attributes.get("type") == "PCIDev" and not _BUS_ID.fullmatch(address):
         raise UserMistake(
-            f"{element.place}: a PCIDev has pci_busid {address!r}, not one like 0000:06:00.0"
+            f"{element.place}: expected a pci_busid like 0000:06:00.0, got {address!r}"
         )
     kind = _PCI_TYPE.fullmatch(attributes.get("pci_type", ""))
     inner = element.all("object")
@@ -114,9 +109,9 @@ def _pci_node(element: Element, source: str) -> PciNode:
     )
 
 
-def _nvlinks(root: Element, machine: Element, drawing: PciDrawing, gpu: Gpu | None) -> list[Wire]:
+def _nvlinks(root: Element, machine: Element, built: PciMachine, gpu: Gpu | None) -> list[Wire]:
     """Direct NVLinks from hwloc's matrix of NVLink bandwidths, in MB/s of one direction."""
-    ids = {o.attributes.get("gp_index"): drawing.numbers.get(parent.attributes.get("pci_busid", ""))
+    ids = {o.attributes.get("gp_index"): built.numbers.get(parent.attributes.get("pci_busid", ""))
            for parent in _objects(machine) for o in parent.all("object")
            if o.attributes.get("type") == "OSDev"}  # fmt: skip
     models = {i.attributes.get("value", "") for o in _objects(machine) for i in o.all("info")
@@ -133,7 +128,7 @@ def _nvlinks(root: Element, machine: Element, drawing: PciDrawing, gpu: Gpu | No
             a, b = (ids.get(places[k].rpartition(":")[2]) for k in (i, j))
             rate = values[i * len(places) + j] * 1e6 if len(values) == len(places) ** 2 else 0
             if rate and not (a and b):
-                drawing.notes.append("NVLinks between GPUs and CPUs are not drawn")
+                built.notes.append("NVLinks between GPUs and CPUs are not drawn")
             if a and b and 0 < rate < _SAME_GPU_MB_PER_SECOND * 1e6:
                 count = max(1, round(rate / link.raw_bytes_per_second))
                 share = link.effective_bytes_per_second / link.raw_bytes_per_second

@@ -111,7 +111,7 @@ def _refuse_asymmetry(source: str, cells: dict[tuple[str, str], Word]) -> None:
                 source,
                 word,
                 f"{a} to {b} is {word.text!r} here, but {b} to {a} is {mirrored.text!r} in line "
-                f"{mirrored.line}; a matrix is the same in both directions",
+                f"{mirrored.line}; the matrix must be symmetric",
             )
 
 
@@ -146,8 +146,8 @@ def _place(
     if len(set(chosen)) < len(chosen):
         first = words[0]
         raise UserMistake(
-            f"{table.source}:{first.line}:{first.column}: {len(words)} values stand here for "
-            f"{len(names)} columns ({', '.join(names)}), and which is empty can't be told"
+            f"{table.source}:{first.line}:{first.column}: expected {len(names)} values "
+            f"({', '.join(names)}), got {len(words)}, and can't tell which is missing"
         )
     return zip(chosen, words, strict=True)
 
@@ -155,6 +155,8 @@ def _place(
 def _numbers(source: str, column: str, word: Word) -> str:
     if not _NUMBERS.fullmatch(word.text):
         raise mistake(
-            source, word, f"{word.text!r} is not a list of numbers like 0-7,16-23 for {column}"
+            source,
+            word,
+            f"expected a list of numbers like 0-7,16-23 for {column}, got {word.text!r}",
         )
     return word.text

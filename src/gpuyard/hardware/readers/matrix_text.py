@@ -10,7 +10,7 @@ from gpuyard.errors import UserMistake, closest_name
 
 # nvidia-smi underlines its header; what was copied from a web page may have lost the escape itself
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<!\S)\[\d+(;\d+)*m|\[0m")
-# CPU0, HB0 and SW0 are names that the drawn machine needs
+# CPU0, HB0 and SW0 are names that the graph needs
 _DEVICE = re.compile(r"(?!(?:CPU|HB|SW)\d+$)[A-Za-z][\w.\-]*\d[\w.\-]*")
 _GPU = re.compile(r"GPU\d+")
 _AFTER_DEVICES = ("CPU", "NUMA", "GPU")
@@ -68,16 +68,14 @@ class MatrixText:
         names = [device.text for device in self.devices]
         for device in self.devices:
             if names.count(device.text) > 1:
-                raise mistake(self.source, device, f"{device.text} stands twice in the header")
+                raise mistake(self.source, device, f"{device.text} appears twice in the header")
         found: dict[tuple[str, str], Word] = {}
         seen: set[str] = set()
         for name, *words in self.rows:
             if name.text not in names:
-                raise mistake(
-                    self.source, name, f"row {name.text} has no column of its name in the header"
-                )
+                raise mistake(self.source, name, f"row {name.text} has no column in the header")
             if name.text in seen:
-                raise mistake(self.source, name, f"row {name.text} stands there twice")
+                raise mistake(self.source, name, f"row {name.text} appears twice")
             seen.add(name.text)
             for column, word in zip(names, self._row(name, words, cells), strict=True):
                 found[name.text, column] = word
@@ -90,7 +88,9 @@ class MatrixText:
             if cells.allow(word.text):
                 continue
             if _NOT_A_CELL.fullmatch(word.text):
-                raise mistake(self.source, word, f"row {name.text} has {count} of {wanted} cells")
+                raise mistake(
+                    self.source, word, f"row {name.text} has {count} of {wanted} cells"
+                )
             column = self.devices[count].text
             raise mistake(
                 self.source,
@@ -100,7 +100,9 @@ class MatrixText:
         if len(words) < wanted:
             end = words[-1] if words else name
             raise mistake(
-                self.source, _after(end), f"row {name.text} has {len(words)} of {wanted} cells"
+                self.source,
+                _after(end),
+                f"row {name.text} has {len(words)} of {wanted} cells",
             )
         if len(words) > wanted and cells.allow(words[wanted].text):
             extra = words[wanted]
@@ -110,7 +112,7 @@ class MatrixText:
                 raise mistake(
                     self.source, word,
                     f"{word.text!r} in row {name.text}, column {device.text}: "
-                    "'X' stands for a device itself, there and only there",
+                    "'X' marks a device itself, on the diagonal and nowhere else",
                 )  # fmt: skip
         return words[:wanted]
 
@@ -120,7 +122,7 @@ class MatrixText:
             names = ", ".join(device.text for device in missing)
             raise mistake(
                 self.source, missing[0],
-                f"the header names {len(self.devices)} devices, and the "
+                f"the header lists {len(self.devices)} devices, but "
                 + (f"row {names} is missing" if len(missing) == 1 else f"rows {names} are missing"),
             )  # fmt: skip
 
@@ -142,8 +144,8 @@ def find_matrix(text: str, source: str, cells: Cells, command: str) -> MatrixTex
     tables = list(find_matrices(text, source))
     if not tables:
         raise UserMistake(
-            f"{source}:1:1: there is no table of `{command}` here: no line names GPU0 and the other "
-            "devices above rows that begin with them"
+            f"{source}:1:1: found no table of `{command}`: expected a header with GPU0 and the other "
+            "devices, and a row for each"
         )
     return next((table for table in tables if table.holds(cells)), tables[0])
 
@@ -201,12 +203,12 @@ def _not_a_cell(word: str, cells: Cells) -> str:
     sentence = f"{word!r} is not a {cells.what}"
     for cut in range(1, len(word)):
         if cells.allow(word[:cut]) and cells.allow(word[cut:]):
-            return f"{sentence}; {word[:cut]!r} and {word[cut:]!r} have run together"
+            return f"{sentence}; {word[:cut]!r} and {word[cut:]!r} ran together"
     one_letter_off = (known for known in cells.examples if _one_letter_off(word, known))
     closest = next(one_letter_off, None) or closest_name(word, cells.examples)
     if closest:
         return f"{sentence}; did you mean {closest!r}?"
-    return f"{sentence}; there are: {', '.join(cells.examples)}"
+    return f"{sentence}; expected one of: {', '.join(cells.examples)}"
 
 
 def _one_letter_off(word: str, known: str) -> bool:

@@ -1,4 +1,4 @@
-"""A machine's PCI tree, whoever read it (hwloc, sysfs), drawn as sockets, host bridges, switches and devices."""
+"""A machine's PCI tree, whoever read it (hwloc, sysfs), as sockets, host bridges, switches and devices."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -52,8 +52,8 @@ class NumaNode:
 
 
 @dataclass
-class PciDrawing:
-    """Draws NUMA nodes into a graph; GPUs get their numbers by bus address, or by the order given."""
+class PciMachine:
+    """Builds a graph of NUMA nodes; GPUs get their numbers by bus address, or by the order given."""
 
     name: str
     nodes: Sequence[NumaNode]
@@ -67,12 +67,12 @@ class PciDrawing:
     _leaves: dict[str, Device] = field(default_factory=dict)
     _kinds: dict[str, DeviceKind] = field(default_factory=dict)
 
-    def draw(self) -> "PciDrawing":
+    def build(self) -> "PciMachine":
         roots = [bridge for node in self.nodes for bridge in node.host_bridges]
         self._number([leaf for root in roots for leaf in _leaves(root)])
         model = self._first_model(roots)
         for node in self.nodes:
-            self._draw_node(node, slot_of_gpu(model))
+            self._add_node(node, slot_of_gpu(model))
         for a, b in combinations(self.nodes, 2):
             ends = f"CPU{a.number}", f"CPU{b.number}"
             self.wires.append(
@@ -108,7 +108,7 @@ class PciDrawing:
         if any(leaf.vendor == NVIDIA for leaf in found) and any(
             leaf.vendor == AMD for leaf in found
         ):
-            self.notes.append("the AMD graphics beside the NVIDIA GPUs are left out")
+            self.notes.append("AMD graphics are left out beside NVIDIA GPUs")
             found = [leaf for leaf in found if leaf.vendor == NVIDIA]
         if self.order:
             place = {address: i for i, address in enumerate(self.order)}
@@ -124,7 +124,7 @@ class PciDrawing:
             self.numbers[leaf.address] = f"{prefix}{i}"
             self._kinds[leaf.address] = kind
 
-    def _draw_node(self, node: NumaNode, slot: Slot) -> None:
+    def _add_node(self, node: NumaNode, slot: Slot) -> None:
         socket = f"CPU{node.number}"
         self._upper.append(
             Device(
@@ -144,43 +144,43 @@ class PciDrawing:
             )
             self.wires.append(internal_wire(socket, bridge, slot))
             for child in root.children:
-                self._draw_port(child, bridge, node, above_switch=False)
+                self._add_port(child, bridge, node, above_switch=False)
 
-    def _draw_port(self, port: PciNode, parent: str, node: NumaNode, *, above_switch: bool) -> None:
+    def _add_port(self, port: PciNode, parent: str, node: NumaNode, *, above_switch: bool) -> None:
         """A root port, or a switch's downstream port: what hangs behind it is one link away."""
         behind = [leaf for leaf in _leaves(port) if leaf.address in self.numbers]
         if not behind:
             return
         if not port.is_bridge:
-            self._draw_leaf(port, parent, node)
+            self._add_leaf(port, parent, node)
             return
         several = sum(any(x in behind for x in _leaves(child)) for child in port.children) > 1
         if several and not above_switch:
-            parent = self._draw_switch(port, parent, "card with several functions", port.slot)
+            parent = self._add_switch(port, parent, "card with several functions", port.slot)
         for child in port.children:
             if child.is_bridge:
-                self._draw_upstream(child, parent, node)
+                self._add_upstream(child, parent, node)
             elif child.address in self.numbers:
-                self._draw_leaf(child, parent, node)
+                self._add_leaf(child, parent, node)
 
-    def _draw_upstream(self, upstream: PciNode, parent: str, node: NumaNode) -> None:
+    def _add_upstream(self, upstream: PciNode, parent: str, node: NumaNode) -> None:
         """A bridge behind a port is a switch's upstream port, and the bridges below it are its others."""
         if not any(leaf.address in self.numbers for leaf in _leaves(upstream)):
             return
         chip = re.search(r"PEX ?\w+|[A-Z]+ Switch", upstream.product)
-        switch = self._draw_switch(
+        switch = self._add_switch(
             upstream, parent, chip[0] if chip else "PCIe switch", upstream.slot
         )
         for child in upstream.children:
-            self._draw_port(child, switch, node, above_switch=True)
+            self._add_port(child, switch, node, above_switch=True)
 
-    def _draw_switch(self, at: PciNode, parent: str, label: str, slot: Slot | None) -> str:
+    def _add_switch(self, at: PciNode, parent: str, label: str, slot: Slot | None) -> str:
         id = f"SW{sum(device.kind == 'switch' for device in self._upper)}"
         self._upper.append(Device(id, "switch", f"{label} {at.address}"))
         self.wires.append(pcie_wire(parent, id, self._awake(id, slot, self.gpu)))
         return id
 
-    def _draw_leaf(self, leaf: PciNode, parent: str, node: NumaNode) -> None:
+    def _add_leaf(self, leaf: PciNode, parent: str, node: NumaNode) -> None:
         id, kind = self.numbers[leaf.address], self._kinds[leaf.address]
         product = self.products.get(leaf.address) or leaf.product
         gpu = (self.gpu or catalog_gpu(product)) if kind == "gpu" else None
@@ -200,7 +200,7 @@ class PciDrawing:
         if slot.generation == 1 and id.startswith(("GPU", "SW")):
             awake = replace(slot, generation=usual.generation)
             self.notes.append(
-                f"the link of {id} was asleep at {slot} when it was read; {awake} is taken"
+                f"the link of {id} was idling at {slot} when it was read; {awake} is assumed"
             )
             return awake
         return slot

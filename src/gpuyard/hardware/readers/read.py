@@ -1,4 +1,4 @@
-"""Reads a machine from a file, whichever tool wrote it."""
+"""Reads a machine from text, whichever tool wrote it."""
 
 import codecs
 from dataclasses import replace
@@ -8,30 +8,35 @@ from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph
 from gpuyard.hardware.readers.from_matrix import graph_from_matrix
-from gpuyard.hardware.readers.lstopo import graph_from_topology
+from gpuyard.hardware.readers.lstopo import graph_from_lstopo
 from gpuyard.hardware.readers.matrices import PeerMatrix, parse_p2p_matrix, parse_topo_matrix
 from gpuyard.hardware.readers.matrix_text import LINK_CLASSES, PEER_STATUSES, find_matrices
-from gpuyard.hardware.readers.smi_xml import graph_from_smi_log
+from gpuyard.hardware.readers.smi_xml import graph_from_smi
 from gpuyard.hardware.readers.xml_text import parse_xml
 from gpuyard.hardware.wires import UNKNOWN_SLOT_NOTE, internal_wire, pcie_wire, slot_of_gpu
 
 _READABLE = (
-    "the outputs of `nvidia-smi topo -m`, `nvidia-smi topo -p2p r`, `nvidia-smi -q -x` and "
-    "`lstopo --of xml` are read"
+    "expected the output of `nvidia-smi topo -m`, `nvidia-smi topo -p2p r`, `nvidia-smi -q -x` or "
+    "`lstopo --of xml`"
 )
+_BY_ROOT_ELEMENT = {"topology": graph_from_lstopo, "nvidia_smi_log": graph_from_smi}
 _LARGEST_BYTES = 64 * 2**20
 
 
 def read_topology(path: Path, gpu: str | None = None) -> MachineGraph:
     """The machine of a file; `gpu` is the catalog id of its GPUs where the file does not name them."""
-    text, source = _read(path), str(path)
     if gpu is not None:
         gpus().get(gpu)
+    return graph_from_text(_read(path), str(path), gpu)
+
+
+def graph_from_text(text: str, source: str, gpu: str | None = None) -> MachineGraph:
+    """The machine that a tool printed; `source` is what messages call it."""
     if text.lstrip().startswith("<"):
         return _from_xml(text, source, gpu)
     tables = list(find_matrices(text, source))
     if not tables:
-        raise UserMistake(f"{source}:1:1: there is no machine in this file; {_READABLE}")
+        raise UserMistake(f"{source}:1:1: found no machine here; {_READABLE}")
     if not any(table.holds(PEER_STATUSES) for table in tables):
         return graph_from_matrix(parse_topo_matrix(text, source), gpu)
     peers = parse_p2p_matrix(text, source)
@@ -40,7 +45,7 @@ def read_topology(path: Path, gpu: str | None = None) -> MachineGraph:
     matrix = parse_topo_matrix(text, source)
     if set(matrix.gpus) != set(peers.gpus):
         raise UserMistake(
-            f"{source}: the two tables are of different machines: {len(matrix.gpus)} GPUs in "
+            f"{source}: the two tables describe different machines: {len(matrix.gpus)} GPUs in "
             f"topo -m, {len(peers.gpus)} in topo -p2p"
         )
     return replace(graph_from_matrix(matrix, gpu), pcie_peers=peers.peers)
@@ -49,7 +54,7 @@ def read_topology(path: Path, gpu: str | None = None) -> MachineGraph:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST_BYTES:
-            raise UserMistake(f"{path} is larger than any such output; {_READABLE}")
+            raise UserMistake(f"{path} is too large; {_READABLE}")
         content = path.read_bytes()
     except OSError as error:
         raise UserMistake(f"{path} can't be read: {error.strerror}") from None
@@ -60,25 +65,20 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         before = content[: error.start]
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
-        raise UserMistake(f"{path}:{line}:{column}: this is not text; {_READABLE}") from None
+        raise UserMistake(f"{path}:{line}:{column}: not a text file; {_READABLE}") from None
 
 
 def _from_xml(text: str, source: str, gpu: str | None) -> MachineGraph:
     root = parse_xml(text, source)
-    if root.tag == "topology":
-        return graph_from_topology(root, source, gpu)
-    if root.tag == "nvidia_smi_log":
-        return graph_from_smi_log(root, source, gpu)
-    raise UserMistake(
-        f"{root.place}: the root element is <{root.tag}>, not <topology> or <nvidia_smi_log>; "
-        f"{_READABLE}"
-    )
+    if root.tag not in _BY_ROOT_ELEMENT:
+        raise UserMistake(f"{root.place}: unknown root element <{root.tag}>; {_READABLE}")
+    return _BY_ROOT_ELEMENT[root.tag](root, source, gpu)
 
 
 def _from_peers(peers: PeerMatrix, gpu: str | None) -> MachineGraph:
     model = gpus().get(gpu) if gpu else None
     slot = slot_of_gpu(model)
-    notes = ["topo -p2p tells peer access only: all GPUs are drawn on one host bridge"]
+    notes = ["topo -p2p shows peer access only: all GPUs are drawn on one host bridge"]
     return MachineGraph(
         peers.source,
         (

@@ -4,7 +4,7 @@ from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.xml_text import Element, parse_xml
+from gpuyard.hardware.readers.xml_text import Element
 from gpuyard.hardware.wires import (
     UNKNOWN_SLOT_NOTE,
     USUAL_SLOT,
@@ -17,18 +17,13 @@ from gpuyard.hardware.wires import (
 
 _LINK = ("pci", "pci_gpu_link_info")
 _BLIND = (
-    "nvidia-smi -q does not tell sockets, PCIe switches or NVLinks: all GPUs are drawn on one CPU, "
-    "one host bridge a PCI domain; nvidia-smi topo -m tells more"
+    "nvidia-smi -q does not show sockets, PCIe switches or NVLinks: all GPUs are drawn on one CPU, "
+    "with a host bridge per PCI domain; nvidia-smi topo -m shows more"
 )
 
 
-def graph_from_smi(text: str, source: str, gpu: str | None = None) -> MachineGraph:
-    """The machine of an nvidia-smi XML file; `gpu` is a catalog id where the names are not known."""
-    return graph_from_smi_log(parse_xml(text, source), source, gpu)
-
-
-def graph_from_smi_log(root: Element, source: str, gpu: str | None = None) -> MachineGraph:
-    """The machine under an <nvidia_smi_log> element."""
+def graph_from_smi(root: Element, source: str, gpu: str | None = None) -> MachineGraph:
+    """The machine under an <nvidia_smi_log>; `gpu` is a catalog id where the names are not known."""
     listed = root.all("gpu")
     if not listed:
         raise UserMistake(f"{root.place}: <nvidia_smi_log> lists no <gpu>")
@@ -67,12 +62,12 @@ def _slot_wire(element: Element, bridge: str, id: str, gpu: Gpu | None, notes: l
     slot = Slot(generation, lanes or most_lanes or usual.lanes)
     if now and now < generation:
         notes.append(
-            f"the link of {id} was asleep at generation {now} when it was read; {slot} is taken"
+            f"the link of {id} was idling at generation {now} when it was read; {slot} is assumed"
         )
     if not (most or gpu) and slot.generation == USUAL_SLOT.generation:
         notes.append(UNKNOWN_SLOT_NOTE)
     if lanes and most_lanes and lanes < most_lanes:
-        notes.append(f"{id} has {lanes} of {most_lanes} lanes")
+        notes.append(f"{id} uses {lanes} of {most_lanes} lanes")
     return pcie_wire(bridge, id, slot)
 
 

@@ -47,7 +47,7 @@ def parse_xml(text: str, source: str) -> Element:
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) > _DEEPEST:
-            raise UserMistake(f"{place()}: more than {_DEEPEST} elements inside each other")
+            raise UserMistake(f"{place()}: elements are nested deeper than {_DEEPEST}")
         element = Element(tag, attributes, place())
         stack[-1].children.append(element)
         stack.append(element)
@@ -59,9 +59,7 @@ def parse_xml(text: str, source: str) -> Element:
         stack[-1].text += words
 
     def entity(name: str, *_declared: Any) -> None:
-        raise UserMistake(
-            f"{place()}: the document declares the entity {name!r}; such documents are not read"
-        )
+        raise UserMistake(f"{place()}: entity declarations are not supported, found {name!r}")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -72,6 +70,6 @@ def parse_xml(text: str, source: str) -> Element:
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise UserMistake(
-            f"{source}:{error.lineno}:{error.offset + 1}: this is not whole XML: {reason}"
+            f"{source}:{error.lineno}:{error.offset + 1}: malformed XML: {reason}"
         ) from None
     return top.children[0]
