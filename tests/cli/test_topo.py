@@ -77,7 +77,7 @@ def test_compare_says_what_a_layout_costs(cli: Cli) -> None:
     ("arguments", "sentence"),
     [
         (["--preset", "dual-rot"], "did you mean 'dual-root'"),
-        (["--preset", "dual-root", "--on", "dgx-a100"], "give one of"),
+        (["--preset", "dual-root", "--on", "dgx-a100"], "give only one of"),
         (["--gpus", "4"], "--gpus goes with --preset"),
         (["--preset", "nvswitch", "--gpu", "t4"], "t4 has no NVLink"),
         (["--preset", "dual-root", "--gpu", "a1000"], "no GPU is called 'a1000'"),

@@ -4,8 +4,6 @@ draw: NICs and drives, four sockets, chained switches, no GPUs, labels that are 
 import io
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import combinations
 from xml.etree import ElementTree
@@ -20,7 +18,6 @@ from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.hardware.rings import STAGED_SHARE
-from tests.conftest import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHROMIUM = shutil.which("chromium")
@@ -369,12 +366,6 @@ def test_a_terminal_is_not_moved_by_a_label() -> None:
     out = io.StringIO()
     Console(file=out, width=120).print(topology_terminal(bench.graph("escape")))
     assert "\x1b" not in out.getvalue() and "[red]not red[/red]" in out.getvalue()
-
-
-def test_the_drawings_in_the_documentation_are_current() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "draw_presets.py"), "--check"]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.browser

@@ -154,7 +154,7 @@ def test_impossible_choices_are_sentences() -> None:
     graph = machine("workstation", "gtx-1080-ti", 4)
     with pytest.raises(UserMistake, match="5 GPUs were requested; 4 are free"):
         best_gpus(graph, 5)
-    with pytest.raises(UserMistake, match="needs different GPUs"):
+    with pytest.raises(UserMistake, match="needs distinct GPUs"):
         all_reduce(graph, ["GPU0", "GPU0"])
 
 

@@ -15,6 +15,7 @@ from gpuyard.hardware.summary import name_gpus
          "GPUs 0-3 and 4-7 are on different sockets: an all-reduce over all 8 runs at 6 GB/s, "
          "within 4 at 12 GB/s; pin jobs of up to 4 GPUs to one socket."),
         ("dual-root", "gtx-1080-ti", 8, "For 2 GPUs take GPUs 0 and 1 (12 GB/s), not GPUs 0 and 4 (6 GB/s)"),
+        ("dual-root", "gtx-1080-ti", 4, "GPUs 0 and 1, and GPUs 2 and 3, are on different sockets"),
         ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 240 GB/s over NVLink; fewer GPUs are no faster."),
         ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, "not GPUs 0 and 5 (6 GB/s): 6.7 times as fast"),
         ("workstation", "rtx-4090", 4, "staged through host memory"),

@@ -132,7 +132,7 @@ def test_without_one_worker_there_is_nothing_to_compare_with_and_it_says_so(run:
     runs = [run(1, 100), run(2, 190), run(2, 190, batch=60), run(4, 300, batch=60)]
     (panel,) = scaling_panels(runs)
     assert [line.label for line in panel.lines] == ["batch 50 at 1 Gbit/s"]
-    assert "without a run on one of the nodes: batch 60 at 1 Gbit/s" in scaling_picture(runs, "t")
+    assert "no run on 1 node: batch 60 at 1 Gbit/s" in scaling_picture(runs, "t")
 
 
 def test_the_picture_holds_the_words_the_lines_and_where_it_was_measured(run: Run) -> None:

@@ -1,17 +1,18 @@
-"""`gpuyard topo`: the machine's layout, and what it costs in bandwidth."""
+"""`gpuyard topo`: how the GPUs of a machine are connected, and what that costs in bandwidth."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, parse_counts, print_json, print_table
+from gpuyard.cli.options import parse_counts
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.hardware import AllReduce, MachineGraph, TopologySummary
+    from gpuyard.hardware import MachineGraph
 
-app = typer.Typer(help="See how the GPUs of a machine hang together.", invoke_without_command=True)
+app = typer.Typer(help="Show how the GPUs of a machine are connected.", invoke_without_command=True)
 
 
 @app.callback()
@@ -19,12 +20,14 @@ def topo(
     context: typer.Context,
     *,
     preset: Annotated[
-        str | None, typer.Option(help="A layout by name, e.g. dual-root.", metavar="NAME")
+        str | None, typer.Option(help="A topology by name, e.g. dual-root.", metavar="NAME")
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Output of nvidia-smi topo -m, topo -p2p r, -q -x, or lstopo XML."
+            "--from",
+            metavar="FILE",
+            help="Output of nvidia-smi topo -m, topo -p2p r or -q -x, or lstopo XML.",
         ),
     ] = None,
     on: Annotated[
@@ -34,91 +37,69 @@ def topo(
         ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="Which GPU, where the source does not say it.", metavar="ID")
+        str | None,
+        typer.Option(help="Catalog GPU, where the source does not name it.", metavar="ID"),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, max=64, help="How many GPUs a preset has.")
+        int | None, typer.Option(min=1, max=64, help="Number of GPUs of the preset.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the drawing to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the drawing to this SVG file.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Draw a machine, and say what its layout costs; without options, the machine at hand.
+    """Draw a machine, and say what its topology costs in bandwidth. Without options: this machine.
 
     Example: gpuyard topo --preset dual-root --gpu gtx-1080-ti --svg dual-root.svg
     """
     if context.invoked_subcommand is not None:
         return
     if sum(source is not None for source in (preset, from_file, on)) > 1:
-        raise UserMistake("give one of --preset, --from and --on, not several")
+        raise UserMistake("give only one of --preset, --from and --on")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus goes with --preset: elsewhere the number of GPUs is known")
     from gpuyard.hardware import summarise
+    from gpuyard.report.answers.topology import topology_answer
 
     graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)
-    summary = summarise(graph)
     if svg is not None:
         from gpuyard.draw.topology import topology_svg
         from gpuyard.files import write_text
 
         write_text(svg, topology_svg(graph))
-    if json_output:
-        print_json(_document(graph, summary))
-        return
-    _show(graph, summary)
+    show(topology_answer(graph, summarise(graph)), json_output=json_output)
     if svg is not None:
-        console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
+        from gpuyard.report.terminal import say
+
+        say(f"Wrote {svg}.")
 
 
 @app.command()
 def compare(
-    layouts: Annotated[list[str], typer.Argument(help="Presets, e.g. dual-root single-root.")],
+    layouts: Annotated[list[str], typer.Argument(help="Topologies, e.g. dual-root single-root.")],
     *,
     workload: Annotated[
         str, typer.Option(help="A *.workload.yaml, or a catalog model.")
     ] = "resnet50",
-    gpu: Annotated[str, typer.Option(help="Which GPU.", metavar="ID")] = "gtx-1080-ti",
-    gpus: Annotated[str, typer.Option(help="How many GPUs, e.g. 2,4,8.")] = "2,4,8",
-    batch: Annotated[int | None, typer.Option(min=1, help="Samples a GPU and step.")] = None,
+    gpu: Annotated[str, typer.Option(help="Catalog GPU.", metavar="ID")] = "gtx-1080-ti",
+    gpus: Annotated[str, typer.Option(help="Numbers of GPUs, e.g. 2,4,8.")] = "2,4,8",
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size per GPU.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say what each layout costs a workload in samples/s.
+    """Compare topologies by the samples/s that a workload reaches.
 
     Example: gpuyard topo compare dual-root single-root cascaded --workload resnet50 --gpu gtx-1080-ti
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.predict.layouts import compare_layouts
-    from gpuyard.units import format_byte_rate, format_share
+    from gpuyard.report.answers.topology import comparison_answer
     from gpuyard.workloads import profile_of
 
     spec = read_workload(workload)
-    compared = compare_layouts(
-        spec,
-        profile_of(spec),
-        layouts,
-        catalog_gpus().get(gpu),
-        parse_counts(gpus, "number of GPUs"),
-        batch=batch or spec.batch_per_gpu,
-    )
-    if json_output:
-        print_json({"workload": spec.name, "gpu": gpu, "layouts": [c.as_json() for c in compared]})
-        return
-    print_table(
-        f"{spec.name} on {gpu}, {batch or spec.batch_per_gpu} samples a GPU and step",
-        ["layout", "GPUs", "all-reduce", "samples/s", "of the best", "efficiency", "choke"],
-        [
-            [
-                c.layout,
-                str(c.prediction.gpus),
-                format_byte_rate(c.all_reduce_bytes_per_second),
-                f"{c.prediction.samples_per_second:,.1f}",
-                format_share(c.of_best),
-                format_share(c.prediction.scaling_efficiency),
-                c.prediction.choke,
-            ]
-            for c in compared
-        ],
-    )
+    samples = batch or spec.batch_per_gpu
+    counts = parse_counts(gpus, "number of GPUs")
+    model = catalog_gpus().get(gpu)
+    compared = compare_layouts(spec, profile_of(spec), layouts, model, counts, batch=samples)
+    show(comparison_answer(spec.name, gpu, samples, compared), json_output=json_output)
 
 
 def _graph(
@@ -152,82 +133,3 @@ def _graph(
     from gpuyard.hardware.discover import discover_machine
 
     return discover_machine()
-
-
-def _show(graph: "MachineGraph", summary: "TopologySummary") -> None:
-    from gpuyard.draw.topology import topology_terminal
-    from gpuyard.hardware.summary import name_gpus
-    from gpuyard.units import format_byte_rate
-
-    out = console()
-    out.print(topology_terminal(graph))
-    if summary.all_reduces:
-        print_table(
-            "All-reduce (bus bandwidth of the best choice)",
-            ["GPUs", "rate", "best choice"],
-            [
-                [str(len(r.gpus)), format_byte_rate(r.bytes_per_second), name_gpus(r.gpus)]
-                for r in summary.all_reduces
-            ],
-        )
-    if summary.choices:
-        print_table(
-            "The choice of GPUs",
-            ["GPUs", "best", "rate", "worst", "rate", "best over worst"],
-            [
-                [
-                    str(choice.count),
-                    name_gpus(choice.best.gpus),
-                    format_byte_rate(choice.best.bytes_per_second),
-                    name_gpus(choice.worst.gpus),
-                    format_byte_rate(choice.worst.bytes_per_second),
-                    f"{choice.ratio:.2f}",
-                ]
-                for choice in summary.choices
-            ],
-        )
-    out.print(summary.verdict, highlight=False)
-    for note in graph.notes:
-        out.print(f"Note: {note}", highlight=False, markup=False)
-
-
-def _document(graph: "MachineGraph", summary: "TopologySummary") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
-
-    return {
-        "name": graph.name,
-        "gpus": list(graph.gpus),
-        "devices": [asdict(device) for device in graph.devices],
-        "links": [asdict(wire) for wire in graph.wires],
-        "classes": class_matrix(graph),
-        "bytes_per_second": bandwidth_matrix(graph),
-        "latency_seconds": latency_matrix(graph),
-        "peer_to_peer": [
-            [a == b or graph.offers_peer_to_peer(a, b) for b in graph.gpus] for a in graph.gpus
-        ],
-        "all_reduce": [_all_reduce_document(r) for r in summary.all_reduces],
-        "choices": [
-            {
-                "count": choice.count,
-                "best": _all_reduce_document(choice.best),
-                "worst": _all_reduce_document(choice.worst),
-                "ratio": choice.ratio,
-            }
-            for choice in summary.choices
-        ],
-        "verdict": summary.verdict,
-        "notes": list(graph.notes),
-    }
-
-
-def _all_reduce_document(reduce: "AllReduce") -> dict[str, Any]:
-    return {
-        "count": len(reduce.gpus),
-        "gpus": list(reduce.gpus),
-        "bytes_per_second": reduce.bytes_per_second,
-        "rings": [list(ring) for ring in reduce.rings],
-        "limited_by": reduce.kind,
-        "staged_through_host": reduce.staged,
-    }

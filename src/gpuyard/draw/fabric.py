@@ -144,7 +144,7 @@ def _labels(design: FabricDesign, rows: list[_Row], hosts: str) -> list[str]:
     for upper, lower in pairwise(rows):
         links = counts[f"{lower.tier}_{upper.tier}"]
         bundle = {"leaf": design.shape.leaf_spine_bundle, "spine": design.shape.spine_core_bundle}
-        each = f", {bundle[lower.tier]} a pair" if lower.tier in bundle else ""
+        each = f", {bundle[lower.tier]} per pair" if lower.tier in bundle else ""
         middle = (upper.top + _BOX_HEIGHT + lower.top) / 2
         parts.append(text(f"{links:,} cables{each}", _MARGIN, middle + 4, size=12,
                           halo=GROUND))  # fmt: skip
@@ -170,7 +170,7 @@ def _title(design: FabricDesign) -> list[str]:
     sentence = (
         f"{boxes}{rails}; "
         + ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
-        + f"; up to {design.hops} switch{'es' if design.hops > 1 else ''} on a way"
+        + f"; up to {design.hops} switch{'es' if design.hops > 1 else ''} on a path"
     )
     title = f"{design.request.endpoints:,} ports of {rate}"
     return [
@@ -189,5 +189,5 @@ def _foot(design: FabricDesign, cut: bool, height: float) -> str:
             f"{design.boards.spine_boards} spine boards."
         )
     left_out = " Cables to what is not drawn are left out." if cut else ""
-    line = f"Bisection {bisection} in one direction. Free ports for machines: {spare:,}.{boards}{left_out}"
+    line = f"Bisection bandwidth {bisection} per direction. Free ports for machines: {spare:,}.{boards}{left_out}"
     return text(line, _MARGIN, height - _MARGIN, size=12, fill=FADED)

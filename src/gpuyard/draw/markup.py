@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 from gpuyard.draw.palette import CHART_STYLE, FRAME, GROUND, INK
+from gpuyard.printable import printable
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 CHART_EDGE = 14  # left of everything in a chart
@@ -29,7 +30,7 @@ def element(tag: str, inside: str = "", /, **attributes: str | float | None) -> 
     """`stroke_width=2` becomes stroke-width="2"; None leaves an attribute out."""
     written = "".join(
         f" {name.rstrip('_').replace('_', '-')}="
-        + quoteattr(legal(value) if isinstance(value, str) else number(value))
+        + quoteattr(printable(value) if isinstance(value, str) else number(value))
         for name, value in attributes.items()
         if value is not None
     )
@@ -38,7 +39,7 @@ def element(tag: str, inside: str = "", /, **attributes: str | float | None) -> 
 
 def words(tag: str, content: str, /, **attributes: str | float | None) -> str:
     """An element around plain text."""
-    return element(tag, escape(legal(content)), **attributes)
+    return element(tag, escape(printable(content)), **attributes)
 
 
 def text(
@@ -108,11 +109,6 @@ def _file(parts: Iterable[str], width: float, height: float, **attributes: str) 
                     height=height, viewBox=f"0 0 {number(width)} {number(height)}", role="img",
                     **attributes)  # fmt: skip
     return whole + "\n"
-
-
-def legal(content: str) -> str:
-    """Without the control characters that XML can't carry."""
-    return "".join(c for c in content if c in "\t\n" or unicodedata.category(c) not in ("Cc", "Cs"))
 
 
 def text_width(content: str, size: float) -> float:

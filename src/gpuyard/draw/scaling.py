@@ -52,7 +52,7 @@ class ScalingPanel:
         """What is said under its plot."""
         if not self.left_out:
             return list(self.words)
-        missing = f"not drawn, without a run on one of the {self.members}: "
+        missing = f"not drawn, no run on 1 {self.members.removesuffix('s')}: "
         return [*self.words, missing + "; ".join(self.left_out)]
 
 

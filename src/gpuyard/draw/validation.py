@@ -71,8 +71,8 @@ class _Axis:
         middle = (_SIDE + _MARGIN) / 2
         parts = [
             path(["M", _MARGIN, 10, "V", _FOOT, "H", _SIDE - 10], stroke=_BLACK, stroke_width=1),
-            words("text", "published, times the anchor", x=middle, y=_SIDE - 12, text_anchor="middle"),
-            words("text", "predicted, times the anchor", transform=sideways, text_anchor="middle"),
+            words("text", "published, relative to the anchor", x=middle, y=_SIDE - 12, text_anchor="middle"),
+            words("text", "predicted, relative to the anchor", transform=sideways, text_anchor="middle"),
         ]  # fmt: skip
         for tick in self._ticks():
             x, y = self.across(tick), self.up(tick)

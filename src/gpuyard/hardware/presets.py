@@ -1,4 +1,4 @@
-"""Machines by their layout: how GPUs hang under switches, host bridges and sockets, built for any GPU."""
+"""Machines by their topology: how GPUs hang under switches, host bridges and sockets, built for any GPU."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,13 +33,11 @@ _CUBE_MESH_V100 = _CUBE_MESH_P100 | {
 
 @dataclass(frozen=True)
 class Preset:
-    """A layout with a name, what it is, and where it is sold."""
+    """A topology by name, and the GPUs that it usually has."""
 
     name: Topology
-    what: str
     usual_gpu: str
     usual_gpus: int
-    sold_as: tuple[str, ...]
     build: Callable[["_Builder"], None]
 
 
@@ -100,42 +98,50 @@ class _Builder:
 
 
 def _workstation(build: _Builder) -> None:
+    """All GPUs directly on one CPU."""
     build.place_gpus(build.sockets(1))
 
 
 def _dual_socket(build: _Builder) -> None:
+    """GPUs directly on two CPUs."""
     build.place_gpus(build.sockets(2))
 
 
 def _dual_root(build: _Builder) -> None:
+    """Two CPUs, two PCIe switches under each: Supermicro 4028GR-TRT, 4029GP-TRT."""
     bridges = build.sockets(2)
     switches = [build.switch(f"SW{i}", bridges[i // 2], "PEX 8748") for i in range(4)]
     build.place_gpus(switches)
 
 
 def _single_root(build: _Builder) -> None:
+    """One CPU, two PCIe switches under it: Supermicro 4028GR-TR2, 4029GP-TRT2."""
     (bridge,) = build.sockets(1)
     build.place_gpus([build.switch(f"SW{i}", bridge, "PEX 8796") for i in range(2)])
 
 
 def _cascaded(build: _Builder) -> None:
+    """One CPU, a PCIe switch, and a second one behind it: Supermicro 4029GP-TRT3."""
     (bridge,) = build.sockets(1)
     first = build.switch("SW0", bridge, "PEX 8796")
     build.place_gpus([first, build.switch("SW1", first, "PEX 8796")])
 
 
 def _cube_mesh(build: _Builder) -> None:
+    """Two quads of GPUs joined by NVLink: NVIDIA DGX-1, HPE Apollo 6500, AWS p3.16xlarge."""
     _switched_host(build)
     build.nvlinks(_CUBE_MESH_P100 if build.gpu.nvlink_links == 4 else _CUBE_MESH_V100)
 
 
 def _pairs(build: _Builder) -> None:
+    """GPUs bridged two by two."""
     build.place_gpus(build.sockets(2 if build.gpus > 4 else 1))
     count = build.gpu.nvlink_links or 0
     build.nvlinks({(i, i + 1): count for i in range(0, build.gpus - 1, 2)})
 
 
 def _nvswitch(build: _Builder) -> None:
+    """Every GPU reaches every other at full NVLink rate: NVIDIA DGX-2, DGX A100, HGX H100, HGX B200."""
     _switched_host(build)
     build.nvswitch()
 
@@ -167,27 +173,21 @@ def _switched_host(build: _Builder) -> None:
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
-        Preset("workstation", "all GPUs straight on one CPU", "gtx-1080-ti", 4, (), _workstation),
-        Preset("dual-socket", "GPUs straight on two CPUs", "rtx-a6000", 8, (), _dual_socket),
-        Preset("dual-root", "two CPUs, two PCIe switches under each", "gtx-1080-ti", 8,
-               ("Supermicro 4028GR-TRT", "Supermicro 4029GP-TRT"), _dual_root),
-        Preset("single-root", "one CPU, two PCIe switches under it", "gtx-1080-ti", 8,
-               ("Supermicro 4028GR-TR2", "Supermicro 4029GP-TRT2"), _single_root),
-        Preset("cascaded", "one CPU, a PCIe switch, and a second one behind it", "gtx-1080-ti", 8,
-               ("Supermicro 4029GP-TRT3",), _cascaded),
-        Preset("nvlink-hybrid-cube-mesh", "two quads of GPUs joined by NVLink", "v100-sxm2-16gb", 8,
-               ("NVIDIA DGX-1", "HPE Apollo 6500", "AWS p3.16xlarge"), _cube_mesh),
-        Preset("nvlink-pairs", "GPUs bridged two by two", "rtx-3090", 4, (), _pairs),
-        Preset("nvswitch", "every GPU reaches every other at full NVLink rate", "a100-sxm4-80gb", 8,
-               ("NVIDIA DGX-2", "NVIDIA DGX A100", "HGX H100", "HGX B200"), _nvswitch),
-        Preset("consumer", "a desktop board: two slots share the CPU's 16 lanes", "rtx-4090", 2, (),
-               _consumer),
+        Preset("workstation", "gtx-1080-ti", 4, _workstation),
+        Preset("dual-socket", "rtx-a6000", 8, _dual_socket),
+        Preset("dual-root", "gtx-1080-ti", 8, _dual_root),
+        Preset("single-root", "gtx-1080-ti", 8, _single_root),
+        Preset("cascaded", "gtx-1080-ti", 8, _cascaded),
+        Preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, _cube_mesh),
+        Preset("nvlink-pairs", "rtx-3090", 4, _pairs),
+        Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch),
+        Preset("consumer", "rtx-4090", 2, _consumer),
     )
-}  # fmt: skip
+}
 
 
 def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
-    """The machine of this layout with these GPUs."""
+    """The machine of this topology with these GPUs."""
     if name not in PRESETS:
         raise UnknownName("topology preset", name, PRESETS)
     if name == "nvlink-hybrid-cube-mesh" and gpus > 8:

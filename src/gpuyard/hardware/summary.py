@@ -86,7 +86,9 @@ def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
     by_socket = _gpus_by_socket(graph)
     if whole.kind == "socket" and faster:
         part = faster[-1]
-        groups = " and ".join(name_gpus(group, word="") for group in by_socket)
+        names = [name_gpus(group, word="") for group in by_socket]
+        pairs = any(" and " in name for name in names)
+        groups = ", and GPUs ".join(names) + "," if pairs else " and ".join(names)
         return (
             f"GPUs {groups} are on different sockets: an all-reduce over all {total} runs at {rate}, "
             f"within {len(part.gpus)} at {format_byte_rate(part.bytes_per_second)}; pin jobs of up to "

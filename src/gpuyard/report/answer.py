@@ -6,7 +6,10 @@ An `Answer` says what there is and what it means. How it looks is decided in one
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Tone = Literal["plain", "strong", "quiet", "accent", "good", "caution", "bad"]
 """What a text means to its reader; each renderer has its own colours for it."""
@@ -108,11 +111,13 @@ class Charts:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing: SVG on a page, and lines of text for a terminal of some width."""
+    """A drawing: SVG on a page; for a terminal lines of text of some width, or, with colours of its own,
+    what rich prints."""
 
     svg: str = ""
     lines: Callable[[int], Sequence[Words]] | None = None
     caption: str = ""
+    drawn: "Callable[[], RenderableType] | None" = None
 
 
 @dataclass(frozen=True)

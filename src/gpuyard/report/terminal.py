@@ -164,6 +164,8 @@ def _print_card(card: Card, out: "Console", *, wide: bool) -> None:
 
 
 def _print_picture(picture: Picture, out: "Console") -> None:
+    if picture.drawn is not None:
+        out.print(picture.drawn(), "")
     if picture.lines is None:
         return
     out.print()

@@ -12,7 +12,7 @@ from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
 
 CELL_WIDTH, CELL_HEIGHT = 52.0, 34.0
 _HEAD, _NUMBER, _CLASS = 11.0, 12.0, 9.0
-_TITLE = "GPU to GPU, GB/s one way"
+_TITLE = "GPU to GPU, GB/s per direction"
 _TITLE_ROOM = 46.0
 _LONGEST_NAME = 90.0
 # ColorBrewer's YlGnBu: told apart by people with any colour vision

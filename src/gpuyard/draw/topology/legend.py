@@ -30,7 +30,7 @@ _CLASSES = {
     "PHB": "PHB: through a host bridge",
     "NODE": "NODE: between host bridges of one CPU",
     "SYS": "SYS: across the link between CPUs",
-    "N/A": "N/A: nothing known joins them",
+    "N/A": "N/A: no known connection",
 }
 
 
@@ -42,11 +42,11 @@ class Legend:
         self.height = 0.0
         lines = _lines(graph)
         if lines:
-            self._heading("Links, one way")
+            self._heading("Links, per direction")
         for line in lines:
             self._row(_stroke(line), f"{line.says} · {rate(line.bytes_per_second)}")
         if layout.beside:
-            self._row(_dashed, "a second way up")
+            self._row(_dashed, "second uplink")
         if heat_map is not None:
             self._explain(heat_map)
         if graph.notes:
@@ -65,7 +65,7 @@ class Legend:
                 self._paragraph(meaning)
         if heat_map.has_staged:
             self._row(_staged_swatch, "no peer-to-peer: staged through host memory,")
-            self._row(None, f"taken as {format_share(STAGED_SHARE)} of the slowest wire")
+            self._row(None, f"assumed at {format_share(STAGED_SHARE)} of the slowest link")
         if heat_map.scale.high > heat_map.scale.low:
             self._scale(heat_map)
 

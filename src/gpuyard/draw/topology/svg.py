@@ -57,7 +57,7 @@ def _describe(graph: MachineGraph) -> str:
     kinds = {wire.kind for wire in graph.wires}
     links = "NVLink and PCIe" if "nvlink" in kinds else "PCIe"
     table = " Below it, the bandwidth between every two GPUs." if len(graph.gpus) > 1 else ""
-    return f"Block diagram of {graph.name}: {summary(graph)}, joined by {links}.{table}"
+    return f"Block diagram of {graph.name}: {summary(graph)}, connected by {links}.{table}"
 
 
 def _title(graph: MachineGraph, width: float) -> list[str]:

@@ -3,13 +3,13 @@
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpuyard.draw.markup import legal
 from gpuyard.draw.topology.heatmap import HeatScale
 from gpuyard.draw.topology.tree import Branch, host_trees
 from gpuyard.draw.topology.words import caption, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
+from gpuyard.printable import printable
 from gpuyard.units import format_share
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def topology_terminal(graph: MachineGraph) -> "Group":
         parts += [Text(), _class_table(graph), Text(), _bandwidth_table(graph)]
         if any(is_staged(graph, a, b) for a in graph.gpus for b in graph.gpus):
             note = (
-                f"* staged through host memory, taken as {format_share(STAGED_SHARE)} of the slowest wire, "
-                f"in rings as {format_share(STAGED_BOTH_WAYS_SHARE)}"
+                f"* staged through host memory: assumed at {format_share(STAGED_SHARE)} of the slowest link, "
+                f"in rings at {format_share(STAGED_BOTH_WAYS_SHARE)}"
             )
             parts.append(Text(note, style="dim"))
     return Group(*parts)
@@ -63,7 +63,7 @@ def _tree(graph: MachineGraph) -> "Tree":
     from rich.tree import Tree
 
     head = Text(_cut(graph.name, _LINE), style="bold")
-    head.append("\n" + textwrap.fill(legal(summary(graph)), _LINE), style="not bold dim")
+    head.append("\n" + textwrap.fill(printable(summary(graph)), _LINE), style="not bold dim")
     tree = Tree(head, guide_style="dim")
     for root in host_trees(graph):
         _grow(tree, root)
@@ -151,7 +151,7 @@ def _bandwidth_table(graph: MachineGraph) -> "Table":
         return Text(_padded(shown), style=colours)
 
     count = range(len(rates))
-    return _matrix(graph, "GB/s one way", [[cell(i, j) for j in count] for i in count])
+    return _matrix(graph, "GB/s per direction", [[cell(i, j) for j in count] for i in count])
 
 
 def _matrix(graph: MachineGraph, title: str, rows: list[list["Text"]]) -> "Table":
@@ -176,5 +176,5 @@ def _padded(content: str) -> str:
 
 
 def _cut(content: str, length: int) -> str:
-    content = legal(content)  # a label can't move the cursor
+    content = printable(content)  # a label can't move the cursor
     return content if len(content) <= length else f"{content[: length - 1]}…"

@@ -88,9 +88,7 @@ class MatrixText:
             if cells.allow(word.text):
                 continue
             if _NOT_A_CELL.fullmatch(word.text):
-                raise mistake(
-                    self.source, word, f"row {name.text} has {count} of {wanted} cells"
-                )
+                raise mistake(self.source, word, f"row {name.text} has {count} of {wanted} cells")
             column = self.devices[count].text
             raise mistake(
                 self.source,

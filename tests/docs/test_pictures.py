@@ -1,13 +1,12 @@
-"""The page on labs shows what was measured, and what it says about it is so."""
+"""The documentation's pictures are those that the program draws, and the page on labs says what they show."""
 
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-
-from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.draw.scaling import ScalingPanel
 from gpuyard.measure import Measurement, read_results
-from gpuyard.report.scaling import scaling_panels, scaling_picture
+from gpuyard.report.scaling import scaling_panels
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,13 +20,10 @@ def last_efficiency(panel: ScalingPanel, label: str) -> float:
     return line.points[-1].efficiency
 
 
-@pytest.mark.parametrize("name", ["choke", "slices"])
-def test_the_picture_is_of_the_kept_results(name: str) -> None:
-    title = read_sweep(ROOT / "examples" / f"{name}.sweep.yaml").name
-    picture = ROOT / "docs" / "images" / f"lab-{name}.svg"
-    assert picture.read_text(encoding="utf-8") == scaling_picture(results(name), title), (
-        "run: python scripts/picture_lab.py"
-    )
+def test_the_drawings_are_current() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "draw_docs.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_linear_model_chokes_at_1_gbit_and_the_conv_model_does_not() -> None:

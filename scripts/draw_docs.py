@@ -1,0 +1,75 @@
+"""Draws the documentation's pictures again: draw_docs.py [--check].
+
+With --check nothing is written; the exit status is 1 where a picture is missing or no longer current.
+Those of labs are drawn from results that are kept for the tests; to measure them again:
+gpuyard bench sweep examples/NAME.sweep.yaml --output tests/data/lab/NAME.jsonl
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuyard.catalog import gpus, machines
+from gpuyard.catalog.facility import plugs
+from gpuyard.catalog.specfiles import read_cluster, read_site, read_sweep
+from gpuyard.draw.fabric import fabric_svg
+from gpuyard.draw.plugs import plugs_svg
+from gpuyard.draw.racks import racks_svg
+from gpuyard.draw.topology import topology_svg
+from gpuyard.facility.design import design_facility
+from gpuyard.facility.fabric import FabricRequest, design_fabric
+from gpuyard.files import write_text
+from gpuyard.hardware.presets import PRESETS, build_preset
+from gpuyard.measure import read_results
+from gpuyard.report.scaling import scaling_picture
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+IMAGES = ROOT / "docs" / "images"
+MACHINES = ("dgx-1-p100", "dgx-2")  # presets with other GPUs than their usual ones
+ROOMS = {"workstation": "office", "rack": "machine-room", "dgx-h100": "colocation"}
+FABRICS = {
+    "32-dgx-h100": FabricRequest(32, 8, "nvidia-qm9700", rails=8),
+    "512-nodes": FabricRequest(512, 8, "nvidia-qm9700", rails=8),
+    "oversubscribed": FabricRequest(96, 1, "nvidia-qm9700", oversubscription=3),
+}
+LABS = ("choke", "slices")
+
+
+def drawings() -> Iterator[tuple[str, str]]:
+    """Names of files and what is in them."""
+    for name, preset in PRESETS.items():
+        graph = build_preset(name, gpus().get(preset.usual_gpu), preset.usual_gpus)
+        yield f"topology-{name}", topology_svg(graph)
+    for name in MACHINES:
+        machine = machines().get(name)
+        graph = build_preset(machine.topology, gpus().get(machine.gpu), machine.gpus)
+        yield f"topology-{name}", topology_svg(graph)
+    yield "plugs", plugs_svg(list(plugs()))
+    for cluster, site in ROOMS.items():
+        spec = read_cluster(str(EXAMPLES / f"{cluster}.cluster.yaml"))
+        design = design_facility(spec, read_site(EXAMPLES / f"{site}.site.yaml"))
+        yield f"room-{cluster}", racks_svg(design)
+    for name, request in FABRICS.items():
+        yield f"fabric-{name}", fabric_svg(design_fabric(request))
+    for name in LABS:
+        title = read_sweep(EXAMPLES / f"{name}.sweep.yaml").name
+        found = read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"])
+        yield f"lab-{name}", scaling_picture(found.measurements, title)
+
+
+def main() -> int:
+    check, stale = "--check" in sys.argv[1:], 0
+    for name, svg in drawings():
+        path = IMAGES / f"{name}.svg"
+        if path.is_file() and path.read_text(encoding="utf-8") == svg:
+            continue
+        stale += check
+        print(f"{path.relative_to(ROOT)}{': run scripts/draw_docs.py' if check else ''}")
+        if not check:
+            write_text(path, svg)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
