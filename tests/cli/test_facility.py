@@ -52,7 +52,7 @@ def test_csv_svg_and_html_go_to_stdout_or_a_file(cli: Cli, tmp_path: Path) -> No
 
 def test_a_site_that_is_too_small_is_exit_status_1(cli: Cli) -> None:
     done = cli("facility", "dgx-h100", "--site", "examples/office.site.yaml", status=1)
-    assert "5.2 kW too little" in done.stderr
+    assert "5.2 kW short" in done.stderr
     assert done.stdout == ""
 
 

@@ -152,12 +152,12 @@ def test_32_dgx_h100_in_a_colocation() -> None:
 @pytest.mark.parametrize(
     ("machine", "nodes", "where", "sentence"),
     [
-        ("dgx-h100", 1, site(), "draws 16.7 A after a feed has failed, and an outlet of APC AP8966 carries 16.0 A for hours: 0.7 A too little"),
-        ("dgx-a100", 4, site(rack={"power": "17 kW", "count": 1}), "takes 2 racks, and there is room for 1: 1 too few"),
-        ("dgx-h100", 1, site(rack={"power": "8 kW"}), "draws 10.2 kW, and a rack may have 8.0 kW: 2.2 kW too little"),
-        ("dgx-a100", 1, site(rack={"power": "17 kW", "depth": "800 mm"}), "897 mm deep, and a rack takes 800 mm: 97 mm too little"),
-        ("supermicro-4029gp-trt", 4, site(cooling_power="10 kW"), "cools 10.0 kW: 4.9 kW too little"),
-        ("dgx-a100", 2, site(floor_load="300 kg/m2"), "and it bears 300 kg/m²"),
+        ("dgx-h100", 1, site(), "draws 16.7 A after a feed has failed, and an outlet of APC AP8966 carries 16.0 A continuously: 0.7 A short"),
+        ("dgx-a100", 4, site(rack={"power": "17 kW", "count": 1}), "takes 2 racks, and there is room for 1: 1 short"),
+        ("dgx-h100", 1, site(rack={"power": "8 kW"}), "draws 10.2 kW, and a rack may draw 8.0 kW: 2.2 kW short"),
+        ("dgx-a100", 1, site(rack={"power": "17 kW", "depth": "800 mm"}), "897 mm deep, and a rack takes 800 mm: 97 mm short"),
+        ("supermicro-4029gp-trt", 4, site(cooling_power="10 kW"), "cools 10.0 kW: 4.9 kW short"),
+        ("dgx-a100", 2, site(floor_load="300 kg/m2"), "and the floor bears 300 kg/m²"),
         ("supermicro-4029gp-trt", 4, site(cable_limit="1 m"), "and the limit is 1.0 m"),
         (
             "supermicro-4029gp-trt",
@@ -180,7 +180,7 @@ def test_too_few_circuits_are_counted() -> None:
          "count": 1, "feed": feed}
         for feed in ("A", "B")
     ]  # fmt: skip
-    with pytest.raises(GpuyardError, match=r"needs 3 circuits of 208 V and 60 A.*has 1: 2 too few"):
+    with pytest.raises(GpuyardError, match=r"needs 3 circuits of 208 V and 60 A.*has 1: 2 short"):
         design_facility(cluster("dgx-a100", 4), site(circuits=circuits))
 
 
@@ -201,7 +201,7 @@ def test_no_cord_is_shorter_than_its_way() -> None:
     pdu = designed("rack", "machine-room").pdu_choice.pdus[0]
     assert cord_for("c14", "c13", pdu, 1.1).length_m == 1.2
     assert cord_for("c14", "c13", pdu, 4.5).length_m == 4.5
-    with pytest.raises(GpuyardError, match=r"5.0 m is needed .* 4.5 m: 0.5 m too little"):
+    with pytest.raises(GpuyardError, match=r"5.0 m is needed .* 4.5 m: 0.5 m short"):
         cord_for("c14", "c13", pdu, 5.0)
 
 
@@ -213,7 +213,7 @@ def test_no_cord_is_shorter_than_its_way() -> None:
 def test_what_a_rack_may_draw_by_site(kind: str, cooling: str, kilowatts: int) -> None:
     usual = rules_for(site(kind=kind, cooling=cooling, rack={}))
     assert usual.rack_watts == kilowatts * 1000
-    assert any(f"{kilowatts} kW a rack" in line for line in usual.assumed)
+    assert any(f"{kilowatts} kW per rack" in line for line in usual.assumed)
 
 
 def test_each_rack_says_what_a_lost_feed_does_to_it() -> None:

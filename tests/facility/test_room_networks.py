@@ -88,13 +88,13 @@ def test_networks_that_are_left_out() -> None:
         (
             {"servers": 1, "link": "ethernet-25g", "read": "30 GB/s"},
             GpuyardError,
-            r"4 ports of machines and 2 of storage servers on ethernet-25g read 6.2 GB/s.*23.8 GB/s too",
+            r"4 ports of machines and 2 of storage servers on ethernet-25g read 6.2 GB/s.*23.8 GB/s short",
         ),
         ({"servers": 1, "link": "nvlink-3"}, UserMistake, "is inside a machine"),
         (
             {"servers": 1, "read": "900 GB/s"},
             GpuyardError,
-            r"each port of a storage server must carry 3,600 Gbit/s.*2,800 Gbit/s too little",
+            r"each port of a storage server must carry 3,600 Gbit/s.*2,800 Gbit/s short",
         ),
     ],
 )
@@ -234,6 +234,8 @@ def test_a_refusal_says_what_was_only_assumed() -> None:
         context=known_names(),
     )
     small = {"machine": {"gpu": "rtx-2080-ti", "gpus": 1}, "network": {"rate": "10 Gbit/s"}}
-    with pytest.raises(GpuyardError, match=r"(?s)needs 200 V.*1 storage server, which is assumed"):
+    with pytest.raises(
+        GpuyardError, match=r"(?s)needs 200 V.*1 storage server that nobody asked for"
+    ):
         design_facility(cluster(nodes=2, **small), low)
     design_facility(cluster(nodes=2, storage={"servers": 0}, **small), low)

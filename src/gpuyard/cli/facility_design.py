@@ -82,28 +82,13 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
 def _show(made: "FacilityDesign") -> None:
     from gpuyard.facility.power.feed_loss import feed_losses
-    from gpuyard.facility.tables import (
-        circuit_rows,
-        cost_rows,
-        headline,
-        loss_rows,
-        need_rows,
-        network_rows,
-        pdu_rows,
-        rack_rows,
-    )
+    from gpuyard.facility.tables import headline, room_tables
 
     out = console()
     for line in headline(made):
         out.print(line, highlight=False, soft_wrap=True)
-    print_table("Racks", *rack_rows(made))
-    print_table("PDUs and circuits at worst", *pdu_rows(made))
-    print_table("When a feed fails, by rack", *loss_rows(made))
-    print_table("Circuits to order", *circuit_rows(made))
-    if made.network.fabrics:
-        print_table("Networks, with switches and cables a port", *network_rows(made))
-    print_table("What the room must offer", *need_rows(made))
-    print_table("What it costs a month, without the hardware", *cost_rows(made))
+    for table in room_tables(made):
+        print_table(*table)
     for loss in feed_losses(made):
         out.print(loss.sentence, highlight=False, soft_wrap=True)
     for assumed in made.assumed:

@@ -132,13 +132,13 @@ def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
 
 
 def known_total(items: tuple[Item, ...]) -> str:
-    """What the priced parts cost together, and how many lines have no price."""
+    """What the priced parts cost in total, and how many lines have no price."""
     prices = [item.total_usd for item in items if item.total_usd is not None]
     left = len(items) - len(prices)
     open_ = f"{left} line{'s have' if left != 1 else ' has'} no known price" if left else ""
     if not prices:
         return f"{open_[:1].upper()}{open_[1:]}."
-    return f"Known prices together: {format_usd(sum(prices))}" + (f"; {open_}." if open_ else ".")
+    return f"Total of known prices: {format_usd(sum(prices))}" + (f"; {open_}." if open_ else ".")
 
 
 def bill_csv(items: tuple[Item, ...]) -> str:

@@ -136,10 +136,10 @@ def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
     except GpuyardError as refused:
         storage = network.storage_attachment
         if storage is not None and storage.servers_assumed:
-            servers = f"{storage.servers} storage server{'s' if storage.servers > 1 else ''}"
+            many = storage.servers > 1
             refused.args = (
-                f"{refused}\n  that is with {servers}, which {'are' if storage.servers > 1 else 'is'}"
-                " assumed; 'storage: {servers: 0}' in the cluster file leaves that out",
+                f"{refused}\n  this includes {storage.servers} storage server{'s' if many else ''} that"
+                f" nobody asked for; 'storage: {{servers: 0}}' in the cluster file leaves {'them' if many else 'it'} out",
             )
         raise
 
@@ -154,7 +154,7 @@ def _refuse(sentences: Iterable[str], rules: SiteRules) -> None:
     found = list(sentences)
     if found:
         lines = "\n  ".join(found)
-        raise GpuyardError(f"{rules.site.name} can't take this cluster:\n  {lines}")
+        raise GpuyardError(f"{rules.site.name} can't house this cluster:\n  {lines}")
 
 
 def _powered(

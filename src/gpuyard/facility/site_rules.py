@@ -35,12 +35,12 @@ def rules_for(site: Site) -> SiteRules:
     if share is None:
         share = continuous_load_in(site.country)
         assumed.append(
-            f"{100 * share:.0f} % of a breaker for hours on end, by the rule of {site.country}"
+            f"{100 * share:.0f} % of a breaker as continuous load, by the rule of {site.country}"
         )
     rack_watts = site.rack.power
     if rack_watts is None:
         rack_watts = _RACK_WATTS_BY_COOLING.get(site.cooling, _RACK_WATTS[site.kind])
-        assumed.append(f"{rack_watts / 1000:.0f} kW a rack, as usual for {_kind_words(site)}")
+        assumed.append(f"{rack_watts / 1000:.0f} kW per rack, typical of {_kind_words(site)}")
     costs = facility_costs()
     pue_row = costs.get("pue-new-sites" if site.kind == "colocation" else "pue-average-2023")
     rent_row, tariff_row = costs.get("colocation-2024"), costs.get("tariff-illinois-commercial")

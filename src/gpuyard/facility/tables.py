@@ -1,35 +1,38 @@
-"""A design in words and rows, for the terminal and the page alike."""
+"""A design in sentences and tables, for the terminal and the page alike."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from gpuyard.catalog.facility import plugs
+from gpuyard.facility.bill_of_materials import Item
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import Device
 from gpuyard.facility.network.cables import NetworkFigures, network_figures
+from gpuyard.facility.power.cord_list import rack_cords
 from gpuyard.facility.power.electricity import apparent_va
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.power.rack_power import LoadedPdu
 from gpuyard.facility.requirements import RackRequirements, RoomRequirements, room_requirements
 from gpuyard.units import format_usd
 
-Rows = tuple[list[str], list[list[str]]]
-"""Columns, and the cells of each row."""
+Table = tuple[str, list[str], list[list[str]]]
+"""Title, columns, and the cells of each row."""
+_CORD_RACKS = 4
 
 
 def headline(design: FacilityDesign) -> list[str]:
     """What was designed for where, and the few figures that matter most."""
     where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
-    racks = design.room.floor.racks
+    racks, server = design.room.floor.racks, design.server
     housing = "beside the desk" if design.on_desk else f"{racks} rack{'s' if racks > 1 else ''}"
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
         f"{design.cluster.name} at {where}",
         f"{housing}, {peak:,.1f} kW at peak, {typical:,.1f} kW typical",
-        f"one {design.server.name}: {design.server.peak_watts:,.0f} W at peak,"
-        f" {design.server.typical_watts:,.0f} W typical ({design.server.basis})",
-        _supplies(design.server),
+        f"one {server.name}: {server.peak_watts:,.0f} W at peak,"
+        f" {server.typical_watts:,.0f} W typical ({server.basis})",
+        _redundancy(server),
     ]
     fabric = design.network.compute
     if fabric is not None:
@@ -38,50 +41,59 @@ def headline(design: FacilityDesign) -> list[str]:
     return lines
 
 
-def _supplies(server: Device) -> str:
+def _redundancy(server: Device) -> str:
     spare = server.supplies - server.supplies_needed
-    has = f"it has {server.supplies} {'supply' if server.supplies == 1 else 'supplies'}"
+    has = f"power supplies: {server.supplies}"
     if not spare:
-        return f"{has} and needs {'it' if server.supplies == 1 else 'all'}: no redundancy"
-    return f"{has} and needs {server.supplies_needed} at full speed: N+{spare}"
+        return f"{has}, all needed: no redundancy"
+    return f"{has}, {server.supplies_needed} needed at full speed: N+{spare}"
 
 
-def rack_rows(design: FacilityDesign) -> Rows:
+def room_tables(design: FacilityDesign) -> list[Table]:
+    """All of them, for a terminal."""
+    return [
+        rack_table(design),
+        pdu_table(design),
+        loss_table(design),
+        circuit_table(design),
+        *([network_table(design)] if design.network.fabrics else []),
+        requirement_table(design),
+        cost_table(design),
+    ]
+
+
+def rack_table(design: FacilityDesign) -> Table:
     """Racks that are alike in one row."""
-    columns = ["rack", "inside", "U", "kg", "kW typical", "kW peak", "BTU/h", "CFM"]
-    rows = []
-    for numbers, need in _alike(design):
-        names = _names(design, need)
-        inside = ", ".join(f"{count} × {name}" for name, count in names.items())
-        rows.append(
-            [
-                numbers,
-                inside,
-                str(need.units_used),
-                f"{need.weight_kg:,.0f}",
-                f"{need.typical_watts / 1000:.1f}",
-                f"{need.peak_watts / 1000:.1f}",
-                f"{need.btu_per_hour:,.0f}",
-                f"{need.airflow_cfm:,.0f}",
-            ]
-        )
-    return columns, rows
+    columns = ["rack", "contents", "U", "kg", "typical kW", "peak kW", "BTU/h", "CFM"]
+    rows = [
+        [
+            numbers,
+            ", ".join(f"{count} × {name}" for name, count in _names(design, rack).items()),
+            str(rack.units_used),
+            f"{rack.weight_kg:,.0f}",
+            f"{rack.typical_watts / 1000:.1f}",
+            f"{rack.peak_watts / 1000:.1f}",
+            f"{rack.btu_per_hour:,.0f}",
+            f"{rack.airflow_cfm:,.0f}",
+        ]
+        for numbers, rack in _alike(design)
+    ]
+    return "Racks", columns, rows
 
 
-def _names(design: FacilityDesign, need: RackRequirements) -> Counter[str]:
+def _names(design: FacilityDesign, rack: RackRequirements) -> Counter[str]:
     names: Counter[str] = Counter()
-    for device, count in design.contents(need.number - 1):
+    for device, count in design.contents(rack.number - 1):
         names[device.name] += count
     return names
 
 
 def _alike(design: FacilityDesign) -> list[tuple[str, RackRequirements]]:
-    needs = room_requirements(design).racks
     by_contents: dict[object, list[RackRequirements]] = {}
-    for need in needs:
+    for rack in room_requirements(design).racks:
         # the same box takes the same power, whichever tier it serves in
-        by_contents.setdefault(frozenset(_names(design, need).items()), []).append(need)
-    return [(number_list(n.number for n in alike), alike[0]) for alike in by_contents.values()]
+        by_contents.setdefault(frozenset(_names(design, rack).items()), []).append(rack)
+    return [(number_list(r.number for r in alike), alike[0]) for alike in by_contents.values()]
 
 
 def number_list(numbers: Iterable[int]) -> str:
@@ -93,91 +105,76 @@ def number_list(numbers: Iterable[int]) -> str:
     return ", ".join(runs)
 
 
-def draw_rows(design: FacilityDesign) -> Rows:
+def power_table(design: FacilityDesign) -> Table:
     """Where one server's power goes, by its parts at full load; losses are those of its supplies."""
-    parts = [[name, f"{watts:,.0f}"] for name, watts in design.wall_power.parts]
-    return ["part", "W"], [*parts, ["lost in supplies", f"{design.wall_power.lost_watts:,.0f}"]]
+    power = design.wall_power
+    parts = [[name, f"{watts:,.0f}"] for name, watts in power.parts]
+    rows = [*parts, ["lost in power supplies", f"{power.lost_watts:,.0f}"]]
+    return f"What one {design.server.name} draws", ["part", "W"], rows
 
 
-def pdu_rows(design: FacilityDesign) -> Rows:
+def pdu_table(design: FacilityDesign) -> Table:
     """The PDUs of each kind of rack, when the other feed has failed."""
     columns = [
-        "rack",
-        "feed",
-        "PDU",
-        "cords",
-        "kVA",
-        "of kVA",
-        "A by line",
-        "of A",
-        "fullest bank",
-        "uneven",
-        "best",
+        *("rack", "feed", "PDU", "cords", "kVA", "max kVA", "line A", "max A"),
+        *("fullest bank", "imbalance", "optimal"),
     ]
     rows = [
         [numbers, *_pdu_cells(load)]
-        for numbers, need in _alike(design)
-        for load in design.power[need.number - 1].pdus
+        for numbers, rack in _alike(design)
+        for load in design.power[rack.number - 1].pdus
     ]
-    return columns, rows
+    return "PDU loads in the worst case", columns, rows
 
 
 def _pdu_cells(load: LoadedPdu) -> list[str]:
-    mean = load.va / len(load.balance.leg_va)
-    uneven = f"{100 * load.balance.difference_va / mean:.0f} %" if mean else ""
+    balance, pdu = load.balance, load.pdu
+    imbalance = optimal = ""
+    if pdu.legs == 3:
+        imbalance = f"{100 * balance.difference_va * pdu.legs / load.va:.0f} %" if load.va else ""
+        optimal = "yes" if balance.proven else "not proven"
     return [
         load.feed,
-        load.pdu.name,
+        pdu.name,
         str(len(load.cords)),
         f"{load.va / 1000:.1f}",
-        f"{load.pdu.usable_va / 1000:.1f}",
+        f"{pdu.usable_va / 1000:.1f}",
         " / ".join(f"{amps:.1f}" for amps in load.line_amps),
-        f"{load.pdu.usable_line_amps:.1f}",
+        f"{pdu.usable_line_amps:.1f}",
         f"{100 * load.fullest_bank:.0f} %",
-        uneven if load.pdu.legs == 3 else "",
-        ("yes" if load.balance.proven else "not proven") if load.pdu.legs == 3 else "",
+        imbalance,
+        optimal,
     ]
 
 
-def loss_rows(design: FacilityDesign) -> Rows:
+def loss_table(design: FacilityDesign) -> Table:
     """What each kind of rack does when it loses a feed."""
     columns = [
-        "rack",
-        "lost",
-        "full speed",
-        "slower",
-        "off",
-        "the other carries kVA",
-        "fullest line",
-        "fullest bank",
+        *("rack", "lost feed", "full speed", "slower", "off", "kVA on the other feed"),
+        *("fullest line", "fullest bank"),
     ]
     rows = []
-    for numbers, need in _alike(design):
-        for loss in feed_losses(design, need.number - 1):
+    for numbers, rack in _alike(design):
+        for loss in feed_losses(design, rack.number - 1):
             carried = " + ".join(
                 f"{load.va / 1000:.1f} of {load.pdu.usable_va / 1000:.1f}" for load in loss.left
             )
             rows.append(
                 [
-                    numbers,
-                    loss.feed,
-                    str(loss.full_speed),
-                    str(loss.slower),
-                    str(loss.off),
-                    carried or "none is left",
+                    *(numbers, loss.feed, str(loss.full_speed), str(loss.slower), str(loss.off)),
+                    carried or "none left",
                     f"{100 * loss.fullest_line:.0f} %" if loss.left else "",
                     f"{100 * loss.fullest_bank:.0f} %" if loss.left else "",
                 ]
             )
-    return columns, rows
+    return "If a feed fails, by rack", columns, rows
 
 
-def network_rows(design: FacilityDesign) -> Rows:
+def network_table(design: FacilityDesign) -> Table:
     """One row a network."""
-    columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "a port"]
-    return columns, [
-        _network_cells(figures) for figures in network_figures(design.network, design.cables)
-    ]
+    columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "$/port"]
+    figures = network_figures(design.network, design.cables)
+    return "Networks", columns, [_network_cells(one) for one in figures]
 
 
 def _network_cells(figures: NetworkFigures) -> list[str]:
@@ -192,7 +189,7 @@ def _network_cells(figures: NetworkFigures) -> list[str]:
         f"{fabric.ports_used:,} of {fabric.ports_total:,}",
         " and ".join(str(n) for n in bundles),
         f"{figures.cables:,}",
-        f"{format_usd(per_port)}" if per_port is not None else "",
+        format_usd(per_port) if per_port is not None else "",
     ]
 
 
@@ -202,7 +199,7 @@ def _boxes(device: Device, count: int, tiers: int) -> str:
     return f"{named} ({'leaf' if tier == 'management' else tier})" if tiers > 1 else named
 
 
-def circuit_rows(design: FacilityDesign) -> Rows:
+def circuit_table(design: FacilityDesign) -> Table:
     """What the electrician installs."""
     columns = ["feed", "count", "V", "A", "phases", "receptacle", "usable kVA each"]
     usable = design.pdu_choice.pdus[0].usable_va / 1000
@@ -218,54 +215,85 @@ def circuit_rows(design: FacilityDesign) -> Rows:
         ]
         for need in room_requirements(design).circuits
     ]
-    return columns, rows
+    return "Circuits to order", columns, rows
 
 
-def need_rows(design: FacilityDesign) -> Rows:
+def requirement_table(design: FacilityDesign) -> Table:
     """Power, cooling, floor and noise of the whole room."""
-    needs = room_requirements(design)
+    room = room_requirements(design)
+    under = "under it" if design.on_desk else "under the heaviest rack"
+    each = "; each feed alone carries that" if design.site.feeds == 2 else ""
+    kilowatts, kilo_va = room.peak_watts / 1000, apparent_va(room.peak_watts) / 1000
     rise = design.site.temperature_rise
-    return ["what", "how much"], [
-        ["power", _power(design, needs)],
-        ["heat", f"{needs.btu_per_hour:,.0f} BTU/h"],
-        ["cooling", f"{needs.cooling_tons:,.1f} tons of refrigeration"],
-        ["air", f"{needs.airflow_cfm:,.0f} CFM at a rise of {rise:g} K"],
-        [
-            "floor",
-            f"{needs.floor_kg_per_m2:,.0f} kg/m² under {'it' if design.on_desk else 'the heaviest rack'}",
-        ],
-        ["space", f"about {needs.floor_m2:,.1f} m²"],
-        ["noise", f"about {needs.noise_dba:.0f} dB(A) at 1 m"],
-        ["inrush", _inrush(needs)],
+    rows = [
+        ["power", f"{kilowatts:,.1f} kW or {kilo_va:,.1f} kVA at peak{each}"],
+        ["heat", f"{room.btu_per_hour:,.0f} BTU/h"],
+        ["cooling", f"{room.cooling_tons:,.1f} tons of refrigeration"],
+        ["airflow", f"{room.airflow_cfm:,.0f} CFM at a temperature rise of {rise:g} K"],
+        ["floor load", f"{room.floor_kg_per_m2:,.0f} kg/m² {under}"],
+        ["floor space", f"about {room.floor_m2:,.1f} m²"],
+        ["noise", f"about {room.noise_dba:.0f} dB(A) at 1 m"],
+        ["inrush", inrush(room)],
     ]
+    return "What the room must provide", ["requirement", "amount"], rows
 
 
-def _power(design: FacilityDesign, needs: RoomRequirements) -> str:
-    feeds = "; each feed alone carries that" if design.site.feeds == 2 else ""
-    kilo_va = apparent_va(needs.peak_watts) / 1000
-    return f"{needs.peak_watts / 1000:,.1f} kW or {kilo_va:,.1f} kVA at peak{feeds}"
-
-
-def _inrush(needs: RoomRequirements) -> str:
-    amps = f"up to {needs.inrush_amps:,.0f} A for milliseconds on one circuit"
-    if needs.most_supplies <= needs.supplies_at_once:
+def inrush(room: RoomRequirements) -> str:
+    amps = f"up to {room.inrush_amps:,.0f} A for milliseconds on one circuit"
+    if room.most_supplies <= room.supplies_at_once:
         return f"{amps}; its breaker takes that, all may start together"
-    return f"{amps} if all supplies start together; start {needs.supplies_at_once} at a time"
+    return f"{amps} if all power supplies start together; start {room.supplies_at_once} at a time"
 
 
-def cost_rows(design: FacilityDesign) -> Rows:
+def cost_table(design: FacilityDesign) -> Table:
     """Side by side; an open figure is left open."""
-    columns = ["way", "energy", "rent", "building", "together", "PUE", "$/kWh"]
+    columns = ["where", "energy", "rent", "construction", "total", "PUE", "$/kWh"]
     rows = [
         [
             cost.terms.where,
             format_usd(cost.energy_usd_per_month),
             format_usd(cost.rent_usd_per_month) if cost.rent_usd_per_month is not None else "",
             format_usd(cost.build_usd_per_month) if cost.build_usd_per_month is not None else "",
-            format_usd(cost.usd_per_month) + ("" if cost.complete else " and the room"),
+            format_usd(cost.usd_per_month) + ("" if cost.complete else " plus the room"),
             f"{cost.terms.pue:g}",
             f"{cost.terms.usd_per_kwh:g}",
         ]
         for cost in design.housing_costs
     ]
-    return columns, rows
+    return "Cost per month, without the hardware", columns, rows
+
+
+def cord_table(design: FacilityDesign) -> Table:
+    """Racks that are alike are listed once, and no more kinds than a few."""
+    columns = ["rack", "feed", "PDU", "bank", "device", "supply", "plug", "connector", "m", "A"]
+    first_of = {frozenset(design.contents(r)): r for r in reversed(range(design.room.floor.racks))}
+    rows = [
+        [
+            *(str(cord.rack), cord.feed, str(cord.pdu), str(cord.bank)),
+            *(cord.device.label, str(cord.supply), cord.kind.plug, cord.kind.connector),
+            *(f"{cord.kind.length_m:g}", f"{cord.amps:.1f}"),
+        ]
+        for rack in sorted(first_of.values())[:_CORD_RACKS]
+        for cord in rack_cords(design, rack)
+    ]
+    return "Power cords", columns, rows
+
+
+def bill_table(items: Sequence[Item]) -> Table:
+    """A price that is not known is left open."""
+    columns = ["quantity", "part", "plugs", "m", "W each", "price each", "as of", "total", "note"]
+    rows = [
+        [
+            f"{item.quantity:,}",
+            item.part,
+            item.plugs,
+            f"{item.length_m:g}" if item.length_m is not None else "",
+            f"{item.peak_watts_each:,.0f}" if item.peak_watts_each is not None else "",
+            format_usd(item.unit_price_usd) if item.unit_price_usd is not None else "",
+            item.price_date.replace("-", "\u2011"),
+            format_usd(item.total_usd) if item.total_usd is not None else "",
+            item.note,
+        ]
+        for item in items
+    ]
+    return "Bill of materials", columns, rows

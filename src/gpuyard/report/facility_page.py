@@ -11,53 +11,41 @@ from gpuyard.catalog.facility import Plug, plugs
 from gpuyard.draw.fabric import fabric_svg
 from gpuyard.draw.plugs import plug_svg
 from gpuyard.draw.racks import racks_svg
-from gpuyard.facility.bill_of_materials import Item, bill_of_materials, known_total
+from gpuyard.facility import tables
+from gpuyard.facility.bill_of_materials import bill_of_materials, known_total
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.power.cord_list import PlacedCord, cord_counts, rack_cords
+from gpuyard.facility.power.cord_list import cord_counts
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
-from gpuyard.facility.tables import (
-    circuit_rows,
-    cost_rows,
-    draw_rows,
-    headline,
-    loss_rows,
-    need_rows,
-    network_rows,
-    pdu_rows,
-    rack_rows,
-)
-from gpuyard.units import format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_CORD_RACKS = 4  # racks that are alike are listed once, and no more kinds than these
-
 
 def render_facility(design: FacilityDesign) -> str:
     """The page as text."""
-    needs = room_requirements(design)
     items = bill_of_materials(design)
-    title, *facts = headline(design)
+    title, *facts = tables.headline(design)
+    room = room_requirements(design)
     return _template("facility.html.jinja").render(
         title=title,
         facts=facts,
         design=design,
-        needs=needs,
-        racks=rack_rows(design),
-        pdus=pdu_rows(design),
-        draw=draw_rows(design),
-        circuits=circuit_rows(design),
-        room=need_rows(design),
-        costs=cost_rows(design),
+        room=room,
+        inrush=tables.inrush(room),
+        racks=tables.rack_table(design),
+        pdus=tables.pdu_table(design),
+        server_power=tables.power_table(design),
+        circuits=tables.circuit_table(design),
+        requirements=tables.requirement_table(design),
+        costs=tables.cost_table(design),
         losses=[loss.sentence for loss in feed_losses(design)],
-        rack_losses=loss_rows(design),
-        networks=network_rows(design),
+        rack_losses=tables.loss_table(design),
+        networks=tables.network_table(design),
         rack_drawing=racks_svg(design),
         fabrics=_fabric_drawings(design),
-        cords=_cords(design),
-        bill=_bill(items),
+        cords=tables.cord_table(design),
+        bill=tables.bill_table(items),
         bill_total=known_total(items),
         faces=[(plug.name, plug_svg(plug)) for plug in _plugs_used(design)],
         style=_static("facility.css"),
@@ -88,63 +76,6 @@ def _fabric_drawings(design: FacilityDesign) -> list[tuple[str, str]]:
     if network.storage is not None and network.storage.shape.tiers > 1:
         drawn.append(("Storage", fabric_svg(network.storage, "ports")))
     return drawn
-
-
-def _cords(design: FacilityDesign) -> tuple[list[str], list[list[str]]]:
-    columns = ["rack", "feed", "PDU", "bank", "device", "supply", "plug", "connector", "m", "A"]
-    rows: list[list[str]] = []
-    shown: set[object] = set()
-    for rack in range(design.room.floor.racks):
-        look = frozenset(design.contents(rack))
-        if look in shown or len(shown) >= _CORD_RACKS:
-            continue
-        shown.add(look)
-        rows += [_cord_cells(cord) for cord in rack_cords(design, rack)]
-    return columns, rows
-
-
-def _cord_cells(cord: PlacedCord) -> list[str]:
-    return [
-        str(cord.rack),
-        cord.feed,
-        str(cord.pdu),
-        str(cord.bank),
-        cord.device.label,
-        str(cord.supply),
-        cord.kind.plug,
-        cord.kind.connector,
-        f"{cord.kind.length_m:g}",
-        f"{cord.amps:.1f}",
-    ]
-
-
-def _bill(items: Sequence[Item]) -> tuple[list[str], list[list[str]]]:
-    columns = [
-        "quantity",
-        "part",
-        "plugs",
-        "m",
-        "W each",
-        "price each",
-        "as of",
-        "together",
-        "note",
-    ]
-    rows = [
-        [
-            f"{item.quantity:,}",
-            item.part,
-            item.plugs,
-            f"{item.length_m:g}" if item.length_m is not None else "",
-            f"{item.peak_watts_each:,.0f}" if item.peak_watts_each is not None else "",
-            format_usd(item.unit_price_usd) if item.unit_price_usd is not None else "",
-            item.price_date.replace("-", "\u2011"),
-            format_usd(item.total_usd) if item.total_usd is not None else "",
-            item.note,
-        ]
-        for item in items
-    ]
-    return columns, rows
 
 
 def _plugs_used(design: FacilityDesign) -> list[Plug]:

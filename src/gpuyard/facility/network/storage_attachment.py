@@ -93,7 +93,7 @@ def _slowest_enough(spec: Storage, nodes: int, servers: int, read: float) -> flo
     who, need = ("a machine", machine) if machine > server else ("a storage server", server)
     raise GpuyardError(
         f"to read {read / 1e9:,.0f} GB/s, each port of {who} must carry {need:,.0f} Gbit/s, and the"
-        f" fastest Ethernet of the catalog has {sold[-1]:,.0f}: {need - sold[-1]:,.0f} Gbit/s too little;"
+        f" fastest Ethernet of the catalog has {sold[-1]:,.0f}: {need - sold[-1]:,.0f} Gbit/s short;"
         f" give more {'ports' if machine > server else 'servers'} in 'storage'"
     )
 
@@ -107,7 +107,7 @@ def _check(spec: Storage, nodes: int, servers: int, gbit: float, link: Link) -> 
         raise GpuyardError(
             f"{nodes * spec.ports} ports of machines and {servers * SERVER_PORTS} of storage servers on"
             f" {link.id} read {have:,.1f} GB/s, and 'storage: read' is {spec.read / 1e9:,.1f} GB/s:"
-            f" {spec.read / 1e9 - have:,.1f} GB/s too little"
+            f" {spec.read / 1e9 - have:,.1f} GB/s short"
         )
 
 

@@ -41,7 +41,7 @@ def plug_into(outlet: str) -> str:
 
 
 def cord_amps(inlet: str, outlet: str, pdu: RackPdu) -> float:
-    """What may flow for hours through outlet, cord and inlet: the least of them."""
+    """What may flow continuously through outlet, cord and inlet: the least of them."""
     connector = plugs().get(CONNECTORS[inlet]).amps(pdu.region) or 0.0
     return min(pdu.outlet_amps(outlet), connector * pdu.continuous_load)
 
@@ -52,7 +52,7 @@ def cord_for(inlet: str, outlet: str, pdu: RackPdu, distance_m: float) -> CordKi
     if length is None:
         raise GpuyardError(
             f"a power cord of {distance_m:.1f} m is needed from {pdu.name}, and the longest that is"
-            f" usual has {_LENGTHS[-1]:g} m: {distance_m - _LENGTHS[-1]:.1f} m too little; put the"
+            f" common has {_LENGTHS[-1]:g} m: {distance_m - _LENGTHS[-1]:.1f} m short; put the"
             " outlet closer or take a lower rack"
         )
     amps = cord_amps(inlet, outlet, pdu) / pdu.continuous_load

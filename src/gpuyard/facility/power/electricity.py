@@ -20,7 +20,7 @@ _CAUTIOUS = 0.8
 
 
 def continuous_load_in(country: str) -> float:
-    """How much of a breaker may flow for hours; 0.8 where we don't know the country's rule."""
+    """How much of a breaker may flow continuously; 0.8 where we don't know the country's rule."""
     if country in _BY_COUNTRY:
         return _BY_COUNTRY[country]
     return 1.0 if country in _IEC_COUNTRIES else _CAUTIOUS
@@ -28,7 +28,7 @@ def continuous_load_in(country: str) -> float:
 
 def usable_va(volts: float, amps: float, phases: int, continuous_load: float) -> float:
     """P = V·I, or √3·V·I with three phases and volts between lines, times the share of the breaker
-    that may flow for hours."""
+    that may flow continuously."""
     return volts * amps * (math.sqrt(3) if phases == 3 else 1.0) * continuous_load
 
 

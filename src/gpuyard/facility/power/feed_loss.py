@@ -19,7 +19,7 @@ class FeedLoss:
 
     @property
     def fullest_line(self) -> float:
-        """As a share of what it may carry for hours; 0 where nothing is left."""
+        """As a share of what it may carry continuously; 0 where nothing is left."""
         return max((load.fullest_line for load in self.left), default=0.0)
 
     @property

@@ -71,7 +71,7 @@ class RackPdu:
         return line_amps(tuple(va / self.outlet_volts for va in leg_va), self.circuit.voltage)
 
     def outlet_amps(self, face: str) -> float:
-        """What one outlet may carry for hours."""
+        """What one outlet may carry continuously."""
         rated = 16.0 if face == "c39" else plugs().get(face).amps(self.region)
         return (rated or 0.0) * self.continuous_load
 

@@ -60,7 +60,7 @@ class LoadedPdu:
 
     @property
     def fullest_line(self) -> float:
-        """As a share of what its breaker may carry for hours."""
+        """As a share of what its breaker may carry continuously."""
         return max(self.line_amps) / self.pdu.usable_line_amps
 
     @property
@@ -135,13 +135,13 @@ def _load(cord: Cord, pdu: RackPdu, feed: int, feeds: int) -> CordLoad:
     if pdu.outlet_volts < device.volts_minimum:
         raise CannotPower(
             f"{device.name} needs {device.volts_minimum:.0f} V or more, and {pdu.name} gives"
-            f" {pdu.outlet_volts:.0f} V: {device.volts_minimum - pdu.outlet_volts:.0f} V too little"
+            f" {pdu.outlet_volts:.0f} V: {device.volts_minimum - pdu.outlet_volts:.0f} V short"
         )
     amps = worst / pdu.outlet_volts
     faces = [face for face in outlets_for(device.inlet) if pdu.outlets(face)]
     if not faces:
         raise CannotPower(
-            f"no usual cord goes from the {device.inlet.upper()} inlet of {device.name} to an outlet of"
+            f"no common cord goes from the {device.inlet.upper()} inlet of {device.name} to an outlet of"
             f" {pdu.name}"
         )
     strong = tuple(f for f in faces if cord_amps(device.inlet, f, pdu) >= amps - 1e-9)
@@ -150,8 +150,8 @@ def _load(cord: Cord, pdu: RackPdu, feed: int, feeds: int) -> CordLoad:
     if not strong or amps > largest_bank + 1e-9:
         when = "after a feed has failed" if feeds == 2 else "at its peak"
         raise CannotPower(
-            f"one supply of {device.name} draws {amps:.1f} A {when}, and an outlet of {pdu.name}"
-            f" carries {most:.1f} A for hours: {amps - most:.1f} A too little"
+            f"one power supply of {device.name} draws {amps:.1f} A {when}, and an outlet of {pdu.name}"
+            f" carries {most:.1f} A continuously: {amps - most:.1f} A short"
         )
     return CordLoad(round(carried, 3), round(worst, 3), strong)
 
@@ -187,12 +187,12 @@ def _why_not(where: str, pdu: RackPdu, loads: Sequence[CordLoad], per_feed: int)
     if total_va > has_va:
         return (
             f"{where} must carry {total_va / 1000:.1f} kVA, and {per_feed} × {pdu.name} carry"
-            f" {has_va / 1000:.1f} kVA: {(total_va - has_va) / 1000:.1f} kVA too little"
+            f" {has_va / 1000:.1f} kVA: {(total_va - has_va) / 1000:.1f} kVA short"
         )
     if len(loads) > has_outlets:
         return (
             f"{where} needs {len(loads)} outlets, and {per_feed} × {pdu.name} have {has_outlets}"
-            f" that fit: {len(loads) - has_outlets} too few"
+            f" that fit: {len(loads) - has_outlets} short"
         )
     most = max(load.bank_va for load in loads) / pdu.outlet_volts
     return (
