@@ -40,9 +40,9 @@ def test_plan_json_has_choice_front_and_reasons(cli: Cli, small: Path) -> None:
 def test_plan_tells_people(cli: Cli, small: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     done = cli("plan", str(small), "--html", str(page))
-    assert "a finished run" in done.stdout
+    assert "per finished run" in done.stdout
     assert "Why the others lost" in done.stdout
-    assert "Prices are of 20" in done.stdout
+    assert "Prices date from 20" in done.stdout
     text = page.read_text(encoding="utf-8")
     assert "chart-plan" in text and "Cost against time" in text
 

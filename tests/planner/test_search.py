@@ -148,9 +148,9 @@ def test_without_a_dataset_nobody_knows_what_a_run_is() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"ways": ["buy"]}, "can be had by 'search.ways'"),
+        ({"ways": ["buy"]}, "can be acquired by 'search.ways'"),
         ({"gpus": ["h100-sxm5-80gb"]}, "'search.gpus'"),
-        ({"nodes": [4]}, "can be had"),
+        ({"nodes": [4]}, "can be acquired"),
     ],
 )
 def test_an_empty_search_is_a_mistake(changes: dict[str, list[str]], sentence: str) -> None:
@@ -178,7 +178,7 @@ def test_a_gpu_that_lacks_the_precision_is_named() -> None:
         ("site: room", ":4: site: 'room' is not a site file"),
         ("site: [room]", "site: this is a mapping of keys, like {key: value}, not ['room']"),
         ("search: {nodes: []}", ":4: search.nodes: at least 1 item is needed"),
-        ("search: {ways: [hybrid, buy]}", ":4: search: hybrid mixes other ways"),
+        ("search: {ways: [hybrid, buy]}", ":4: search: hybrid combines owning and renting"),
         ("people: {researchers: many}", "researchers: this is a whole number, not 'many'"),
         ("offers: [{name: a, gpu: t4}]", "'rent', 'spot' or 'buy'"),
         ("budgt: $5", ":4: budgt: no key is called 'budgt'; did you mean 'budget'?"),
@@ -197,9 +197,9 @@ def test_nonsense_gets_a_sentence(tmp_path: Path, line: str, sentence: str) -> N
 @pytest.mark.parametrize(
     ("years", "way", "words"),
     [
-        (1.0, "reserved-3-years", "is left out: it binds you for longer than the horizon"),
+        (1.0, "reserved-3-years", "is left out: its term is longer than the horizon"),
         (1.5, "reserved-1-year", "Its last term runs past the horizon and is paid to its end"),
-        (2.0, "reserved-1-year", "% off the price on demand"),
+        (2.0, "reserved-1-year", "% off the on-demand price"),
     ],
 )
 def test_a_term_that_does_not_fit_the_horizon_is_said(

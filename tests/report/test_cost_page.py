@@ -63,7 +63,7 @@ def test_a_bar_goes_from_the_stated_saving_to_that_at_the_end_of_the_range() -> 
     low, high = option["series"]
     assert low["data"][0]["value"] + stated == pytest.approx(bars[0].saving_at_low_usd)
     assert high["data"][0]["value"] + stated == pytest.approx(bars[0].saving_at_high_usd)
-    assert option["yAxis"]["data"][0].startswith("rent an hour\n$1.20 to $1.80")
+    assert option["yAxis"]["data"][0].startswith("rent per hour\n$1.20 to $1.80")
 
 
 def test_the_cash_curve_adds_payments_up() -> None:

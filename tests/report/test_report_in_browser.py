@@ -154,14 +154,14 @@ def test_charts_follow_the_width(desk: Visit, report: Path) -> None:
 def test_another_batch_size_redraws_the_charts(desk: Visit, report: Path) -> None:
     desk.open(report)
     throughput = desk.page.locator("#chart-throughput-spoken-digits-linear svg")
-    assert "50 samples a GPU and step" in (throughput.text_content() or "")
+    assert "50 samples per GPU and step" in (throughput.text_content() or "")
     desk.page.locator("select").first.select_option("200")
     desk.wait_until(
         "document.querySelector('#chart-throughput-spoken-digits-linear svg')"
-        ".textContent.includes('200 samples a GPU and step')"
+        ".textContent.includes('200 samples per GPU and step')"
     )
     other = desk.page.locator("#chart-throughput-spoken-digits-conv svg")
-    assert "50 samples a GPU and step" in (other.text_content() or "")
+    assert "50 samples per GPU and step" in (other.text_content() or "")
     assert desk.complaints == []
 
 
@@ -225,7 +225,7 @@ def test_without_javascript_the_tables_tell_it(browser: Browser, report: Path) -
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(report.as_uri())
-        assert "All that they show is in the tables below" in page.locator("#charts").inner_text()
+        assert "Everything they show is in the tables below" in page.locator("#charts").inner_text()
         page.locator("#numbers summary").first.click()
         assert "m-050-2" in page.locator("#numbers details").first.inner_text()
 

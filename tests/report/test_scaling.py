@@ -76,7 +76,7 @@ def test_a_choked_and_an_unchoked_workload_have_a_panel_each(run: Run) -> None:
     assert [(p.workers, p.efficiency) for p in line.points] == [(1, 1.0), (2, 0.15), (4, 0.15)]
     assert linear.words == ("waits for the network: 4 nodes do the work of 0.6",)
     assert conv.words == ("scales: 4 nodes do the work of 3.8",)
-    assert linear.weighs == "46 MB of gradients against 50 ms of compute a step"
+    assert linear.weighs == "46 MB of gradients against 50 ms of compute per step"
 
 
 @pytest.mark.parametrize(

@@ -16,19 +16,21 @@ def plan(
     file: Annotated[Path, typer.Argument(help="A *.plan.yaml.", metavar="FILE")],
     *,
     html: Annotated[
-        Path | None, typer.Option(help="Also write a page with the chart of cost against time.")
+        Path | None, typer.Option(help="Also write an HTML page with a chart of cost against time.")
     ] = None,
     site: Annotated[
         Path | None,
         typer.Option(
-            help="A *.site.yaml: where bought machines would stand, in place of the plan's.",
+            help="A *.site.yaml, the site for bought machines, instead of the plan's.",
             metavar="FILE",
         ),
     ] = None,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Search offers, GPUs, nodes, networks, batches and remedies for a goal, and say what to get and why.
+    """Say which machines to rent or buy for a goal, and why.
+
+    Searches offers, GPUs, nodes, networks, batches and remedies.
 
     Example: gpuyard plan examples/resnet50.plan.yaml
     """
@@ -58,9 +60,9 @@ def _print(result: "PlanResult") -> None:
         out.print(f"- {reason}", highlight=False, markup=False)
     if result.front:
         print_table(
-            "Nothing else is both cheaper and faster than these",
-            ["what", "way", "GPUs", "network", "batch", "remedy", "efficiency", "GPUs' worth", "time",
-             "a finished run", "in all", "goal"],
+            "Best options: no other is both cheaper and faster",
+            ["what", "how acquired", "GPUs", "network", "batch", "remedy", "efficiency", "effective GPUs",
+             "time", "cost per run", "total", "goal"],
             [_row(choice) for choice in result.front],
         )  # fmt: skip
     if result.places:
@@ -72,7 +74,7 @@ def _print(result: "PlanResult") -> None:
             [[other.name, other.sentence] for other in result.alternatives],
         )
     print_table(
-        f"{result.candidates:,} candidates from {result.offers:,} offers; left out",
+        f"{result.candidates:,} candidates from {result.offers:,} offers; ruled out",
         ["why", "candidates"],
         [[left.reason, f"{left.candidates:,}"] for left in result.left_out],
     )

@@ -1,6 +1,7 @@
 """`gpuyard playbook`: where a team stands, where to run, and what comes next."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,11 +9,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuyard.cli.options import JsonOption, console, print_json
-from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:
     from gpuyard.planner.playbook import Advice, Figures, Team
     from gpuyard.specs.offers import Load
+
+_MOST = 1_000_000
+
+
+def _count(text: str | int, least: int = 0) -> int:
+    """People, or GPUs."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a whole number, got {text!r}") from None
+    if not least <= number <= _MOST:
+        raise typer.BadParameter(f"expected a whole number from {least} to {_MOST:,}, got {text}")
+    return number
+
+
+def _people(text: str | int) -> int:
+    return _count(text, least=1)
+
+
+def _hires(text: str | float) -> float:
+    """They may join less than once a year."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number, got {text!r}") from None
+    if not 0 <= number <= _MOST:
+        raise typer.BadParameter(f"expected a number from 0 to {_MOST:,}, got {text}")
+    return number
 
 
 def playbook(
@@ -21,29 +50,31 @@ def playbook(
     ] = None,
     *,
     researchers: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="People who train models.")
+        int | None, typer.Option(parser=_people, metavar="N", help="People who train models.")
     ] = None,
     hires_per_year: Annotated[
-        float | None, typer.Option(min=0, max=1_000_000, help="How many join each year.")
+        float | None, typer.Option(parser=_hires, metavar="N", help="People who join per year.")
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=0, max=1_000_000, help="GPUs that are needed at once, today.")
+        int | None, typer.Option(parser=_count, metavar="N", help="GPUs needed at once today.")
     ] = None,
-    load: Annotated[str | None, typer.Option(help="steady, working-hours or spiky.")] = None,
-    data: Annotated[str | None, typer.Option(help="All training data, e.g. '2 TB'.")] = None,
+    load: Annotated[
+        str | None, typer.Option(metavar="LOAD", help="steady, working-hours, spiky.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="SIZE", help="All data, e.g. '2 TB'.")] = None,
     data_stays: Annotated[
         bool | None,
-        typer.Option("--data-stays/--data-may-leave", help="May data leave the building?"),
+        typer.Option("--data-stays/--data-may-leave", help="Must data stay on site?"),
     ] = None,
     inference: Annotated[
         bool | None,
-        typer.Option("--inference/--no-inference", help="Do models serve users around the clock?"),
+        typer.Option("--inference/--no-inference", help="Are models served 24/7?"),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Name the stage a team is at, cloud or own machines and why, the software, and the next step.
+    """Say how a team of this size should run its GPUs, where, and what comes next.
 
-    Without FILE and on a terminal it asks what no option answers.
+    Without FILE, on a terminal, it asks for what no option answers.
 
     Example: gpuyard playbook --researchers 12 --gpus 16 --load steady
     """
@@ -54,7 +85,7 @@ def playbook(
     if file is not None:
         team, gpus_from, figures = _from_plan(file, gpus)
     else:
-        team, gpus_from = Team(), "your answer" if gpus is not None else "taken as one"
+        team, gpus_from = Team(), "your answer" if gpus is not None else "assumed to be one"
     given: dict[str, Any] = {
         "researchers": researchers,
         "hires_per_year": hires_per_year,
@@ -106,11 +137,11 @@ def _ask(missing: set[str]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     if "researchers" in missing:
-        found["researchers"] = _number("How many people train models?", 1, least=1)
+        found["researchers"] = _prompt("How many people train models?", 1, _people)
     if "hires_per_year" in missing:
-        found["hires_per_year"] = float(_number("How many join each year?", 0))
+        found["hires_per_year"] = _prompt("How many join each year?", 0, _hires)
     if "gpus" in missing:
-        found["gpus"] = _number("How many GPUs are needed at once, today?", 1)
+        found["gpus"] = _prompt("How many GPUs are needed at once today?", 1, _count)
     if "load" in missing:
         text = typer.prompt("Is the load steady, working-hours or spiky?", "steady", err=True)
         found["load"] = _load(text.strip())
@@ -126,11 +157,10 @@ def _ask(missing: set[str]) -> dict[str, Any]:
     return found
 
 
-def _number(question: str, default: int, least: int = 0) -> int:
-    number = int(typer.prompt(question, default, type=int, err=True))
-    if number < least:
-        raise UserMistake(f"{number} can't be: it must be {least} or more")
-    return number
+def _prompt(question: str, default: int, parse: Callable[[str], float]) -> float:
+    """Asks again until it can be."""
+    answer: float = typer.prompt(question, default, value_proc=parse, err=True)
+    return answer
 
 
 def _print(advice: "Advice") -> None:
@@ -149,7 +179,7 @@ def _print(advice: "Advice") -> None:
     say(f"Stage: {advice.stage_name}")
     say(f"  {advice.why}")
     say(f"Where: {advice.where}")
-    for reason in advice.reasons or ("Nothing that you said speaks for either side.",):
+    for reason in advice.reasons or ("None of your answers favours either side.",):
         say(f"  - {reason}")
     say("Software at this scale:")
     for software in advice.software:

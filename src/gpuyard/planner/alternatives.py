@@ -140,12 +140,12 @@ def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
     plan = candidates.plan
     at = f"{choice.price}, {units.format_seconds(choice.run_seconds)}"
     if not choice.allowed:
-        return f"Ruled out: {'; '.join(choice.broken_rules)}. It would come to {at}."
+        return f"Ruled out: {'; '.join(choice.broken_rules)}. It would cost {at}."
     misses = []
     if not choice.in_time and plan.time_per_run is not None:
         late = choice.run_seconds - plan.time_per_run
         fastest = "it" if choice.rest else "even its fastest variant"
-        misses.append(f"{fastest} is {units.format_seconds(late)} late")
+        misses.append(f"{fastest} is {units.format_seconds(late)} too slow")
     if not choice.in_budget and plan.budget is not None:
         misses.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
     if misses:
@@ -156,7 +156,7 @@ def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
         return f"This is the plan's choice: {at}."
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
     if ratio < _SAME:
-        return f"As cheap, but not faster: {at}."
+        return f"As cheap, but no faster: {at}."
     times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
     return f"Meets the goal, but a finished run costs {times} ({at})."
 

@@ -16,7 +16,7 @@ from gpuyard.planner.throughput import Integers
 from gpuyard.predict.step import Floats
 from gpuyard.specs.plan import Acquisition
 
-MIXING_SAVES_NOTHING = "Mixing saves nothing: it is cheapest to own enough for all runs, or none."
+MIXING_SAVES_NOTHING = "A mix saves nothing: it is cheapest to own enough for all runs, or none."
 _BY_USE: tuple[Acquisition, ...] = ("on-demand", "spot")
 
 
@@ -79,11 +79,9 @@ def no_mix(candidates: Candidates, mixes: Mixes) -> str:
     """Why there is none."""
     plan = candidates.plan
     if plan.policy.data_stays:
-        return f"Ruled out: {DATA_STAYS}, so nothing can be rented beside own machines."
+        return f"Ruled out: {DATA_STAYS}, so nothing can be rented in addition to owned machines."
     if not len(mixes):
-        return (
-            "Ruled out: nothing is allowed that is bought, or nothing that is rented by the hour."
-        )
+        return "Ruled out: no option is allowed that is bought, or none that is rented by the hour."
     return MIXING_SAVES_NOTHING
 
 

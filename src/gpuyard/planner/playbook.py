@@ -129,7 +129,7 @@ def _needed(result: PlanResult) -> tuple[int, float | None, str]:
     nearest = next((bound.nearest for bound in result.binding if bound.nearest), None)
     chosen = result.winner or nearest
     if chosen is None:
-        return 1, None, "one, as the plan finds nothing that is allowed"
+        return 1, None, "one, as no option of the plan is allowed"
     source = f"the plan's choice: {chosen.nodes * chosen.clusters} × {chosen.name}"
     return chosen.gpus * chosen.clusters, chosen.watts or None, source
 
@@ -216,7 +216,7 @@ def stage_figures(asked: StageFigures) -> Figures:
         gpus_per_machine=int(count),
         gpu_hours_per_person_month=asked.gpu_hours,
         source=f"{asked.machine} from parts (estimate), {asked.instance} of {rented.date}, "
-        f"{asked.gpu_hours:g} GPU-hours a person and month assumed",
+        f"{asked.gpu_hours:g} GPU-hours per person and month assumed",
     )
 
 

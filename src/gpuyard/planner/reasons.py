@@ -21,28 +21,33 @@ from gpuyard.planner.result import (
     share_of_runs,
 )
 from gpuyard.planner.servers import unusable_prices
+from gpuyard.predict.compute import ComputeBasis
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
+
+_BASES: dict[ComputeBasis, str] = {
+    "measured here": "measured here",
+    "measured": "measured",
+    "scaled": "scaled from a measurement",
+    "roofline": "roofline estimate",
+}
 
 
 def goal_words(plan: Plan) -> str:
     parts = []
     if plan.time_per_run is not None:
-        parts.append(f"finishes a run in {units.format_seconds(plan.time_per_run)}")
+        parts.append(f"a run in {units.format_seconds(plan.time_per_run)}")
     if plan.budget is not None:
         over = f"over {units.format_years(years_of(plan))}"
-        parts.append(f"costs at most {dollars(plan.budget)} {over}")
-    return " and ".join(parts)
-
-
-def _bracketed(text: str) -> str:
-    return f" ({text})" if text else ""
+        parts.append(f"at most {dollars(plan.budget)} {over}")
+    return ", ".join(parts)
 
 
 def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> str:
     if winner is not None:
         return f"{winner.what}: {winner.price}, {winner.duration}."
     sentences = " ".join(bound.sentence for bound in binding)
-    return f"Nothing that was tried {goal_words(plan) or 'is allowed'}. {sentences}"
+    goal = goal_words(plan)
+    return f"No option {f'meets the goal ({goal})' if goal else 'is allowed'}. {sentences}"
 
 
 def reasons(
@@ -51,10 +56,11 @@ def reasons(
     """The sentences that decided it, the strongest first."""
     plan = candidates.plan
     feasible = int(ranking.feasible.sum())
+    goal = goal_words(plan)
     found = [
-        f"Of {len(candidates):,} candidates {feasible:,} would do{_bracketed(goal_words(plan))}; "
-        "these machines cost least for a finished run, in the plainest setting that gives away "
-        f"no more than {units.format_share(HARDLY_WORSE)}.",
+        f"{feasible:,} of {len(candidates):,} candidates "
+        f"{f'meet the goal ({goal})' if goal else 'are allowed'}. These machines cost least per finished "
+        f"run, in the simplest setting within {units.format_share(HARDLY_WORSE)} of the best.",
         _efficiency(winner),
     ]
     if winner.rest is not None:
@@ -67,18 +73,18 @@ def reasons(
         found.append(f"Own some and rent the rest: {hybrid.sentence}")
     if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
         found.append(
-            f"Mind the interval: at its slow end a run takes {units.format_seconds(winner.run_seconds_high)}, "
-            f"past the {units.format_seconds(plan.time_per_run)}. A measurement of one GPU would narrow it."
+            f"Caveat: at the slow end of its interval a run takes {units.format_seconds(winner.run_seconds_high)}, "
+            f"longer than the {units.format_seconds(plan.time_per_run)}. Measuring one GPU would narrow it."
         )
     return tuple(found)
 
 
 def _efficiency(winner: Choice) -> str:
     if winner.gpus == 1:
-        return f"One GPU does it: {winner.setting}."
+        return f"One GPU is enough: {winner.setting}."
     return (
-        f"{winner.gpus} GPUs at {units.format_share(winner.scaling_efficiency)} efficiency do the "
-        f"work of {winner.effective_gpus:.3g}: {winner.setting}."
+        f"{winner.gpus} GPUs at {units.format_share(winner.scaling_efficiency)} efficiency are "
+        f"{winner.effective_gpus:.3g} effective GPUs: {winner.setting}."
     )
 
 
@@ -89,8 +95,8 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
         f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} the {machines} owned "
         f"machine{'s do' if machines > 1 else ' does'} {share_of_runs(1 - rest.share_of_runs)} and "
         f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
-        f"{_no_more(candidates, winner)}. The rest is rented at {dollars(rest.usd_per_run)} a run, "
-        f"{dollars(winner.total_usd)} in all."
+        f"{_no_more(candidates, winner)}. The rest is rented at {dollars(rest.usd_per_run)} per run, "
+        f"{dollars(winner.total_usd)} total."
     )
 
 
@@ -101,15 +107,15 @@ def _no_more(candidates: Candidates, winner: Choice) -> str:
         watts = next(o.server.watts for o in candidates.offers if o.server.id == winner.offer)
         if watts * winner.nodes * (winner.clusters + 1) > limit.watts:
             return "there is no power for more"
-    return "more of them would stand idle too often"
+    return "more of them would be idle too often"
 
 
 def _filled(candidates: Candidates, winner: Choice) -> str:
     runs = candidates.runs
     return (
-        f"It is paid whether it works or not: {runs.total:,.0f} runs over {units.format_years(runs.years)} "
+        f"You pay for it even when it is idle: {runs.total:,.0f} runs over {units.format_years(runs.years)} "
         f"keep it busy {units.format_share(winner.utilisation)} of the time, "
-        f"{dollars(winner.total_usd)} in all."
+        f"{dollars(winner.total_usd)} total."
     )
 
 
@@ -121,8 +127,8 @@ def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) 
     if not other.in_budget or other.usd_per_run >= winner.usd_per_run:
         return []
     return [
-        f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} a run: without it, "
-        f"{other.what} would do for {dollars(other.usd_per_run)} in "
+        f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
+        f"{other.what} would do it for {dollars(other.usd_per_run)} in "
         f"{units.format_seconds(other.run_seconds)}."
     ]
 
@@ -144,17 +150,17 @@ def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice
     rows.sort(key=lambda row: float(usd[row]))
     found = [
         f"The best that is {other.how_acquired} is {other.machines}: "
-        f"{dollars(other.usd_per_run)} a run, {units.format_seconds(other.run_seconds)}."
+        f"{dollars(other.usd_per_run)} per run, {units.format_seconds(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]
     if none:
-        listed = ", ".join(ACQUIRED[acquisition] for acquisition in none)
-        found.append(f"Nothing would do that is: {listed}.")
+        listed = " or ".join(ACQUIRED[acquisition] for acquisition in none)
+        found.append(f"No option meets the goal when {listed}.")
     return found
 
 
 def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Binding, ...]:
-    """What stands in the way, each by itself."""
+    """What the goal fails on, each by itself."""
     plan = candidates.plan
     if not ranking.allowed.any():
         counted = "; ".join(
@@ -176,7 +182,7 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
         in_time = " in time" if plan.time_per_run is not None else ""
         sentence = (
             f"The budget is short by {dollars(over)}: the cheapest that finishes{in_time} is "
-            f"{near.what} at {dollars(near.total_usd)} in all."
+            f"{near.what} at {dollars(near.total_usd)} total."
         )
         found.append(Binding("budget", over, sentence, near))
     if plan.time_per_run is not None:
@@ -189,7 +195,7 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
         if late > 0:
             sentence = (
                 f"The time is short by {units.format_seconds(late)}: the fastest{within} is "
-                f"{near.what} at {units.format_seconds(near.run_seconds)} a run."
+                f"{near.what} at {units.format_seconds(near.run_seconds)} per run."
             )
             found.append(Binding("time", late, sentence, near))
     return tuple(found)
@@ -199,8 +205,8 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
     """What the answer stands on that nobody measured, quoted or looked up."""
     plan = candidates.plan
     found = []
-    bases = sorted({line.basis for line in candidates.lines.values()})
-    found.append(f"The speed of one GPU is {' or '.join(bases)}; more GPUs are predicted.")
+    bases = sorted({_BASES[line.basis] for line in candidates.lines.values()})
+    found.append(f"Single-GPU speed: {' or '.join(bases)}; the speed of several is predicted.")
     found += [
         reserved_words(plan, acquisition)
         for acquisition in plan.search.ways
@@ -210,19 +216,21 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
         found += _owning(candidates)
     if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED, "hybrid"}:
         start = plan.renting.start / 60
-        found.append(f"Every rented run starts {start:g} minutes before its first step.")
+        found.append(f"A rented run is billed from {start:g} minutes before its first step.")
         found.append(_data_words(candidates))
     if "spot" in plan.search.ways and not plan.policy.data_stays:
         found.append(
-            f"Spot instances are taken away {plan.spot.interruptions_per_hour:g} times an hour, each."
+            f"Each spot instance is interrupted {plan.spot.interruptions_per_hour:g} times per hour."
         )
     if candidates.no_precision:
-        found.append(f"Left out, no rate for this precision: {', '.join(candidates.no_precision)}.")
+        found.append(
+            f"Left out, as no rate for this precision is known: {', '.join(candidates.no_precision)}."
+        )
     unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
-    found.append(f"Rows of the price list that can't be used: {unusable}.")
+    found.append(f"Unusable rows of the price list: {unusable}.")
     if plan.search.largest_batch is None:
         found.append(
-            "No limit on the samples that one update sees: accuracy may suffer (search.largest_batch)."
+            "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
         )
     return tuple(found)
 
@@ -235,18 +243,18 @@ def _owning(candidates: Candidates) -> list[str]:
     found = [
         f"Bought machines{at}: ${own.usd_per_kwh:g}/kWh at a PUE of {own.pue:g}, colocation at "
         f"${shared.rent_usd_per_kw_month or 0:g}/kW/month and ${shared.usd_per_kwh:g}/kWh at a PUE of "
-        f"{shared.pue:g}, {owning.staff_hours_per_month:g} hours a month and machine at "
-        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of the value kept each year; "
+        f"{shared.pue:g}, {owning.staff_hours_per_month:g} staff hours per machine and month at "
+        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of resale value kept per year; "
         "servers without a list price are estimated from parts."
     ]
     if own.build_usd_per_kw is not None:
         found.append(
-            f"The room itself: ${own.build_usd_per_kw:,.0f} for each kW of machines, written off over "
+            f"The room itself: ${own.build_usd_per_kw:,.0f} per kW of machines, written off over "
             f"{BUILD_YEARS} years."
         )
-    found += [f"Assumed of {premises.name}: {words}." for words in premises.assumed]
+    found += [f"Assumed for {premises.name}: {words}." for words in premises.assumed]
     if premises.name:
-        found.append("Whether racks, cords and phases work out there, `gpuyard facility` says.")
+        found.append("`gpuyard facility` checks whether racks, cords and phases work out there.")
     return found
 
 
@@ -259,15 +267,15 @@ def _data_words(candidates: Candidates) -> str:
     prices = (
         "at the plan's prices"
         if len(given) == 2
-        else f"at list prices of {known} ({row.date}), other clouds assumed as {ASSUMED_CLOUD}"
+        else f"at list prices of {known} ({row.date}), other clouds assumed to charge as {ASSUMED_CLOUD}"
     )
-    return f"Rented runs keep {stored} in the cloud and take out {out} each, {prices}."
+    return f"Rented runs store {stored} in the cloud and download {out} each, {prices}."
 
 
 def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
     term, years = RESERVED_YEARS[acquisition], years_of(plan)
     if term > years:
-        return f"{acquisition} is left out: it binds you for longer than the horizon."
+        return f"{acquisition} is left out: its term is longer than the horizon."
     priced = _reserved_price(plan, acquisition)
     if years % term > 1e-6:
         priced += " Its last term runs past the horizon and is paid to its end."
@@ -275,9 +283,9 @@ def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
 
 
 def _reserved_price(plan: Plan, acquisition: Acquisition) -> str:
-    off = f"{100 * discount(plan, acquisition):.0f} % off the price on demand"
+    off = f"{100 * discount(plan, acquisition):.0f} % off the on-demand price"
     if given_discount(plan, acquisition) is not None:
         return f"{acquisition} is {off}, as the plan says."
     clouds = ", ".join(sorted(RESERVING_CLOUDS))
     key = acquisition.replace("-", "_")
-    return f"{acquisition} is assumed to be {off}, at {clouds} only; no list has it (prices.{key})."
+    return f"{acquisition} is assumed to be {off}, at {clouds} only; no price list has it (prices.{key})."

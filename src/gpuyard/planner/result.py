@@ -14,15 +14,15 @@ ACQUIRED: dict[Acquisition, str] = {
     "on-demand": "rented on demand",
     "reserved-1-year": "reserved for one year at a time",
     "reserved-3-years": "reserved for three years at a time",
-    "spot": "rented on spot",
+    "spot": "rented as spot instances",
     "buy": "bought",
     "colocate": "bought and colocated",
-    "hybrid": "partly bought, the rest rented",
+    "hybrid": "partly bought, partly rented",
 }
 _REMEDIES: dict[RemedyName, str] = {
     "none": "",
     "fp16-gradients": "gradients sent as 16-bit numbers",
-    "accumulation": "gradients exchanged every 4 steps",
+    "accumulation": "gradients accumulated over 4 steps",
     "powersgd": "gradients compressed by PowerSGD",
 }
 
@@ -141,10 +141,10 @@ class Choice:
     @property
     def setting(self) -> str:
         """How the run is set up: GPUs, network, batch, remedy."""
-        parts = [f"{self.gpus} GPUs a run" if self.gpus > 1 else "1 GPU a run"]
+        parts = [f"{self.gpus} GPUs per run" if self.gpus > 1 else "1 GPU per run"]
         if self.nodes > 1:
             parts.append(f"{self.nodes} machines over {self.network}")
-        parts.append(f"batch {self.batch_per_gpu} a GPU")
+        parts.append(f"batch {self.batch_per_gpu} per GPU")
         if self.remedy != "none":
             parts.append(_REMEDIES[self.remedy])
         if self.clusters > 1:
@@ -155,14 +155,14 @@ class Choice:
     def price(self) -> str:
         low, high = dollars(self.usd_per_run_low), dollars(self.usd_per_run_high)
         between = f" ({low} – {high})" if low != high else ""
-        return f"{dollars(self.usd_per_run)} a finished run{between}"
+        return f"{dollars(self.usd_per_run)} per finished run{between}"
 
     @property
     def duration(self) -> str:
         typical, low, high = map(
             units.format_seconds, (self.run_seconds, self.run_seconds_low, self.run_seconds_high)
         )
-        return f"{typical} a run ({low} – {high})"
+        return f"{typical} per run ({low} – {high})"
 
 
 @dataclass(frozen=True)
@@ -259,22 +259,22 @@ class PlanResult:
         days += [choice.rest.price_date for choice in self.shown if choice.rest]
         dates = sorted({day for day in days if day})
         if not dates:
-            return "All prices are the plan's own."
+            return "All prices come from the plan."
         parts = any(choice.price_is_estimate for choice in self.shown)
         estimated = " Servers from parts are estimates." if parts else ""
-        return f"Prices are of {dates[0]} to {dates[-1]}.{estimated}"
+        return f"Prices date from {dates[0]} to {dates[-1]}.{estimated}"
 
     @property
     def siting_table(self) -> tuple[str, list[str], list[list[str]]]:
         """On premises and in a colocation, side by side: title, columns and rows."""
         columns = [
             "where",
-            "energy a month",
-            "rent a month",
-            "room a month",
-            "in all",
-            "a run on them",
-            "",
+            "energy per month",
+            "rent per month",
+            "room per month",
+            "total",
+            "cost per run",
+            "caveat",
         ]
         rows = [
             [
@@ -288,4 +288,4 @@ class PlanResult:
             ]
             for siting in self.places
         ]
-        return "Where the bought machines could stand", columns, rows
+        return "Where the bought machines could go", columns, rows

@@ -45,8 +45,8 @@ def make_plan(
     workload = plan_workload(plan, directory)
     if workload.dataset is None:
         raise UserMistake(
-            f"workload: {workload.name} has no 'dataset', so nobody knows how many samples a run goes through; "
-            "describe the workload with dataset.samples and epochs"
+            f"workload: {workload.name} has no 'dataset', so the number of samples in a run is unknown; "
+            "give the workload dataset.samples and epochs"
         )
     premises = plan_premises(plan, directory, site)
     profile = profile_of(workload)
@@ -82,7 +82,7 @@ def search(
         calibration=calibration,
     )
     if not len(found):
-        raise UserMistake(f"{plan.name}: the search has no candidate: {_why_empty(found)}")
+        raise UserMistake(f"{plan.name}: the search finds no candidate: {_why_empty(found)}")
     return found
 
 
@@ -92,7 +92,7 @@ def _why_empty(candidates: Candidates) -> str:
         return f"no rate is known for the workload's precision on {gpus}"
     if candidates.offers:
         return "none of 'search.nodes' is possible; several machines need a network"
-    return "no offer of 'search.offers' and 'search.gpus' can be had by 'search.ways'"
+    return "no offer of 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"
 
 
 def answer(candidates: Candidates, workload: Workload) -> PlanResult:

@@ -12,7 +12,7 @@ from gpuyard.specs.plan import OwnOffer, Plan
 
 # nobody says how rented machines without a row in the catalog are joined
 ASSUMED_NETWORK = Network(link="ethernet-10g")
-_WITHOUT_HOST = "GPU only"
+_GPU_ONLY = "GPU only"
 # of a server whose own draw nobody gives: what its GPUs draw, and this much again for the rest
 _REST_OF_SERVER = 0.6
 
@@ -85,7 +85,7 @@ def _own(offer: OwnOffer) -> Server:
 def _rented() -> Iterator[Server]:
     """Instances whose GPU is known and whose price has the whole machine in it."""
     for price in prices():
-        if price.gpu is None or price.note.startswith(_WITHOUT_HOST):
+        if price.gpu is None or price.note.startswith(_GPU_ONLY):
             continue
         gpu = gpus().get(price.gpu)
         known = _machine_of(price)
@@ -112,8 +112,8 @@ def unusable_prices() -> dict[str, int]:
     rows = list(prices())
     return {
         "its GPU is not in the catalog": sum(row.gpu is None for row in rows),
-        "its price is without the host": sum(
-            row.gpu is not None and row.note.startswith(_WITHOUT_HOST) for row in rows
+        "its price covers the GPU only": sum(
+            row.gpu is not None and row.note.startswith(_GPU_ONLY) for row in rows
         ),
     }
 

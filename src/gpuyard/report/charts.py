@@ -96,8 +96,8 @@ def cost_chart(result: StudyResult) -> Chart | None:
         return None
     return Chart(
         "chart-break-even",
-        "Where the renting line crosses a buying line, both have cost the same; right of it, buying is "
-        "cheaper. The purchase price only; running costs are in the chart of payments.",
+        "Where the renting line crosses a buying line, both cost the same; right of it, buying is "
+        "cheaper. Purchase price only; running costs are in the chart of payments.",
         ALL_BATCHES,
         {ALL_BATCHES: break_even_option(result.cost)},
     )
@@ -127,14 +127,14 @@ def cash_charts(result: StudyResult) -> list[Chart]:
         Chart(
             "chart-cash",
             "All payments so far. Owning starts with the price of the hardware; where the lines cross, "
-            "both have cost the same. A drop in the last month is the resale.",
+            "both cost the same. A drop in the last month is the resale.",
             ALL_BATCHES,
             {ALL_BATCHES: curve},
         ),
         Chart(
             "chart-tornado",
-            f"Each input alone is moved by {100 * horizon.swing:.0f} % to either side. A bar that would "
-            "turn the saving around is a figure to find out before deciding.",
+            f"Each input alone is moved by {100 * horizon.swing:.0f} % either way. If a bar reverses the "
+            "saving, pin that figure down before deciding.",
             ALL_BATCHES,
             {
                 ALL_BATCHES: tornado_option(
@@ -165,7 +165,7 @@ def _charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart
         yield Chart(
             f"chart-step-split-{slug}",
             "Shares of one step; its whole time is written at the end of the bar. Communication is "
-            "what could not hide behind compute. Straggling is predicted only; in what is measured "
+            "what compute could not hide. Straggling is predicted only; in measured steps "
             "it is part of the other shares.",
             shown,
             {str(b): step_split_option(workload, b) for b in batches},
@@ -173,8 +173,7 @@ def _charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart
     if workload.epoch_times:
         yield Chart(
             f"chart-epoch-time-{slug}",
-            "One pass over the training data. A curve that is flat already gains nothing more from "
-            "a bigger batch.",
+            "One pass over the training data. Where a curve is flat, a bigger batch gains nothing.",
             ALL_BATCHES,
             {ALL_BATCHES: epoch_time_option(workload, looks)},
         )

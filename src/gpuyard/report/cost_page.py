@@ -74,7 +74,7 @@ def rent_or_own_charts(
     charts = [
         _chart(
             "cash",
-            "All payments so far. Where the lines cross, both have cost the same.",
+            "All payments so far. Where the lines cross, both cost the same.",
             cash_curve_option(cash, f"month by month over {format_months(case.months)}"),
         ),
         _chart(
@@ -88,7 +88,7 @@ def rent_or_own_charts(
             1,
             _chart(
                 "hours",
-                "Right of where a line starts, owning pays within ten years. Left of it, rent.",
+                "Right of where a line starts, owning pays off within ten years. Left of it, rent.",
                 hours_break_even_option(case),
             ),
         )
@@ -96,8 +96,8 @@ def rent_or_own_charts(
         charts.append(
             _chart(
                 "spread",
-                "All inputs drawn at once, each from a triangle over its range with its peak at the "
-                "stated figure.",
+                "All inputs drawn at once, each from a triangular distribution over its range with its "
+                "peak at the stated figure.",
                 saving_histogram_option(spread),
             )
         )

@@ -104,7 +104,7 @@ def _weighs(runs: Sequence[Measurement]) -> str:
         return ""
     shortest, longest = format_seconds(min(compute)), format_seconds(max(compute))
     span = shortest if shortest == longest else f"{shortest} to {longest}"
-    return f"{format_bytes(gradients)} of gradients against {span} of compute a step"
+    return f"{format_bytes(gradients)} of gradients against {span} of compute per step"
 
 
 def _basis(measurements: Sequence[Measurement]) -> str:

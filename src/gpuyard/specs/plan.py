@@ -43,7 +43,7 @@ class Policy(Spec):
     """What is not a matter of price."""
 
     data_stays: Annotated[
-        bool, Field(description="data may not leave the building: nothing rented or colocated")
+        bool, Field(description="data may not leave the building: nothing is rented or colocated")
     ] = False
     clouds: Annotated[
         tuple[CloudName, ...] | None,
@@ -62,37 +62,41 @@ class PlanSite(Spec):
     """Where bought machines would stand, and what that costs."""
 
     power: Annotated[
-        Watts | None, Field(gt=0, description="what the room offers, with cooling")
+        Watts | None, Field(gt=0, description="what the room has, cooling included")
     ] = None
     electricity: UsdPerKwh = 0.12
-    pue: Annotated[float, Field(ge=1, le=3, description="power of the room over that of its machines")] = 1.58  # fmt: skip
+    pue: Annotated[float, Field(ge=1, le=3, description="power of the room divided by that of its machines")] = 1.58  # fmt: skip
     colocation: Annotated[
-        UsdPerKwMonth, Field(description="by kW under load; electricity on top")
+        UsdPerKwMonth, Field(description="per kW under load, without electricity")
     ] = 184.06
     colocation_pue: Annotated[
-        float, Field(ge=1, le=3, description="the same of a colocation; new and large sites")
+        float,
+        Field(ge=1, le=3, description="the same for a colocation; typical of new, large sites"),
     ] = 1.3
 
 
 class Owning(Spec):
-    """What bought machines need besides power and space; what is left out costs nothing."""
+    """What bought machines need besides power and space; what you leave out costs nothing."""
 
     busy_at_most: Annotated[
-        Share, Field(gt=0, description="of all hours; the rest is waiting, upkeep and repair")
+        Share,
+        Field(gt=0, description="share of all hours; the rest is queueing, maintenance and repair"),
     ] = 0.8
-    spares: Annotated[Share, Field(description="of the hardware, bought with it")] = 0.0
-    support_per_year: Annotated[Share, Field(description="of the hardware's price")] = 0.0
+    spares: Annotated[Share, Field(description="share of the hardware's price, bought with it")] = (
+        0.0
+    )
+    support_per_year: Annotated[Share, Field(description="share of the hardware's price")] = 0.0
     value_kept_per_year: Annotated[
-        Share, Field(description="what a year leaves of the hardware's resale value")
+        Share, Field(description="share of the hardware's resale value that is left after a year")
     ] = 0.0
-    staff_hours_per_month: Annotated[float, Field(ge=0, description="for one machine")] = 2.0
+    staff_hours_per_month: Annotated[float, Field(ge=0, description="per machine")] = 2.0
     staff: UsdPerHour = 75.0
     idle_power: Annotated[
-        Share, Field(description="what a machine that waits draws, of its power under load")
+        Share, Field(description="what an idle machine draws, as a share of its power under load")
     ] = 0.0
     failure: Annotated[
         Usd,
-        Field(ge=0, description="cost of one; there is one in about 50,700 GPU-hours (Llama 3)"),
+        Field(ge=0, description="cost per failure; one in about 50,700 GPU-hours (Llama 3)"),
     ] = 0.0
 
 
@@ -100,33 +104,31 @@ class Renting(Spec):
     """What rented runs need besides their steps: time to start, and their data in the cloud."""
 
     start: Annotated[
-        Seconds, Field(description="from asking for machines to the first step; it is billed")
+        Seconds, Field(description="from requesting machines to the first step; billed")
     ] = 300.0
     data: Annotated[
         Bytes | None,
-        Field(description="kept in the cloud over the horizon; the workload's dataset if left out"),
+        Field(description="stored in the cloud over the horizon; default: the workload's dataset"),
     ] = None
     results: Annotated[
         Bytes | None,
-        Field(description="taken out after each run; one checkpoint of the model if left out"),
+        Field(description="downloaded after each run; default: one checkpoint of the model"),
     ] = None
     storage: Annotated[
         Usd | None,
-        Field(ge=0, description="a GB and month; of `gpuyard catalog cloud-data` if left out"),
+        Field(ge=0, description="per GB and month; default: from `gpuyard catalog cloud-data`"),
     ] = None
     egress: Annotated[
-        Usd | None, Field(ge=0, description="a GB; of `gpuyard catalog cloud-data` if left out")
+        Usd | None, Field(ge=0, description="per GB; default: from `gpuyard catalog cloud-data`")
     ] = None
 
 
 class Spot(Spec):
-    """How often spot instances are taken away, and what that costs a run."""
+    """How often spot instances are interrupted, and what that costs a run."""
 
-    interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="of one instance")] = (
-        0.05
-    )
+    interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="per instance")] = 0.05
     checkpoint: Annotated[Seconds, Field(description="time to write one")] = 60.0
-    restart: Annotated[Seconds, Field(description="until a run goes on")] = 600.0
+    restart: Annotated[Seconds, Field(description="until the run continues")] = 600.0
 
 
 class GpuPrice(Spec):
@@ -149,35 +151,40 @@ class OwnPrices(Spec):
     gpus: tuple[GpuPrice, ...] = ()
     servers: tuple[ServerPrice, ...] = ()
     reserved_1_year: Annotated[
-        Share | None, Field(description="off the price on demand, paid for every hour of a year")
+        Share | None,
+        Field(description="discount on the on-demand price, paid for every hour of a year"),
     ] = None
     reserved_3_years: Share | None = None
 
 
 class OwnOffer(Spec):
-    """An offer that the catalog does not have: an instance by the hour, a server by its price, or both."""
+    """An offer that is not in the catalog: an instance by the hour, a server by its price, or both."""
 
     name: Annotated[str, Field(min_length=1)]
     gpu: GpuName
     gpus: Annotated[int, Field(gt=0, le=64, description="in one machine")] = 1
     topology: Topology = "workstation"
-    network: Annotated[Network | None, Field(description="without one, a single machine")] = None
+    network: Annotated[Network | None, Field(description="without one: a single machine only")] = (
+        None
+    )
     rent: UsdPerHour | None = None
     spot: UsdPerHour | None = None
     buy: Usd | None = None
-    power: Annotated[Watts | None, Field(gt=0, description="of one machine under load")] = None
+    power: Annotated[Watts | None, Field(gt=0, description="per machine under load")] = None
 
     @model_validator(mode="after")
     def _has_a_price(self) -> "OwnOffer":
         if self.rent is None and self.spot is None and self.buy is None:
-            raise ValueError("an offer has a price: 'rent', 'spot' or 'buy'")
+            raise ValueError("an offer needs a price: 'rent', 'spot' or 'buy'")
         return self
 
 
 class Search(Spec):
-    """What is tried; everything that is left out is tried with what the catalog has."""
+    """What to try; whatever you leave out is tried with all that the catalog has."""
 
-    ways: Annotated[tuple[Acquisition, ...], Field(min_length=1)] = _ACQUISITIONS
+    ways: Annotated[
+        tuple[Acquisition, ...], Field(min_length=1, description="how machines may be acquired")
+    ] = _ACQUISITIONS
     gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1)] = None
     offers: Annotated[
         tuple[str, ...] | None,
@@ -190,7 +197,7 @@ class Search(Spec):
     batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
     remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1)] = _REMEDIES
     largest_batch: Annotated[
-        int | None, Field(gt=0, description="samples that one update may see in all")
+        int | None, Field(gt=0, description="samples per update, over all GPUs")
     ] = None
 
     @model_validator(mode="after")
@@ -198,20 +205,20 @@ class Search(Spec):
         owned, rented = {"buy", "colocate"}, {"on-demand", "spot"}
         if "hybrid" in self.ways and not (owned & set(self.ways) and rented & set(self.ways)):
             raise ValueError(
-                "hybrid mixes other ways: name 'buy' or 'colocate', and 'on-demand' or 'spot', with it"
+                "hybrid combines owning and renting: add 'buy' or 'colocate', and 'on-demand' or 'spot'"
             )
         return self
 
 
 class Playbook(Spec):
-    """What `gpuyard playbook` asks besides."""
+    """What `gpuyard playbook` asks in addition."""
 
     gpus_now: Annotated[
-        int | None, Field(ge=0, le=1_000_000, description="GPUs that are needed at once, today")
+        int | None, Field(ge=0, le=1_000_000, description="GPUs needed at once today")
     ] = None
     load: Load = "steady"
-    inference: Annotated[bool, Field(description="models also serve users around the clock")] = False  # fmt: skip
-    data: Annotated[Bytes | None, Field(description="all training data together")] = None
+    inference: Annotated[bool, Field(description="models are also served around the clock")] = False  # fmt: skip
+    data: Annotated[Bytes | None, Field(description="size of all training data")] = None
 
 
 class Plan(Spec):
@@ -221,20 +228,22 @@ class Plan(Spec):
     workload: Annotated[
         Annotated[Workload, Tag("described")] | Annotated[WorkloadReference, Tag("named")],
         Discriminator(named_or_described),
-        Field(description="a workload file beside the plan, a catalog model, or the workload itself"),
+        Field(description="a workload file next to the plan, a catalog model, or the workload itself"),
     ]  # fmt: skip
     runs_per_month: Annotated[float, Field(gt=0, le=1_000_000)]
     time_per_run: Annotated[
-        Seconds | None, Field(gt=0, description="a finished run within this time")
+        Seconds | None, Field(gt=0, description="longest time for a finished run")
     ] = None
-    budget: Annotated[Usd | None, Field(gt=0, description="over the horizon")] = None
-    horizon: Annotated[Seconds, Field(gt=0, le=20 * 365.25 * 86400)] = 3 * 365.25 * 86400
+    budget: Annotated[Usd | None, Field(gt=0, description="total over the horizon")] = None
+    horizon: Annotated[
+        Seconds, Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon")
+    ] = 3 * 365.25 * 86400
     policy: Policy = Policy()
     people: People = People()
     site: Annotated[
         Annotated[PlanSite, Tag("described")] | Annotated[SiteReference, Tag("named")],
         Discriminator(named_or_described),
-        Field(description="what the room offers and costs, or a *.site.yaml beside the plan"),
+        Field(description="what the room has and costs, or a *.site.yaml next to the plan"),
     ] = PlanSite()
     owning: Owning = Owning()
     renting: Renting = Renting()
@@ -251,13 +260,13 @@ class Plan(Spec):
         for way, term in RESERVED_YEARS.items():
             if way in asked and term > years:
                 raise ValueError(
-                    f"search.ways: {way} binds you for longer than the horizon of {units.format_years(years)}; "
-                    "lengthen 'horizon', or leave it out"
+                    f"search.ways: the term of {way} is longer than the horizon of {units.format_years(years)}; "
+                    "lengthen 'horizon' or remove it"
                 )
         names = [offer.name for offer in self.offers]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two offers are called {name!r}; give one another name")
+                raise ValueError(f"two offers are called {name!r}; rename one")
         return self
 
     @model_validator(mode="after")

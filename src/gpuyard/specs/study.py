@@ -31,7 +31,7 @@ class MeasureHere(Spec):
     batch: Annotated[tuple[Count, ...], Field(min_length=1)] = (10, 50, 200)
     strategy: MeasuredStrategy = "ddp"
     time_per_point: Annotated[
-        Seconds, Field(gt=0, description="how long one combination is timed, after warm-up")
+        Seconds, Field(gt=0, description="how long each combination is timed, after warm-up")
     ] = 3.0
 
 
@@ -39,7 +39,8 @@ class StudyWorkload(Spec):
     """One workload of the study, and its own batch sizes where they differ from the study's."""
 
     workload: Annotated[
-        WorkloadReference, Field(description="a workload file beside the study, or a catalog model")
+        WorkloadReference,
+        Field(description="a workload file next to the study, or a catalog model"),
     ]
     batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
 
@@ -51,7 +52,7 @@ class StudyCluster(Spec):
         Annotated[Cluster, Tag("described")] | Annotated[ClusterReference, Tag("named")],
         Discriminator(named_or_described),
         Field(
-            description="a cluster file beside the study, a catalog machine, or the cluster itself"
+            description="a cluster file next to the study, a catalog machine, or the cluster itself"
         ),
     ]
     gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
@@ -68,13 +69,13 @@ class RentOrBuy(Spec):
         Share, Field(description="how much faster the bought machine is than the rented one")
     ] = 0.0
     hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
-    horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
+    horizon: Annotated[Seconds, Field(description="planning horizon")] = 3 * 365.25 * 86400
     power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
     electricity: UsdPerKwh = 0.0
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     colocation_per_year: Usd = 0.0
-    value_kept_per_year: Annotated[Share, Field(description="of the resale value")] = 0.0
-    discount_rate: Annotated[Share, Field(description="a year, for today's worth")] = 0.0
+    value_kept_per_year: Annotated[Share, Field(description="share of the resale value")] = 0.0
+    discount_rate: Annotated[Share, Field(description="per year, for today's money")] = 0.0
     date: Annotated[datetime.date | None, Field(description="of the prices")] = None
 
 
@@ -97,9 +98,9 @@ class Study(Spec):
     clusters: tuple[StudyCluster, ...] = ()
     epoch_batches: Annotated[
         tuple[Count, ...],
-        Field(description="batch sizes of the 'time an epoch' chart", min_length=1),
+        Field(description="batch sizes of the chart of time per epoch", min_length=1),
     ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
     cost: RentOrBuy | None = None
-    plan: Annotated[str | None, Field(min_length=1, description="a plan file beside the study")] = (
-        None
-    )
+    plan: Annotated[
+        str | None, Field(min_length=1, description="a plan file next to the study")
+    ] = None

@@ -88,9 +88,7 @@ def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
 def _refuse_doubles(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UserMistake(
-                f"two workloads of the study are called {name!r}; give one another name"
-            )
+            raise UserMistake(f"two workloads of the study are called {name!r}; rename one")
 
 
 def _clusters(study: Study, directory: Path) -> list[tuple[Cluster, StudyCluster]]:
@@ -129,7 +127,7 @@ def _measure(
     """The runs of every case, and what a reader must know where there are none."""
     nothing: list[list[Measurement]] = [[] for _ in cases]
     if here is None:
-        return nothing, ["The study asks for no measurement here: everything below is predicted."]
+        return nothing, ["This study measures nothing here: everything below is predicted."]
     cores = len(usable_cores())
     workers = tuple(count for count in here.workers if count <= cores) or (1,)
     notes = []

@@ -135,13 +135,13 @@ def _finding(
 
 def _sentence(place: str, e: _Evidence) -> str:
     if e.count == 1:
-        return f"{place}, nothing can be said about adding GPUs: only one was tried."
+        return f"{place}, only one GPU was tried, which says nothing about adding more."
     return (
         f"{place}, {e.members} do the work of {e.count * e.efficiency:.1f} "
         f"({format_share(e.efficiency)} efficiency): of a step of {format_seconds(e.step_seconds)}, "
         f"{format_seconds(e.compute_seconds)} is arithmetic and {format_seconds(e.exposed_seconds)} "
         f"is waiting for {format_bytes(e.gradient_bytes)} of gradients. "
-        f"It waits for {e.waits_for} most."
+        f"It waits mostly for {e.waits_for}."
     )
 
 
@@ -160,7 +160,7 @@ def judge(findings: Sequence[Finding]) -> Verdict:
     sentence = leading.sentence
     if others:
         differing = "; ".join(f"{f.platform} waits for {_WAITS_FOR[f.choke]}" for f in others)
-        sentence += f" It is not so everywhere: {differing}."
+        sentence += f" Not everywhere, though: {differing}."
     return Verdict(choke, _HEADLINES[choke], sentence, tuple(findings))
 
 

@@ -27,7 +27,7 @@ _HOURS = 60
 _PRICES = (
     (0.7, "30 % cheaper", "dashed"),
     (1.0, "as stated", "solid"),
-    (1.3, "30 % dearer", "dotted"),
+    (1.3, "30 % more expensive", "dotted"),
 )
 
 
@@ -57,7 +57,7 @@ def break_even_option(cost: CostResult) -> Option:
     option = frame(
         "Renting against buying",
         f"{format_usd(cost.rent_usd_per_hour)}/h or {format_usd(cost.buy_usd)} once, "
-        f"{cost.hours_per_year:,.0f} hours of use a year",
+        f"{cost.hours_per_year:,.0f} hours of use per year",
         f"Cumulative cost over {format_years(horizon)}. Renting reaches the price of buying after "
         f"{cost.undiscounted_break_even_years:.2f} years, and the price less the speed lead after "
         f"{cost.break_even_years:.2f} years.",
@@ -140,14 +140,14 @@ def hours_break_even_option(case: RentOrOwn) -> Option:
         "data": [{"xAxis": stated}],
     }
     option = frame(
-        "How much use makes owning pay",
-        "months until renting has cost as much, against hours of use a year",
-        f"At {stated:,.0f} hours a year: "
+        "How much use makes owning pay off",
+        "months until renting costs as much, against hours of use per year",
+        f"At {stated:,.0f} hours per year: "
         + (f"{even:.1f} months." if np.isfinite(even) else "never.")
-        + " More use pays sooner.",
+        + " More use pays off sooner.",
         series,
     )
-    option["xAxis"] = hours_axis("hours of use a year")
+    option["xAxis"] = hours_axis("hours of use per year")
     option["yAxis"] = value_axis("months", max=120)
     option["series"] = series
     return option

@@ -70,13 +70,13 @@ def growth_option(plan: GrowthPlan) -> Option:
     months = len(plan.people)
     option = frame(
         "When to buy the next machine",
-        f"GPU-hours a month; {len(plan.purchases)} machine(s) in {months} months",
+        f"GPU-hours per month; {len(plan.purchases)} machine(s) in {months} months",
         " ".join(f"Machine {p.number} in month {p.month}." for p in plan.purchases)
-        or "No machine pays; all is rented.",
+        or "No machine pays off; everything is rented.",
         series,
     )
     option["xAxis"] = months_axis(max(months - 1, 1))
-    option["yAxis"] = value_axis("GPU-hours a month")
+    option["yAxis"] = value_axis("GPU-hours per month")
     option["series"] = series
     return option
 
@@ -103,13 +103,13 @@ def duration_curve_option(demand: Demand, hybrid: Hybrid) -> Option:
             plain_line(name, colour, data, dash, 2) | {"step": "middle", "areaStyle": area}
         )
     option = frame(
-        "How long which demand lasts",
+        "How long each level of demand lasts",
         f"{demand.source}: the hours of a year, the busiest first",
         f"The peak is {ordered[0]:g} GPUs, the mean {ordered.mean():.3g}. Owning {own:g} serves "
         f"{100 * hybrid.best.owned_share:.0f} % of all GPU-hours.",
         series,
     )
-    option["xAxis"] = hours_axis("hours a year")
+    option["xAxis"] = hours_axis("hours per year")
     option["yAxis"] = value_axis("GPUs")
     option["series"] = series
     return option

@@ -21,8 +21,8 @@ def epoch_time_option(workload: WorkloadResult, looks: Looks) -> Option:
     here = here_platform(workload)
     series = [_one(key, group, looks[key[0]], factor, here) for key, group in groups.items()]
     option = frame(
-        "Time an epoch",
-        f"{workload.name}, {workload.samples_per_epoch:,} samples an epoch",
+        "Time per epoch",
+        f"{workload.name}, {workload.samples_per_epoch:,} samples per epoch",
         f"Time for one pass over {workload.samples_per_epoch} samples of {workload.name} against the "
         f"batch size of each GPU. {_described(groups)}",
         series,
@@ -30,7 +30,7 @@ def epoch_time_option(workload: WorkloadResult, looks: Looks) -> Option:
     option["tooltip"] = {"trigger": "item", "confine": True}
     option["grid"] |= {"right": 84}  # for the numbers of GPUs at the ends of the lines
     option["xAxis"] = {
-        "name": "samples a GPU and step (log)",
+        "name": "samples per GPU and step (log)",
         "nameLocation": "middle",
         "nameGap": 30,
         **(log_axis(batches, tight=len(set(batches)) > 1) if batches else {"type": "value"}),
@@ -80,8 +80,8 @@ def _one(key: Key, group: list[EpochTime], look: Look, factor: float, here: str)
 
 
 def _point(epoch: EpochTime, where: str, factor: float) -> Option:
-    tooltip = f"{where}, {epoch.batch_per_gpu} samples a GPU and step<br>"
-    tooltip += f"{format_seconds(epoch.seconds)} an epoch, {epoch.basis}"
+    tooltip = f"{where}, {epoch.batch_per_gpu} samples per GPU and step<br>"
+    tooltip += f"{format_seconds(epoch.seconds)} per epoch, {epoch.basis}"
     return {
         "value": [epoch.batch_per_gpu, epoch.seconds / factor],
         "tooltip": {"formatter": tooltip},
@@ -93,8 +93,8 @@ def _unit(times: list[float]) -> tuple[float, str]:
     shortest = min(times, default=1.0)
     for factor, unit in ((3600.0, "hours"), (60.0, "minutes")):
         if shortest >= factor:
-            return factor, f"{unit} an epoch"
-    return 1.0, "seconds an epoch"
+            return factor, f"{unit} per epoch"
+    return 1.0, "seconds per epoch"
 
 
 def _described(groups: dict[Key, list[EpochTime]]) -> str:

@@ -27,7 +27,7 @@ def pareto_option(plan: PlanResult) -> Option:
     met = [(a.name, a.choice) for a in others if a.choice and _meets(a.choice)]
     missed = [(a.name, a.choice) for a in others if a.choice and not _meets(a.choice)]
     if met:
-        series.append(_dots("alternative that would do", _MEETS, "triangle", met, unit))
+        series.append(_dots("alternative that meets the goal", _MEETS, "triangle", met, unit))
     if missed:
         series.append(_dots("alternative that is ruled out or misses", _MISSES, "diamond", missed, unit))  # fmt: skip
     if plan.winner:
@@ -84,7 +84,7 @@ def _words(name: str, choice: Choice) -> str:
 
 def _front(plan: PlanResult, unit: "_Unit") -> Option:
     return {
-        "name": "nothing is both cheaper and faster",
+        "name": "best options: no other is both cheaper and faster",
         "type": "line",
         "step": "end",
         "data": [{"name": _words(c.what, c), "value": _point(c, unit)} for c in plan.front],
@@ -149,7 +149,7 @@ def _limit(seconds: float, unit: "_Unit") -> Option:
 
 def _subtitle(plan: PlanResult) -> str:
     budget = plan.goal.budget_usd
-    within = f", {dollars(budget)} in all" if budget is not None else ""
+    within = f", {dollars(budget)} total" if budget is not None else ""
     return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {format_years(plan.goal.months / 12)}{within}"
 
 
@@ -157,7 +157,7 @@ def _description(plan: PlanResult) -> str:
     fastest, cheapest = (plan.front[0], plan.front[-1]) if plan.front else (None, None)
     ends = (
         f" The fastest is {fastest.what} at {format_seconds(fastest.run_seconds)} and "
-        f"{dollars(fastest.usd_per_run)} a run, the cheapest {cheapest.what} at "
+        f"{dollars(fastest.usd_per_run)} per run, the cheapest {cheapest.what} at "
         f"{format_seconds(cheapest.run_seconds)} and {dollars(cheapest.usd_per_run)}."
         if fastest and cheapest
         else ""

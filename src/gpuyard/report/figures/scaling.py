@@ -21,8 +21,8 @@ def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     series = _throughputs(points, looks)
     option = frame(
         "Throughput",
-        f"{workload.name}, {batch:,} samples a GPU and step",
-        f"Samples a second of {workload.name} against the number of GPUs at a batch of {batch} a "
+        f"{workload.name}, {batch:,} samples per GPU and step",
+        f"Samples per second of {workload.name} against the number of GPUs at a batch of {batch} per "
         f"GPU. {described}",
         series,
     )
@@ -80,9 +80,9 @@ def efficiency_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     series = _efficiencies(points, looks)
     option = frame(
         "Scaling efficiency",
-        f"{workload.name}, {batch:,} samples a GPU and step",
+        f"{workload.name}, {batch:,} samples per GPU and step",
         f"Scaling efficiency of {workload.name} in percent of ideal against the number of GPUs, at a "
-        f"batch of {batch} a GPU. {described}",
+        f"batch of {batch} per GPU. {described}",
         series,
     )
     option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))

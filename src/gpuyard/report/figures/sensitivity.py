@@ -11,23 +11,23 @@ from gpuyard.units import format_months, format_share, format_usd
 _LOW, _HIGH = COLOURS[0], COLOURS[1]
 _MOST_BARS = 12
 _NAMES = {
-    "rent_usd_per_hour": "rent an hour",
-    "reserved_usd_per_year": "reserved price a year",
-    "rent_extras_usd_per_month": "storage and egress a month",
-    "hours_per_year": "hours of use a year",
+    "rent_usd_per_hour": "rent per hour",
+    "reserved_usd_per_year": "reserved price per year",
+    "rent_extras_usd_per_month": "storage and egress per month",
+    "hours_per_year": "hours of use per year",
     "hardware_usd": "price of the hardware",
-    "usd_per_kwh": "electricity a kWh",
+    "usd_per_kwh": "electricity per kWh",
     "watts": "power under load, W",
     "pue": "PUE",
-    "colocation_usd_per_year": "colocation a year",
-    "colocation_usd_per_kw_month": "colocation a kW and month",
-    "value_kept_per_year": "value kept a year",
+    "colocation_usd_per_year": "colocation per year",
+    "colocation_usd_per_kw_month": "colocation per kW and month",
+    "value_kept_per_year": "value kept per year",
     "discount_per_year": "discount rate",
-    "rest_resold": "what a resold rest brings",
+    "rest_resold": "resale of the remaining term",
     "interest_per_year": "interest",
     "usd_per_failure": "repair of a failure",
-    "gpu_hours_per_failure": "GPU-hours a failure",
-    "staff_usd_per_hour": "staff an hour",
+    "gpu_hours_per_failure": "GPU-hours per failure",
+    "staff_usd_per_hour": "staff per hour",
 }
 
 
