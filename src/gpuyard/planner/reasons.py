@@ -149,7 +149,7 @@ def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice
             none.append(acquisition)
     rows.sort(key=lambda row: float(usd[row]))
     found = [
-        f"The best that is {other.how_acquired} is {other.machines}: "
+        f"Best option when {other.how_acquired}: {other.machines}, "
         f"{dollars(other.usd_per_run)} per run, {units.format_seconds(other.run_seconds)}."
         for other in choices(candidates, ranking, rows)
     ]
