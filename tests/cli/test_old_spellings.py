@@ -11,6 +11,7 @@ from gpuyard.cli.old_spellings import OLD_SPELLINGS
 RENAMED = [
     (path, old, new) for path, renamed in OLD_SPELLINGS.items() for old, new in renamed.items()
 ]
+VALUES = {"load": "spiky", "horizon": "7 years"}
 
 
 def found(path: str) -> Any:
@@ -26,7 +27,7 @@ def test_an_old_name_is_read_as_the_new_one(path: str, old: str, new: str) -> No
     options = {option for p in command.params if not p.hidden for option in p.opts}
     assert f"--{new}" in options and f"--{old}" not in options
     (parameter,) = (p for p in command.params if f"--{new}" in p.opts)
-    value = [] if parameter.is_flag else ["spiky" if new == "load" else "7"]
+    value = [] if parameter.is_flag else [VALUES.get(new, "7")]
     read = [
         command.make_context("gpuyard", [f"--{name}", *value], resilient_parsing=True).params
         for name in (old, new)

@@ -13,16 +13,15 @@ from gpuyard.economics.hybrid import HybridPrices, best_hybrid
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
 from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
-from gpuyard.report.charts import Chart, cash_charts
-from gpuyard.report.cost_page import (
-    CostPage,
-    NumberTable,
-    growth_charts,
-    hybrid_charts,
-    rent_or_own_charts,
-    write_cost_page,
-)
-from gpuyard.report.figures import cash_curve_option, hours_break_even_option, tornado_option
+from gpuyard.report.answer import Answer, Chart, Charts, Sentence, Table
+from gpuyard.report.answers.growth import growth_chart
+from gpuyard.report.answers.hybrid import hybrid_chart
+from gpuyard.report.answers.rent_or_own import rent_or_own_charts
+from gpuyard.report.charts import cash_charts
+from gpuyard.report.figures.break_even import hours_break_even_option
+from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.sensitivity import tornado_option
+from gpuyard.report.html import write_page
 from gpuyard.study.result import StudyResult
 
 CASE = RentOrOwn(
@@ -39,8 +38,8 @@ def charts() -> list[Chart]:
     machine = NextMachine(4, 12_000, 100, 1.0)
     return [
         *rent_or_own_charts(CASE, tornado(CASE, ranges), monte_carlo(CASE, ranges, 1000)),
-        *hybrid_charts(demand, best_hybrid(demand, HybridPrices(0.4, 1.0))),
-        *growth_charts(plan_growth(growth, machine)),
+        hybrid_chart(demand, best_hybrid(demand, HybridPrices(0.4, 1.0))),
+        growth_chart(plan_growth(growth, machine)),
     ]
 
 
@@ -84,7 +83,7 @@ def test_break_even_against_use_goes_through_the_stated_point() -> None:
 def test_a_million_hours_are_drawn_with_few_points() -> None:
     gpus = np.random.default_rng(1).poisson(20, 1_000_000).astype(np.float64)
     demand = demand_of(gpus, 1.0, "drawn")
-    (chart,) = hybrid_charts(demand, best_hybrid(demand, HybridPrices(0.3, 1.0)))
+    chart = hybrid_chart(demand, best_hybrid(demand, HybridPrices(0.3, 1.0)))
     wanted = chart.options[chart.shown]["series"][0]["data"]
     assert len(wanted) <= 300
     assert wanted[0][1] == gpus.max()
@@ -96,15 +95,18 @@ def test_a_study_has_the_cash_curve_and_the_tornado(result: StudyResult) -> None
 
 
 def test_a_page_stands_alone_and_escapes_what_it_is_given(tmp_path: Path) -> None:
-    page = CostPage(
+    answer = Answer(
+        [
+            Sentence("A & B"),
+            Charts(charts()[:1]),
+            Table("All", ["", "rent"], [["<b>row</b>", "$1"]]),
+        ],
         title="<script>alert(1)</script>",
-        prices="prices of 2026-08-22",
-        sentences=["A & B"],
-        charts=charts()[:1],
-        tables=[NumberTable("All", ["", "rent"], [["<b>row</b>", "$1"]])],
+        verb="cost",
+        meta="prices of 2026-08-22",
     )
     path = tmp_path / "cost.html"
-    write_cost_page(page, path)
+    write_page(answer, path)
     text = path.read_text(encoding="utf-8")
     assert "<script>alert(1)" not in text
     assert "&lt;b&gt;row" in text

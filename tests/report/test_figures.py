@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report.figures import (
-    Option,
-    batches_of,
-    break_even_option,
-    efficiency_option,
-    epoch_time_option,
-    looks_of,
-    reference_batch,
-    step_split_option,
-    throughput_option,
-)
-from gpuyard.report.figures.frame import log_ticks
+from gpuyard.report.figures.break_even import break_even_option
+from gpuyard.report.figures.epoch_time import epoch_time_option
+from gpuyard.report.figures.frame import Option, log_ticks
+from gpuyard.report.figures.marks import looks_of
+from gpuyard.report.figures.points import batches_of, reference_batch
+from gpuyard.report.figures.scaling import efficiency_option, throughput_option
+from gpuyard.report.figures.step_split import step_split_option
 from gpuyard.study.result import StudyResult, WorkloadResult
 from tests.report.builder import APOLLO, BATCH, BATCHES, CLOUD, HERE, cost, study, workload
 

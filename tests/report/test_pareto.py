@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.planner import PlanResult
 from gpuyard.planner.search import answer
-from gpuyard.report.figures import pareto_option
+from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.page import render_plan, render_study, write_plan
 from gpuyard.study import study_result_from_json
 from tests.planner.builder import candidates, offer, plan, workload

@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from gpuyard.planner.search import answer
-from gpuyard.report.cost_page import CostPage, write_cost_page
+from gpuyard.report.answer import Answer, Charts, Sentence
+from gpuyard.report.html import write_page
 from gpuyard.report.page import write_plan, write_report
 from tests.planner.builder import candidates, offer, plan
 from tests.planner.builder import workload as known_workload
@@ -247,8 +248,8 @@ def test_paper_shows_what_is_folded_on_the_screen(browser: Browser, report: Path
 def test_a_page_of_cost_draws_its_charts_and_fits_a_phone(
     desk: Visit, phone: Visit, tmp_path: Path
 ) -> None:
-    page = CostPage(EVIL, "prices of 2026-08-22", [EVIL], charts(), [])
-    write_cost_page(page, tmp_path / "cost.html")
+    answer = Answer([Sentence(EVIL), Charts(charts())], title=EVIL, meta="prices of 2026-08-22")
+    write_page(answer, tmp_path / "cost.html")
     for visit in (desk, phone):
         visit.open(tmp_path / "cost.html")
         drawn = visit.page.locator(".chart").all()

@@ -28,6 +28,8 @@ def with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None
     signature = inspect.signature(callback).parameters if callback else {}
     for parameter in parameters:
         declared = signature.get(parameter.name)
+        # what is out of range is told when it happens
+        parameter._get_number_range_help_str = lambda: None
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or parameter.name.upper()
             parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005

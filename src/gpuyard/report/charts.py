@@ -6,20 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuyard.planner import PlanResult
-from gpuyard.report.figures import (
-    Looks,
-    Option,
-    batches_of,
-    break_even_option,
-    cash_curve_option,
-    efficiency_option,
-    epoch_time_option,
-    pareto_option,
-    reference_batch,
-    step_split_option,
-    throughput_option,
-    tornado_option,
-)
+from gpuyard.report.figures.break_even import break_even_option
+from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.epoch_time import epoch_time_option
+from gpuyard.report.figures.frame import Option
+from gpuyard.report.figures.marks import Looks
+from gpuyard.report.figures.pareto import pareto_option
+from gpuyard.report.figures.points import batches_of, reference_batch
+from gpuyard.report.figures.scaling import efficiency_option, throughput_option
+from gpuyard.report.figures.sensitivity import tornado_option
+from gpuyard.report.figures.step_split import step_split_option
 from gpuyard.study.result import StudyResult, WorkloadResult
 
 ALL_BATCHES = "all"

@@ -29,7 +29,9 @@ from gpuyard.report.charts import (
     plan_chart,
     workload_charts,
 )
-from gpuyard.report.figures import epoch_table, here_platform, input_name, input_value, looks_of
+from gpuyard.report.figures.epoch_time import epoch_table
+from gpuyard.report.figures.marks import here_platform, looks_of
+from gpuyard.report.figures.sensitivity import input_name, input_value
 from gpuyard.study.result import StudyResult
 
 

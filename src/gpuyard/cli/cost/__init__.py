@@ -1,6 +1,6 @@
 """`gpuyard cost`: renting against buying, and the questions that follow from it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,22 +8,29 @@ from gpuyard.cli.cost.compare import compare
 from gpuyard.cli.cost.growth import growth
 from gpuyard.cli.cost.hybrid import hybrid
 from gpuyard.cli.cost.invoice import invoice
-from gpuyard.cli.cost.owning import (
-    OwningTexts,
+from gpuyard.cli.cost.options import (
+    DiscountRateOption,
+    OwningOptions,
     PriceDateOption,
     given_on,
-    owned_from,
-    read_months,
-    read_rent,
-    takes_owning,
+    months,
+    owned_machine,
+    quantity,
+    share,
+    takes_option_groups,
+    usd,
 )
-from gpuyard.cli.options import JsonOption, PageOption
-from gpuyard.errors import UserMistake
+from gpuyard.cli.output import JsonOption, PageOption, show
+from gpuyard.errors import UserMistake, describe_unknown
 
-app = typer.Typer(
-    help="Renting against buying, offers side by side, what to own of a demand, when to buy more.",
-    invoke_without_command=True,
-)
+if TYPE_CHECKING:
+    from gpuyard.economics.rent_or_own import RentOrOwn
+    from gpuyard.economics.rent_price import RentPrice
+
+_HORIZON_MONTHS = 36
+_HOURS_PER_YEAR = 2000.0
+
+app = typer.Typer(invoke_without_command=True)
 app.command()(compare)
 app.command()(hybrid)
 app.command()(growth)
@@ -31,55 +38,61 @@ app.command()(invoice)
 
 
 @app.callback()
-@takes_owning()
+@takes_option_groups
 def cost(
     context: typer.Context,
     *,
     rent: Annotated[
         str | None,
-        typer.Option(help="Renting: '$1.50/h', '$160308/year', or an instance: aws/p4d.24xlarge."),
+        typer.Option(
+            metavar="PRICE", help="Renting: '$1.50/h', '$160308/year' or aws/p4d.24xlarge."
+        ),
     ] = None,
-    buy: Annotated[str | None, typer.Option(help="Price of buying, e.g. '$8000'.")] = None,
+    buy: Annotated[float | None, usd("Price of buying, e.g. '$8000'.")] = None,
     hours_per_year: Annotated[
-        float | None, typer.Option(help="Hours of use a year; 2000 unless said.")
+        float | None, typer.Option(help="Hours of use per year (default 2000).")
     ] = None,
     utilisation: Annotated[
-        str | None, typer.Option(help="The same as a share of all hours, e.g. '60 %'.")
+        float | None, share("The same as a share of all hours, e.g. '60 %'.")
     ] = None,
     speed_lead: Annotated[
-        str, typer.Option(help="How much faster the bought machine is, e.g. '30 %'.")
-    ] = "0 %",
-    horizon: Annotated[str | None, typer.Option(help="How long it is needed; 3 years.")] = None,
-    term: Annotated[
-        str, typer.Option(help="How long a price by the year is signed for, e.g. '3 years'.")
-    ] = "1 year",
-    rest: Annotated[
-        str | None, typer.Option(help="A term past the horizon: 'pay' its rest, or 'resell' it.")
+        float, share("How much faster the bought machine is, e.g. '30 %'.")
+    ] = 0.0,
+    horizon: Annotated[
+        int | None, quantity(months, "TIME", "Planning horizon (default 3 years).")
     ] = None,
-    resale: Annotated[str, typer.Option(help="What a resold rest brings, as a share.")] = "0 %",
-    discount_rate: Annotated[
-        str, typer.Option(help="What money is worth a year, for the present value.")
-    ] = "0 %",
-    owning: OwningTexts,
+    term: Annotated[
+        int, quantity(months, "TIME", "Term of a price by the year (default 1 year).")
+    ] = 12,
+    rest: Annotated[
+        str | None,
+        typer.Option(metavar="pay|resell", help="What becomes of a term past the horizon."),
+    ] = None,
+    resale: Annotated[float, share("What a resold rest of a term brings.")] = 0.0,
+    discount_rate: DiscountRateOption = 0.0,
+    owning: OwningOptions,
     tornado: Annotated[
-        bool, typer.Option("--tornado", help="Say which input decides, one at a time.")
+        bool, typer.Option("--tornado", help="Show which input matters most, one at a time.")
     ] = False,
     monte_carlo: Annotated[
-        int | None, typer.Option(help="Draw all inputs at once so many times.", metavar="N")
+        int | None, typer.Option(help="Draw all inputs at once, this many times.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
-    swing: Annotated[
-        str, typer.Option(help="How far each input may be off, to both sides.")
-    ] = "20 %",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    swing: Annotated[float, share("How far off each input may be (default 20 %).")] = 0.2,
     vary: Annotated[
         list[str] | None,
-        typer.Option(help="A range of its own, e.g. rent_usd_per_hour=1.0..1.8; may be repeated."),
+        typer.Option(
+            metavar="RANGE", help="Own range, e.g. rent_usd_per_hour=1.0..1.8; repeatable."
+        ),
     ] = None,
     price_date: PriceDateOption = None,
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say after how many hours of use buying is cheaper than renting.
+    """Renting against buying, offers side by side, what to own of a demand, when to buy more.
+
+    Without a command: after how many hours of use is buying cheaper than renting? What you leave out of
+    the costs of owning counts as nothing.
 
     Example: gpuyard cost --rent '$1.50/h' --buy '$8000' --hours-per-year 2000
     """
@@ -92,35 +105,69 @@ def cost(
         )
     if hours_per_year is not None and utilisation is not None:
         raise UserMistake("give --hours-per-year or --utilisation, not both")
-    from gpuyard import units
-    from gpuyard.cli.cost.answer import answer
-    from gpuyard.cli.cost.question import Asked
+    if rest not in (None, "pay", "resell"):
+        raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
+    from gpuyard.economics.rent_or_own import RentOrOwn
+    from gpuyard.economics.rent_price import rent_price
+    from gpuyard.report.answers.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
 
-    hours = hours_per_year if hours_per_year is not None else 2000.0
+    hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
     if utilisation is not None:
-        hours = units.parse_share(utilisation) * 8766
-    priced = read_rent(rent)
-    answer(
-        Asked(
-            rent=priced,
-            owned=owned_from(buy, owning),
-            hours_per_year=hours,
-            speed_lead=units.parse_share(speed_lead),
-            months=36 if horizon is None else read_months(horizon),
-            term_months=read_months(term),
-            rest=rest,
-            resale=units.parse_share(resale),
-            discount_per_year=units.parse_share(discount_rate),
-            detailed=owning != OwningTexts()
-            or any((horizon, rest, tornado, vary, monte_carlo is not None))
-            or (term, discount_rate) != ("1 year", "0 %"),
-            tornado=tornado or bool(vary),
-            draws=monte_carlo,
-            seed=seed,
-            swing=units.parse_share(swing),
-            vary=tuple(vary or ()),
-            given_on=given_on(price_date),
-        ),
-        html,
-        json_output=json_output,
+        hours = utilisation * 8766
+    price = rent_price(rent)
+    detailed = (
+        owning != OwningOptions()
+        or any((horizon, rest, tornado, vary, monte_carlo is not None))
+        or (term, discount_rate) != (12, 0.0)
     )
+    whole_months = horizon if horizon is not None else _HORIZON_MONTHS
+    case = RentOrOwn(
+        owned_machine(buy, owning),
+        rent_usd_per_hour=price.usd_per_hour,
+        hours_per_year=hours,
+        reserved_usd_per_year=price.usd_per_year,
+        rest_years=_rest_years(price, whole_months, term, rest) if detailed else 0.0,
+        rest_resold=resale if rest == "resell" else 0.0,
+        speed_lead=speed_lead,
+        discount_per_year=discount_rate,
+        months=whole_months,
+    )
+    question = RentOrOwnQuestion(
+        rent=price,
+        case=case,
+        ranges=_ranges(case, swing, vary or []),
+        given_on=given_on(price_date),
+        detailed=detailed,
+        tornado=tornado or bool(vary),
+        draws=monte_carlo,
+        seed=seed,
+    )
+    show(rent_or_own_answer(question), json_output=json_output, html=html)
+
+
+def _rest_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -> float:
+    """Of the last term, after the horizon."""
+    from gpuyard.economics.reserved import unused_years
+
+    if not price.usd_per_year:
+        return 0.0
+    return float(unused_years(horizon / 12, term / 12, rest))  # type: ignore[arg-type]
+
+
+def _ranges(case: "RentOrOwn", swing: float, vary: list[str]) -> dict[str, tuple[float, float]]:
+    from gpuyard.economics.sensitivity import ranges_around
+
+    found = ranges_around(case, swing)
+    known = case.inputs()
+    for text in vary:
+        name, _, span = text.partition("=")
+        low, dots, high = span.partition("..")
+        if name not in known:
+            raise UserMistake(describe_unknown("input", name, known))
+        try:
+            found[name] = (float(low), float(high))
+        except ValueError:
+            dots = ""
+        if not dots:
+            raise UserMistake(f"{text!r} is not a range; write it like {name}=1.0..1.8")
+    return found

@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.cost.owning import PriceDateOption
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
+from gpuyard import units
+from gpuyard.cli.cost.options import PriceDateOption, given_on, quantity, share
+from gpuyard.cli.output import JsonOption, show
+from gpuyard.errors import UnknownName, UserMistake
 
 _MOST = 1e9  # hours or dollars of one line; beyond this a number is a slip
 
@@ -13,12 +15,16 @@ _MOST = 1e9  # hours or dollars of one line; beyond this a number is a slip
 def invoice(
     hours: Annotated[str, typer.Argument(help="Hours of each use, e.g. 0.67,1.28.")],
     *,
-    rent: Annotated[str, typer.Option(help="Price, e.g. '$1.50/h', or aws/p4d.24xlarge.")],
+    rent: Annotated[
+        str, typer.Option(metavar="PRICE", help="E.g. '$1.50/h', or aws/p4d.24xlarge.")
+    ],
     increment: Annotated[
-        str, typer.Option(help="What each use is rounded up to: hour, minute, second, 1/100 h.")
+        str, typer.Option(help="Each use is rounded up to: hour, minute, second, 1/100 h.")
     ] = "second",
-    minimum: Annotated[str, typer.Option(help="Billed for each use at least.")] = "0 s",
-    discount: Annotated[str, typer.Option(help="Off the price, e.g. '10 %'.")] = "0 %",
+    minimum: Annotated[
+        float, quantity(units.parse_seconds, "TIME", "Least that is billed for each use.")
+    ] = 0.0,
+    discount: Annotated[float, share("Off the price, e.g. '10 %'.")] = 0.0,
     billed_amounts: Annotated[
         str | None,
         typer.Option("--billed", help="What was billed, e.g. 1.01,1.92: say which increment fits."),
@@ -32,8 +38,6 @@ def invoice(
     """
     import numpy as np
 
-    from gpuyard import units
-    from gpuyard.cli.cost.owning import given_on, read_rent
     from gpuyard.economics.billing import (
         INCREMENTS,
         billed_hours,
@@ -41,52 +45,43 @@ def invoice(
         on_demand_usd,
         to_cents,
     )
-    from gpuyard.errors import UnknownName, UserMistake
+    from gpuyard.economics.rent_price import hourly_rent
+    from gpuyard.report.answer import Answer, Part, Sentence, Table
 
     if increment not in INCREMENTS:
         raise UnknownName("billing increment", increment, INCREMENTS)
-    price = read_rent(rent)
-    if price.usd_per_year:
-        raise UserMistake("an invoice of uses needs a price by the hour")
-    parts = [part.strip() for part in hours.split(",")]
-    used = np.array([_number(part) for part in parts])
+    price = hourly_rent(rent, "an invoice of uses needs a price by the hour")
+    printed = [part.strip() for part in hours.split(",")]
+    used = np.array([_number(part) for part in printed])
+    terms = {"increment_hours": INCREMENTS[increment], "minimum_hours": minimum / 3600}
+    usd = on_demand_usd(used, price.usd_per_hour, discount=discount, **terms)
+    lines = [
+        {"hours": float(h), "billed_hours": float(b), "usd": to_cents(float(u))}
+        for h, b, u in zip(used, billed_hours(used, *terms.values()), usd, strict=True)
+    ]
+    total, day = to_cents(sum(line["usd"] for line in lines)), price.date or given_on(price_date)
+    parts: list[Part] = [
+        Table(
+            f"At {units.format_usd(price.usd_per_hour)}/h, by the {increment}",
+            ["hours", "hours billed", "cost"],
+            [
+                [f"{line['hours']:g}", f"{line['billed_hours']:.4g}", f"${line['usd']:,.2f}"]
+                for line in lines
+            ],
+        ),
+        Sentence(f"Total ${total:,.2f}, at the price of {day}."),
+    ]
     fitting = None
     if billed_amounts is not None:
         amounts = [_number(part) for part in billed_amounts.split(",")]
-        fitting = fitting_increments(parts, amounts, price.usd_per_hour)
-    terms = INCREMENTS[increment], units.parse_seconds(minimum) / 3600
-    billed = billed_hours(used, *terms)
-    usd = on_demand_usd(
-        used,
-        price.usd_per_hour,
-        increment_hours=terms[0],
-        minimum_hours=terms[1],
-        discount=units.parse_share(discount),
-    )
-    cents = [to_cents(float(line)) for line in usd]
-    day = (price.date or given_on(price_date)).isoformat()
-    if json_output:
-        lines = [
-            {"hours": float(h), "billed_hours": float(b), "usd": c}
-            for h, b, c in zip(used, billed, cents, strict=True)
-        ]
-        total = {"total_usd": to_cents(sum(cents)), "price_date": day}
-        print_json({"lines": lines, **total, "fitting_increments": fitting})
-        return
-    print_table(
-        f"At {units.format_usd(price.usd_per_hour)}/h, by the {increment}",
-        ["hours", "billed", "to pay"],
-        [[f"{h:g}", f"{b:.4g}", f"${c:,.2f}"] for h, b, c in zip(used, billed, cents, strict=True)],
-    )
-    console().print(f"All: ${to_cents(sum(cents)):,.2f}, at the price of {day}.", highlight=False)
-    if fitting is not None:
+        fitting = fitting_increments(printed, amounts, price.usd_per_hour)
         words = f"billing by the {', or the '.join(fitting)}" if fitting else "no billing increment"
-        console().print(f"What was billed fits {words}.", highlight=False)
+        parts.append(Sentence(f"What was billed fits {words}."))
+    document = {"lines": lines, "total_usd": total, "price_date": day.isoformat()}
+    show(Answer(parts, document | {"fitting_increments": fitting}), json_output=json_output)
 
 
 def _number(text: str) -> float:
-    from gpuyard.errors import UserMistake
-
     try:
         number = float(text)
     except ValueError:

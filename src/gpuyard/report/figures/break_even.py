@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,10 @@ from gpuyard.report.figures.frame import (
     x_axis,
 )
 from gpuyard.report.figures.marks import plain_line
-from gpuyard.study.result import CostResult
 from gpuyard.units import format_usd, format_years
+
+if TYPE_CHECKING:  # against how much it is used needs no study
+    from gpuyard.study.result import CostResult
 
 _RENT, _BUY, _COMPARABLE = COLOURS[1], COLOURS[0], COLOURS[2]
 _POINTS = 24  # straight lines, but a tooltip needs something to stand on
@@ -31,7 +34,7 @@ _PRICES = (
 )
 
 
-def break_even_option(cost: CostResult) -> Option:
+def break_even_option(cost: "CostResult") -> Option:
     """The chart of one comparison."""
     horizon = _horizon(cost)
     years = [horizon * i / _POINTS for i in range(_POINTS + 1)]
@@ -76,7 +79,7 @@ def break_even_option(cost: CostResult) -> Option:
     return option
 
 
-def _horizon(cost: CostResult) -> float:
+def _horizon(cost: "CostResult") -> float:
     """Half as long again as the later break-even, in whole years."""
     years = [
         y

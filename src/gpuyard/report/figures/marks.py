@@ -3,11 +3,13 @@ a solid dot with a whisker, predicted a dashed line with a band."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.draw.palette import COLOURS, NEUTRAL
 from gpuyard.report.figures.frame import Option, finite
-from gpuyard.study.result import StudyResult, WorkloadResult
+
+if TYPE_CHECKING:  # charts of cost need no study
+    from gpuyard.study.result import StudyResult, WorkloadResult
 
 SYMBOLS = ("circle", "rect", "triangle", "diamond", "pin", "roundRect", "arrow")
 Interval = tuple[float, float]
@@ -25,7 +27,7 @@ class Look:
 Looks = Mapping[str, Look]
 
 
-def here_platform(workload: WorkloadResult) -> str:
+def here_platform(workload: "WorkloadResult") -> str:
     """What this machine is called in the study."""
     named = (
         *(curve.platform for curve in workload.curves if curve.here),
@@ -35,7 +37,7 @@ def here_platform(workload: WorkloadResult) -> str:
     return named[0] if named else "this machine"
 
 
-def looks_of(result: StudyResult) -> dict[str, Look]:
+def looks_of(result: "StudyResult") -> dict[str, Look]:
     """A look for every platform, this machine first; symbols go on changing where colours repeat."""
     platforms: dict[str, None] = {}
     for workload in result.workloads:
