@@ -1,12 +1,19 @@
 #!/bin/sh
 # Installs the Debian packages that some tests need, where that is allowed; the tests that lack theirs
-# skip and say so.
+# skip and say so. No service is started or left enabled: the tests start their own.
 set -eu
-PATH="$PATH:/sbin:/usr/sbin" # a user who is not root may lack ldconfig otherwise
+PATH="$PATH:/sbin:/usr/sbin" # a user who is not root may lack them otherwise
 missing=
-command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+needs() { # PROGRAM PACKAGE
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+command -v google-chrome >/dev/null 2>&1 || needs chromium chromium
 # Playwright's driver is linked against it
 ldconfig -p 2>/dev/null | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
+needs slurmctld slurm-wlm
+needs munged munge
+needs sshd openssh-server
+needs ip iproute2
 [ -n "$missing" ] || exit 0
 as_root=
 if [ "$(id -u)" != 0 ]; then
@@ -23,6 +30,21 @@ command -v apt-get >/dev/null 2>&1 || {
 }
 echo "installing$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
+# Debian asks this program before it starts a service; 101 means no
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    trap '$as_root rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null
+    $as_root chmod 755 $policy
+fi
 # shellcheck disable=SC2086  # a list of package names
 { $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends $missing; } >/dev/null ||
     echo "apt-get could not install$missing: the tests that need it will be skipped" >&2
+disable() { # PACKAGE SERVICE…
+    case "$missing " in *" $1 "*) shift && $as_root systemctl disable --quiet "$@" || true ;; esac
+}
+if [ -d /run/systemd/system ]; then
+    disable slurm-wlm slurmctld slurmd
+    disable munge munge
+    disable openssh-server ssh
+fi
