@@ -18,9 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+GPUS = 4
+"""Of each node; they only have numbers."""
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "salloc", "srun", "unshare", "nsenter", "ip")
 _READY_SECONDS = 60.0
-_CLIENT_SECONDS = 120.0
+_CLIENT_SECONDS = 240.0
 
 # Names of nodes resolve nowhere, as on a cluster whose Slurm alone knows them
 _CONFIGURATION = """\
@@ -40,7 +42,7 @@ SlurmdParameters=config_overrides
 GresTypes=gpu
 DefMemPerCPU=100
 NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=10.99.0.[1-{nodes}] Port=[17001-{last_port}] \
-CPUs=4 RealMemory=4000 Gres=gpu:t4:2
+CPUs=4 RealMemory=4000 Gres=gpu:t4:{gpus}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 _FIRST_PROCESS = """\
@@ -119,12 +121,12 @@ def _write(directory: Path, nodes: int) -> None:
     key = directory / "munge.key"
     key.touch(0o600)
     key.write_bytes(secrets.token_bytes(64))
-    gpus = [directory / f"gpu{number}" for number in range(2)]
+    gpus = [directory / f"gpu{number}" for number in range(GPUS)]
     for gpu in gpus:
         os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # as /dev/null: Slurm only hands out its number
     files = {
         "slurm.conf": _CONFIGURATION.format(
-            directory=directory, nodes=nodes, last_port=17000 + nodes
+            directory=directory, nodes=nodes, gpus=GPUS, last_port=17000 + nodes
         ),
         "gres.conf": "".join(f"Name=gpu Type=t4 File={gpu}\n" for gpu in gpus),
         "cgroup.conf": "",

@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import DryRunOption, JsonOption, counted, print_json
-from gpuyard.cli.places import HostsOption, LabOption, SlurmOption, chosen_place
+from gpuyard.cli.places import (
+    HostsOption,
+    LabOption,
+    RanksPerNodeOption,
+    SlurmOption,
+    chosen_place,
+)
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
     from gpuyard.measure.collectives.plan import CollectivesPlan
     from gpuyard.measure.collectives.records import CollectivesBench, Started
-    from gpuyard.run.places import Place
 
 
 def collectives(
@@ -29,11 +34,12 @@ def collectives(
     factor: Annotated[int, typer.Option(help="How much larger the next size of a range is.")] = 4,
     workers: Annotated[
         int | None,
-        typer.Option(help="How many ranks; else 2 here, or one on each node or host."),
+        typer.Option(help="Workers in total; else 2 here, or as many as the nodes have room for."),
     ] = None,
     lab: LabOption = None,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
+    ranks_per_node: RanksPerNodeOption = None,
     link: Annotated[
         str | None, typer.Option(help="What each host's link should give, like '10 Gbit/s'.")
     ] = None,
@@ -59,10 +65,12 @@ def collectives(
     sizes = parse_sizes(size, factor)
     named = OPERATIONS if operations == "all" else operations.split(",")
     rate = units.parse_rate(link) if link is not None else None
-    with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
+    with chosen_place(
+        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
+    ) as place:
         plan = plan_collectives(
             place,
-            _seats(place) if workers is None else workers,
+            sum(place.ranks_by_node) if workers is None else workers,
             [operation.strip() for operation in named],
             sizes,
             backend=backend,
@@ -87,14 +95,6 @@ def collectives(
             f"{wrong[0].operation} of {wrong[0].bytes} bytes gave a wrong result, and {len(wrong) - 1} "
             "more did: don't train over this network before memory, cards and drivers are checked"
         )
-
-
-def _seats(place: "Place") -> int:
-    from gpuyard.run.places import LabNodes
-
-    if isinstance(place, LabNodes):
-        return len(place.plan.nodes)
-    return len(getattr(place, "names", (None, None)))
 
 
 def _run(plan: "CollectivesPlan") -> "CollectivesBench":

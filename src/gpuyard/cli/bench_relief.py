@@ -1,5 +1,6 @@
 """`gpuyard bench relief`: what un-chokes an exchange, measured."""
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ from gpuyard.cli.places import (
     HostsOption,
     LabOption,
     LauncherOption,
+    RanksPerNodeOption,
     SlurmOption,
     chosen_place,
 )
@@ -32,9 +34,10 @@ def relief(
     link: Annotated[
         str | None, typer.Option(help="Instead of --lab: one for this run, with links like 1Gbit.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Workers, one a node.", min=2)] = 2,
+    workers: Annotated[int, typer.Option(help="Workers in total.", min=2)] = 2,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
+    ranks_per_node: RanksPerNodeOption = None,
     launcher: LauncherOption = None,
     batch: Annotated[int | None, typer.Option(help="Batch of one worker.", min=1)] = None,
     samples: Annotated[
@@ -64,10 +67,12 @@ def relief(
     if link is not None:
         if lab is not None or hosts is not None or slurm:
             raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
-        lab = f"{workers}x{link}"
+        lab = f"{math.ceil(workers / (ranks_per_node or 1))}x{link}"
     spec = read_workload(workload)
     store = ResultsStore(paths.results_file())
-    with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
+    with chosen_place(
+        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
+    ) as place:
 
         def planned(foreseen: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
             return plan_relief(

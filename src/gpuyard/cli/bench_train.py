@@ -26,6 +26,7 @@ from gpuyard.cli.places import (
     HostsOption,
     LabOption,
     LauncherOption,
+    RanksPerNodeOption,
     SlurmOption,
     chosen_place,
 )
@@ -40,7 +41,9 @@ def train(
         str, typer.Argument(help="A *.workload.yaml file, or the name of a catalog model.")
     ],
     *,
-    workers: Annotated[str, typer.Option(help="Worker counts, like 1,2.")] = "1,2",
+    workers: Annotated[
+        str, typer.Option(help="Worker counts, each the total over all nodes, like 1,2.")
+    ] = "1,2",
     batch: Annotated[
         str | None,
         typer.Option(help="Batch sizes of one worker, like 10,50; else the workload's own."),
@@ -57,6 +60,7 @@ def train(
     lab: LabOption = None,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
+    ranks_per_node: RanksPerNodeOption = None,
     launcher: LauncherOption = None,
     fresh: FreshOption = False,
     dry_run: DryRunOption = False,
@@ -65,8 +69,9 @@ def train(
     """Train for a few seconds at each worker count and batch size, and keep how fast it went.
 
     Workers are processes with the same number of cores each (or one GPU each, where there are GPUs); with
-    --lab, --hosts or --slurm there is one on each node. With --gpu nothing is computed: each step takes the
-    time that this GPU would, and what is exchanged is real. A sweep that was stopped goes on where it was when you run it again.
+    --lab, --hosts or --slurm they fill one node after the other. With --gpu nothing is computed: each step
+    takes the time that this GPU would, and what is exchanged is real. A sweep that was stopped goes on where it
+    was when you run it again.
 
     Example: gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50,200
     """
@@ -80,7 +85,9 @@ def train(
     spec = read_workload(workload)
     remedy = parse_exchange(compress, accumulate, bucket_mb, local_sgd)
     store = ResultsStore(paths.results_file())
-    with chosen_place(lab, hosts, slurm=slurm, planning=dry_run) as place:
+    with chosen_place(
+        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
+    ) as place:
         sweep = plan_sweep(
             spec,
             worker_counts,
@@ -130,8 +137,10 @@ def _show_plan(sweep: "Sweep", store: "ResultsStore", *, fresh: bool, json_outpu
 def _title(sweep: "Sweep") -> str:
     on = f"synthetic {sweep.synthetic.gpu}" if sweep.synthetic else sweep.device
     remedy = "" if sweep.remedy.plain else f" with {sweep.remedy.label}"
+    from gpuyard.cli.run_tables import words_of
+
     place = sweep.place.record(len(sweep.cores_by_worker))
-    where = "" if place.kind == "here" else f" in {place.kind} of {len(place.nodes)}"
+    where = "" if place.kind == "here" else f", {words_of(place)}"
     return f"{sweep.workload.name}: {sweep.strategy}{remedy} on {on}{where}"
 
 

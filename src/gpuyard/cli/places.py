@@ -1,4 +1,4 @@
-"""The options that say where workers run, and with which GPU they pretend to compute."""
+"""The options that say where workers run, how many on each node, and which GPU they stand for."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,52 +14,70 @@ if TYPE_CHECKING:
 GpuOption = Annotated[
     str | None,
     typer.Option(
-        help="A catalog GPU to stand for: steps take its time, gradients are exchanged for real.",
+        help="Catalog GPU to emulate: steps take its time, gradients are exchanged for real.",
         metavar="ID",
     ),
 ]
 LabOption = Annotated[
     str | None,
-    typer.Option(help="A lab that is up, or one for this run like 4x1Gbit; a worker a node."),
+    typer.Option(help="Run on the nodes of a lab that is up, or of one for this run: 4x1Gbit."),
 ]
 HostsOption = Annotated[
-    str | None,
-    typer.Option(help="Hosts to start workers on over ssh, like node1,node2; one on each."),
+    str | None, typer.Option(help="Run on these hosts over ssh, like node1,node2.")
 ]
 SlurmOption = Annotated[
-    bool, typer.Option("--slurm", help="Start a worker on each node of this Slurm allocation.")
+    bool, typer.Option("--slurm", help="Run on the nodes of this Slurm allocation.")
 ]
-
+RanksPerNodeOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Workers on each node of --lab, --hosts or --slurm; else one for each of its GPUs, "
+        "and one without GPUs and in labs. One node is filled after the other.",
+        min=1,
+        metavar="N",
+    ),
+]
 LauncherOption = Annotated[
     str | None,
     typer.Option(
-        help="Who starts the ranks: torchrun or direct; else torchrun over nodes and hosts, direct here."
+        help="Who starts the workers: torchrun or direct; else torchrun over nodes, direct here."
     ),
 ]
 
 
 @contextlib.contextmanager
 def chosen_place(
-    lab: str | None, hosts: str | None, *, slurm: bool = False, planning: bool = False
+    lab: str | None,
+    hosts: str | None,
+    *,
+    slurm: bool = False,
+    ranks_per_node: int | None = None,
+    planning: bool = False,
 ) -> "Iterator[Place]":
     """The place that was asked for; a lab for this run is up as long as this lasts."""
-    if sum((lab is not None, hosts is not None, slurm)) > 1:
+    asked = sum((lab is not None, hosts is not None, slurm))
+    if asked > 1:
         raise UserMistake("--lab, --hosts and --slurm exclude each other")
-    from gpuyard.run.places import Here, Hosts, allocation
+    if ranks_per_node is not None and not asked:
+        raise UserMistake(
+            "--ranks-per-node goes with --lab, --hosts or --slurm; on this machine alone "
+            "--workers says how many there are"
+        )
+    from gpuyard.run.places import Here, allocation, reach_hosts
 
     if lab is not None:
-        with _nodes(lab, planning=planning) as nodes:
+        with _nodes(lab, ranks_per_node or 1, planning=planning) as nodes:
             yield nodes
     elif hosts is not None:
-        yield Hosts(tuple(name.strip() for name in hosts.split(",")))
+        yield reach_hosts([name.strip() for name in hosts.split(",")], ranks_per_node)
     elif slurm:
-        yield allocation()
+        yield allocation(ranks_per_node)
     else:
         yield Here()
 
 
 @contextlib.contextmanager
-def _nodes(text: str, *, planning: bool) -> "Iterator[Place]":
+def _nodes(text: str, ranks_per_node: int, *, planning: bool) -> "Iterator[Place]":
     import os
 
     from gpuyard import lab
@@ -69,9 +87,8 @@ def _nodes(text: str, *, planning: bool) -> "Iterator[Place]":
     if plan is None:
         found = lab.find(text)
         with found.held():
-            yield LabNodes(found.plan, found)
-    elif planning:
-        yield LabNodes(plan)
-    else:
-        with lab.temporary(plan) as made:
-            yield LabNodes(made.plan, made)
+            yield LabNodes(found.plan, found, ranks_per_node)
+        return
+    planned = LabNodes(plan, ranks_per_node=ranks_per_node)
+    with contextlib.nullcontext(planned) if planning else planned.up() as nodes:
+        yield nodes

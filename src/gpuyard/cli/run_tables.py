@@ -28,6 +28,8 @@ def words_of(place: "RunPlace") -> str:
     if place.kind == "here":
         return "this machine"
     text = f"{place.kind}: {', '.join(place.nodes)}"
+    if place.ranks_per_node is not None and place.ranks_per_node > 1:
+        text += f", {place.ranks_per_node} workers a node"
     if place.link_bytes_per_second is not None:
         text += f" at {format_bit_rate(place.link_bytes_per_second)}"
     if place.dilation != 1:

@@ -73,7 +73,8 @@ def _peak_flops(m: Measurement, precision: Precision) -> tuple[float | None, str
 
 def _faster_than_its_link(m: Measurement) -> str | None:
     link = m.place.link_bytes_per_second
-    if link is None or m.all_reduce_bytes is None or not m.all_reduce_seconds:
+    crossed = len(m.place.nodes) > 1
+    if link is None or not crossed or m.all_reduce_bytes is None or not m.all_reduce_seconds:
         return None
     # what a ring sends through each node's link (see gpuyard.predict.collectives)
     sent = 2 * (m.workers - 1) / m.workers * m.all_reduce_bytes

@@ -4,14 +4,13 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-import shutil
 import socket
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import psutil
 
 from gpuyard.hardware.cpu import cpu_model, os_name, usable_cores
+from gpuyard.run.probe import cuda_gpus
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,3 @@ def torch_version() -> str:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return "none"
-
-
-def cuda_gpus() -> tuple[str, ...]:
-    """The GPUs that torch can use; torch is only imported where a driver is."""
-    driver = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
-    if not driver and shutil.which("nvidia-smi") is None:
-        return ()
-    try:
-        import torch
-    except ImportError:
-        return ()
-    if not torch.cuda.is_available():
-        return ()
-    return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

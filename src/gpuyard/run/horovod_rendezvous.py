@@ -5,15 +5,13 @@ Horovod itself would listen on every interface; here it listens on loopback, or 
 
 import contextlib
 import queue
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.errors import GpuyardError
-from gpuyard.run.places import LabNodes, Place
-from gpuyard.specs import ExchangeOptions
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.run.places.place import Place
 
 _START_SECONDS = 30.0
 
@@ -48,25 +46,23 @@ class Table:
 
 @contextlib.contextmanager
 def horovod_rendezvous(
-    place: Place, processes: int, remedy: ExchangeOptions
+    place: Place, processes: int, fusion_buffer_bytes: int | None = None
 ) -> Iterator[Callable[[int], Mapping[str, str]]]:
     """Yields what each rank's environment has beside the place's own."""
     table = table_of(place, processes)
     with _server(table) as port:
         common = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
-        if remedy.bucket_mb is not None:
-            common["HOROVOD_FUSION_THRESHOLD"] = str(round(remedy.bucket_mb * 2**20))
+        if fusion_buffer_bytes is not None:
+            common["HOROVOD_FUSION_THRESHOLD"] = str(fusion_buffer_bytes)
         yield lambda rank: {**table.variables(rank), **common}
 
 
 def table_of(place: Place, processes: int) -> Table:
-    if isinstance(place, LabNodes) and place.lab is not None:
-        nodes = place.lab.nodes[:processes]
-        # a lab's host names are addresses
-        hosts = tuple(node.address for node in nodes)
-        return Table(hosts, nodes[0].address, nodes[0].interface, nodes[0].enter)
-    here = socket.gethostname()
-    return Table((here,) * processes, "127.0.0.1", "lo", lambda: None)
+    listening = place.listening()
+    if listening is None:
+        raise UserMistake(place.why_no_horovod or "horovod's ranks can't reach this process")
+    hosts = tuple(listening.node_addresses[seat.node] for seat in place.seats(processes))
+    return Table(hosts, listening.address, listening.interface, listening.enter)
 
 
 @contextlib.contextmanager

@@ -1,102 +1,97 @@
-"""Who starts the ranks: gpuyard itself, or torchrun, PyTorch's own launcher, as a value.
-
-A `Crew` is one process that is started and listened to: a rank, or a torchrun agent with its ranks.
-"""
+"""Who starts the ranks: gpuyard itself, or torchrun, PyTorch's own launcher, as a value."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from itertools import groupby
+from typing import Literal
+
+from gpuyard.run.places.place import Place, Seat
+from gpuyard.run.process import Command, python_path
+from gpuyard.run.protocol import Job
 
 Launcher = Literal["torchrun", "direct"]
-JOBS_DIRECTORY = "GPUYARD_JOBS"
-"""Where ranks that share one stdin find their jobs, by the rank that torchrun gives them."""
-FAILED_RANK = "failed-rank"
+Environment = Callable[[int], Mapping[str, str]]
+"""What a rank's environment has beside what its place and its seat say."""
 _AGENT = "gpuyard.run.torchrun_agent"
-
-
-class Job(Protocol):
-    """What every rank is told, whatever it is there for: its place among the others, and where they meet."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def processes(self) -> int: ...
-    @property
-    def directory(self) -> str: ...
-    @property
-    def cores(self) -> tuple[int, ...]: ...
-    @property
-    def silence_seconds(self) -> float: ...
-    def model_dump_json(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """An address of the first host that all others reach, and a port there."""
-
-    address: str
-    port: int
 
 
 @dataclass(frozen=True)
 class Crew:
-    """The ranks of one process, the first of which names it."""
+    """One process that is started and listened to: a rank, or a torchrun agent with all ranks of its node.
+
+    It reads the jobs of its ranks from stdin, one a line, and leaves when stdin ends.
+    """
 
     jobs: tuple[Job, ...]
-    argv: tuple[str, ...]
+    command: Command
 
-    @property
-    def rank(self) -> int:
-        return self.jobs[0].rank
 
-    @property
-    def name(self) -> str:
-        """Of its file for stderr; ranks that share an agent have their own."""
-        return f"rank{self.rank}" if len(self.jobs) == 1 else "agent"
-
-    def failed(self) -> "Crew":
-        """Of an agent with several ranks that of the rank which failed, as the agent has noted."""
-        try:
-            rank = int((Path(self.jobs[0].directory) / FAILED_RANK).read_text())
-        except (OSError, ValueError):
-            return self
-        return Crew(tuple(job for job in self.jobs if job.rank == rank) or self.jobs, self.argv)
+def worker_argv(worker: str) -> tuple[str, ...]:
+    """What starts a rank that runs this module."""
+    return (sys.executable, "-P", "-m", worker)
 
 
 def crews(
-    jobs: Sequence[Job], worker: str, launcher: Launcher = "direct", meeting: Meeting | None = None
+    place: Place,
+    jobs: Sequence[Job],
+    worker: str,
+    launcher: Launcher = "direct",
+    environment: Environment = lambda _rank: {},
 ) -> tuple[Crew, ...]:
-    """What is started for these jobs.
-
-    Over several hosts there is an agent on each, and they meet at the first. On one host there is one agent
-    that opens no port at all: torchrun would listen on every interface.
-    """
-    start = (sys.executable, "-P", "-m", worker)
+    """What is started for these jobs, one for each rank."""
+    seated = list(zip(place.seats(len(jobs)), jobs, strict=True))
     if launcher == "direct":
-        return tuple(Crew((job,), start) for job in jobs)
-    place = jobs[0].directory
-    agent = (sys.executable, "-P", "-m", _AGENT, place)
-    run_it = ("--max-restarts=0", "--no-python", *start)
-    if meeting is None:
-        count = jobs[0].processes
-        store = ("--rdzv-backend=c10d", "--rdzv-conf=store_type=file")
-        one = (*store, f"--rdzv-endpoint={place}/torchrun", "--rdzv-id=gpuyard", "--nnodes=1")
-        local = ("--local-addr=127.0.0.1", f"--nproc-per-node={count}")
-        return (Crew(tuple(jobs), (*agent, *one, *local, *run_it)),)
-    where = (f"--master-addr={meeting.address}", f"--master-port={meeting.port}")
-    return tuple(
-        Crew(
-            (job,),
-            (
-                *agent,
-                f"--nnodes={job.processes}",
-                "--nproc-per-node=1",
-                f"--node-rank={job.rank}",
-                *where,
-                *run_it,
-            ),
+        return tuple(
+            Crew(
+                (job,),
+                place.command(
+                    seat.node, worker_argv(worker), _variables(place, seat, job, environment)
+                ),
+            )
+            for seat, job in seated
         )
-        for job in jobs
-    )
+    nodes = 1 + seated[-1][0].node
+    started = []
+    for _, group in groupby(seated, lambda one: one[0].node):
+        seats, ours = zip(*group, strict=True)
+        argv = _agent_argv(place, seats[0], nodes, ours[0].directory, worker)
+        variables = _variables(place, seats[0], ours[0], environment)
+        started.append(Crew(ours, place.command(seats[0].node, argv, variables)))
+    return tuple(started)
+
+
+def _variables(place: Place, seat: Seat, job: Job, environment: Environment) -> dict[str, str]:
+    threads = str(len(job.cores))
+    pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
+    return {
+        **python_path(),
+        **pinned,
+        **seat.environment(place.meeting),
+        **environment(seat.rank),
+    }
+
+
+def _agent_argv(
+    place: Place, seat: Seat, nodes: int, directory: str, worker: str
+) -> tuple[str, ...]:
+    """Over several nodes there is an agent on each, and they meet at the first.
+
+    On this machine there is one that opens no port at all: torchrun would listen on every interface.
+    """
+    agent = (*worker_argv(_AGENT), directory, str(seat.local_world_size))
+    how_many = (f"--nnodes={nodes}", f"--nproc-per-node={seat.local_world_size}")
+    if place.meeting is None:
+        store = ("--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--rdzv-id=gpuyard")
+        where: tuple[str, ...] = (
+            *store,
+            f"--rdzv-endpoint={directory}/torchrun",
+            "--local-addr=127.0.0.1",
+        )
+    else:
+        where = (
+            f"--node-rank={seat.node}",
+            f"--master-addr={place.meeting.address}",
+            f"--master-port={place.meeting.port}",
+        )
+    return (*agent, *how_many, *where, "--max-restarts=0", "--no-python", *worker_argv(worker))

@@ -11,8 +11,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from gpuyard.run.launch import Job
-from gpuyard.run.protocol import MEETING_POINT, Device
+from gpuyard.run.protocol import MEETING_POINT, Device, Job
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
@@ -36,6 +35,17 @@ class Member(Job, Protocol):
 
     @property
     def device(self) -> Device: ...
+
+
+def own_device(job: Member) -> torch.device:
+    """What this rank computes on: of its node's GPUs that with its local rank, or its cores."""
+    if job.cores:
+        torch.set_num_threads(len(job.cores))
+    if job.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device
 
 
 class Peers:

@@ -1,8 +1,9 @@
-"""A rank process: one JSON job on stdin, events on stdout, one a line.
+"""A rank process: one JSON job on stdin, or from its agent, and events on stdout, one a line.
 
 When its stdin ends, who started it is gone, and so is this process.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -16,8 +17,8 @@ from typing import TextIO, TypeVar
 from pydantic import BaseModel
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.run.launch import JOBS_DIRECTORY
-from gpuyard.run.protocol import LOST_PEER_STATUS, Refusal
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Refusal
 
 Emit = Callable[[BaseModel], None]
 AnyJob = TypeVar("AnyJob", bound=BaseModel)
@@ -29,16 +30,17 @@ def serve(
     run: Callable[[AnyJob, Emit], None],
     at_end: Callable[[], None] | None = None,
 ) -> None:
-    """Run one job and exit; nothing of a user's code can write into the stream of events.
+    """Run one job on its cores and exit; nothing of a user's code can write into the stream of events.
 
     From `at_end` on, an end of stdin is not taken for a death of the parent: mpiexec closes it early.
     """
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    shared = os.environ.pop(JOBS_DIRECTORY, None)
-    if shared is not None:
-        _own_stderr(Path(shared))
     os.dup2(2, 1)
-    job = job_type.model_validate_json(_read_line() if shared is None else _own_job(Path(shared)))
+    job = job_type.model_validate_json(_own_job())
+    cores = getattr(job, "cores", ())
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     directory = str(getattr(job, "directory", ""))
     finished = threading.Event()
     threading.Thread(target=_leave_with_parent, args=(directory, finished), daemon=True).start()
@@ -73,28 +75,38 @@ def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], events: TextI
     return 0
 
 
-def _own_job(shared: Path) -> bytes:
-    """Where torchrun has started several ranks with one stdin, each has a file."""
-    return (shared / f"rank{os.environ['RANK']}.job").read_bytes()
+def share_cores(ranks: int) -> None:
+    """Where nobody says how many threads a rank has, the ranks of a node share its cores evenly.
+
+    Called before torch is imported. One rank alone takes what torch takes by itself.
+    """
+    if ranks > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(usable_cores()) // ranks)))
 
 
-def _own_stderr(shared: Path) -> None:
-    descriptor = os.open(
-        shared / f"rank{os.environ['RANK']}.stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-    )
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+def job_file(directory: str, job: bytes) -> Path:
+    """Where an agent puts the job of one of its ranks."""
+    return Path(directory) / f"rank{json.loads(job)['rank']}.job"
 
 
-def _read_line() -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        # byte by byte from the descriptor: a buffered stdin would hold a lock at exit
-        character = os.read(0, 1)
-        if not character:
-            sys.exit("the job ended before its end of line")
-        line += character
-    return line
+def read_lines(count: int) -> list[bytes]:
+    """So many lines of stdin, after which nothing comes but its end."""
+    said = b""
+    while said.count(b"\n") < count:
+        # from the descriptor: a buffered stdin would hold a lock at exit
+        more = os.read(0, 65536)
+        if not more:
+            sys.exit("stdin ended before the last job")
+        said += more
+    return said.splitlines()
+
+
+def _own_job() -> bytes:
+    """From stdin, or, where one agent has started several ranks, from the file that it wrote for this one."""
+    written = os.environ.pop(JOBS_DIRECTORY, None)
+    if written is None:
+        return read_lines(1)[0]
+    return (Path(written) / f"rank{os.environ['RANK']}.job").read_bytes()
 
 
 def _leave_with_parent(directory: str, finished: threading.Event) -> None:

@@ -1,8 +1,9 @@
-"""torchrun's agent on one host: `python -m gpuyard.run.torchrun_agent DIRECTORY OPTIONS COMMAND…`.
+"""torchrun's agent on one node: `python -m gpuyard.run.torchrun_agent DIRECTORY RANKS OPTIONS COMMAND…`.
 
-It is torchrun but for three things: it ends as its rank has ended, so that who started it can tell a fault
-from a lost peer; it leaves when who started it has gone; and it leaves no logs behind: they are in the
-run's directory, where this host has that.
+It is torchrun but for four things: it reads the jobs of its ranks from stdin, one a line, and hands each rank
+its own; it says which rank has failed first, and ends as that one did, so that who started it can tell a fault
+from a lost peer; it leaves when who started it has gone; and it leaves no files behind: they are in the run's
+directory, where this node has that.
 """
 
 import contextlib
@@ -18,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from gpuyard.run.launch import FAILED_RANK
-from gpuyard.run.protocol import LOST_PEER_STATUS
+from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, RANK_PREFIX, Failed
+from gpuyard.run.rank_process import job_file, read_lines, share_cores
 
 # on a socket, which sshd may give as stdin, the other side's end is not POLLHUP
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
@@ -28,15 +29,19 @@ _LEAVE_SECONDS = 10.0
 
 def main(arguments: list[str]) -> None:
     """Run torchrun and exit as the rank that failed first did."""
-    directory, *options = arguments
+    directory, ranks, *options = arguments
     here = Path(directory).is_dir()
-    logs = tempfile.mkdtemp(prefix="gpuyard-torchrun-", dir=directory if here else None)
-    left_behind = directory if here else logs
+    own = tempfile.mkdtemp(prefix="gpuyard-torchrun-", dir=directory if here else None)
+    left_behind = directory if here else own
+    for job in read_lines(int(ranks)):
+        job_file(own, job).write_bytes(job)
     threading.Thread(target=_leave_with_parent, args=(left_behind,), daemon=True).start()
+    os.environ[JOBS_DIRECTORY] = own
+    share_cores(int(ranks))
     try:
-        status = _run([f"--log-dir={logs}", *options], Path(directory))
+        status = _run([f"--log-dir={own}", "--tee=2", *options])
     finally:
-        shutil.rmtree(left_behind if _parent_is_gone(0) else logs, ignore_errors=True)
+        shutil.rmtree(left_behind if _parent_is_gone(0) else own, ignore_errors=True)
     sys.stderr.flush()
     if status < 0:  # as the rank was, so that it is told as that
         with contextlib.suppress(OSError):  # SIGKILL has no other way
@@ -45,8 +50,9 @@ def main(arguments: list[str]) -> None:
     os._exit(status)  # at once: all ranks are gone
 
 
-def _run(arguments: list[str], directory: Path) -> int:
+def _run(arguments: list[str]) -> int:
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a file is enough on one host
+    os.environ["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = RANK_PREFIX.format("${rank}")
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -57,14 +63,14 @@ def _run(arguments: list[str], directory: Path) -> int:
             failed.failures.items(),
             key=lambda one: (one[1].exitcode == LOST_PEER_STATUS, one[1].timestamp),
         )
-        with contextlib.suppress(OSError):  # on another host there is no such directory
-            (directory / FAILED_RANK).write_text(str(rank))
+        sys.stdout.write(Failed(rank=rank, status=fault.exitcode).model_dump_json() + "\n")
+        sys.stdout.flush()
         return fault.exitcode
     return 0
 
 
 def _parent_is_gone(most_seconds: float | None) -> bool:
-    """Looking at stdin takes nothing of it away from the ranks, which read it."""
+    """Looking at stdin takes nothing of its end away from the ranks, which wait for it."""
     stdin = select.poll()
     stdin.register(0, _GONE)
     return bool(stdin.poll(None if most_seconds is None else 1000 * most_seconds))

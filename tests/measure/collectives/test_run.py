@@ -153,7 +153,7 @@ def test_a_dry_run_measures_nothing(cli: Cli) -> None:
         (["--bytes", "1 Mb"], "did you mean"),
         (["--workers", "1"], "2 workers or more"),
         (["--lab", "2x1Gbit", "--hosts", "a,b"], "exclude each other"),
-        (["--lab", "2x1Gbit", "--workers", "3"], "the lab has 2"),
+        (["--lab", "2x1Gbit", "--workers", "3"], "2 nodes with up to 1 each have room for 2"),
         (["--factor", "1"], "factor of 2 or more"),
         (["--kind", "x"], ""),
     ],
@@ -165,4 +165,4 @@ def test_mistakes_are_sentences(arguments: list[str], sentence: str, cli: Cli) -
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not here")
 def test_a_host_that_can_not_be_reached_is_said(cli: Cli) -> None:
     said = cli("bench", "collectives", "--hosts", "127.0.0.1,127.0.0.1", "--bytes", "1KB", status=1)
-    assert "rank" in said.stderr
+    assert "127.0.0.1 can't be asked for its GPUs" in said.stderr

@@ -1,6 +1,5 @@
 """The ranks of a bench as torch.distributed sees them, and the few things that they agree on."""
 
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from time import perf_counter
@@ -9,8 +8,7 @@ import torch
 import torch.distributed as dist
 
 from gpuyard.measure.collectives.records import CollectivesJob
-from gpuyard.run.peers import meeting_point, synchronize
-from gpuyard.run.protocol import MEETING_POINT
+from gpuyard.run.peers import meeting_point, own_device, synchronize
 
 
 class TorchGroup:
@@ -18,11 +16,7 @@ class TorchGroup:
 
     def __init__(self, job: CollectivesJob) -> None:
         self.rank, self.count = job.rank, job.processes
-        self.device = torch.device("cpu")
-        if job.device == "cuda":
-            local = job.rank if MEETING_POINT not in os.environ else 0  # elsewhere one a host
-            self.device = torch.device("cuda", local)
-            torch.cuda.set_device(self.device)
+        self.device = own_device(job)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
             init_method=meeting_point(job.directory),

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.run.places import Here, Place
+from gpuyard.run.places import Place
 
 MPI_WORKER = "gpuyard.measure.collectives.mpi_worker"
 
 
 def check_mpi(place: Place) -> None:
     """Raises with what is missing."""
-    if not isinstance(place, Here):
+    if place.meeting is not None:  # mpiexec starts ranks on this machine
         raise UserMistake("MPI is run on this machine only; leave out --lab, --hosts and --slurm")
     if importlib.util.find_spec("mpi4py") is None or _mpiexec() is None:
         raise MissingRequirement(

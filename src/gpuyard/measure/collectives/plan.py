@@ -13,7 +13,7 @@ from gpuyard import __version__, units
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.run.places import Here, LabNodes, Place
+from gpuyard.run.places import Place
 from gpuyard.run.protocol import Device
 from gpuyard.workloads.resolve import require_torch
 
@@ -81,7 +81,7 @@ def plan_collectives(
     if not 1 <= repeats <= MOST_REPEATS:
         raise UserMistake(f"{repeats} repeats can't be made; ask for 1 to {MOST_REPEATS}")
     host = this_host()
-    chosen = _backend(backend, place, workers, host)
+    chosen = _backend(backend, place, workers)
     device: Device = "cuda" if chosen == "nccl" else "cpu"
     even = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
     _check_memory(place, workers, max(even))
@@ -95,7 +95,7 @@ def plan_collectives(
         repeats=repeats,
         seconds_per_size=seconds_per_size,
         cores_by_worker=place.cores_by_worker(workers, computing=False),
-        link_bytes_per_second=_slowest_link(place, workers, link_bytes_per_second),
+        link_bytes_per_second=place.ring_link_bytes_per_second(workers) or link_bytes_per_second,
         host=host,
         key="",
     )
@@ -127,16 +127,13 @@ def _size(text: str) -> int:
     return int(units.parse_positive(text.strip(), units.SIZE))
 
 
-def _backend(asked: str | None, place: Place, workers: int, host: Host) -> Backend:
+def _backend(asked: str | None, place: Place, workers: int) -> Backend:
     if asked is None:
-        return "nccl" if isinstance(place, Here) and len(host.gpus) >= workers else "gloo"
+        return "gloo" if place.missing_gpus(workers) else "nccl"
     if asked not in BACKENDS:
         raise UnknownName("backend", asked, BACKENDS)
-    if asked == "nccl" and isinstance(place, Here | LabNodes) and len(host.gpus) < workers:
-        raise MissingRequirement(
-            f"NCCL needs a GPU for each of {workers} workers, and there are {len(host.gpus)}; "
-            "gloo works without"
-        )
+    if asked == "nccl" and (missing := place.missing_gpus(workers)) is not None:
+        raise MissingRequirement(f"NCCL needs a GPU for each worker: {missing}; gloo works without")
     if asked == "mpi":
         from gpuyard.measure.collectives.mpi import check_mpi
 
@@ -145,7 +142,7 @@ def _backend(asked: str | None, place: Place, workers: int, host: Host) -> Backe
 
 
 def _check_memory(place: Place, workers: int, largest: int) -> None:
-    if not isinstance(place, Here | LabNodes):
+    if not place.on_this_machine:
         return
     available = psutil.virtual_memory().available
     most = available // (_BUFFERS * workers)
@@ -154,18 +151,6 @@ def _check_memory(place: Place, workers: int, largest: int) -> None:
             f"{workers} workers with {units.format_bytes(largest)} each are more than the memory that "
             f"is free; ask for up to {units.format_bytes(most)}"
         )
-
-
-def _slowest_link(place: Place, workers: int, told: float | None) -> float | None:
-    """Of a ring in rank order: where racks are filled one after the other, it leaves each once."""
-    if not isinstance(place, LabNodes):
-        return told
-    used = place.plan.nodes[:workers]
-    rates = [node.rate_bytes_per_second for node in used]
-    uplink = place.plan.uplink_bytes_per_second
-    if uplink is not None and len({node.rack for node in used}) > 1:
-        rates.append(uplink)
-    return min(rates)
 
 
 def _key(plan: CollectivesPlan) -> str:

@@ -23,8 +23,10 @@ from gpuyard.measure.collectives.records import (
 from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.lock import only_one_measures
 from gpuyard.predict.platform.transport import TCP_PAYLOAD
-from gpuyard.run.places import LabNodes
-from gpuyard.run.ranks import private_directory, run_ranks
+from gpuyard.run.launch import Crew, worker_argv
+from gpuyard.run.places import Here
+from gpuyard.run.process import python_path
+from gpuyard.run.ranks import private_directory, run_crews, run_ranks
 
 WORKER = "gpuyard.measure.collectives.worker"
 _LOOK_SECONDS = 0.2
@@ -97,12 +99,7 @@ def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, 
             yield from _under_mpi(jobs[0], plan.workers)
             return
         ranks: Generator[_Event, None, None] = run_ranks(
-            jobs,
-            lambda rank: plan.place.environment(rank, plan.workers),
-            parse=read_event,
-            worker=WORKER,
-            command=lambda rank, argv: plan.place.command(rank, argv, plan.workers),
-            stop_signal=plan.place.stop_signal,
+            plan.place, jobs, parse=read_event, worker=WORKER
         )
         with contextlib.closing(ranks) as events:
             yield from events
@@ -111,13 +108,10 @@ def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, 
 def _under_mpi(first: CollectivesJob, ranks: int) -> Generator[_Event, None, None]:
     from gpuyard.measure.collectives.mpi import MPI_WORKER, under_mpiexec
 
-    events: Generator[_Event, None, None] = run_ranks(
-        [first],
-        lambda _rank: {},
-        parse=read_event,
-        worker=MPI_WORKER,
-        command=lambda _rank, argv: under_mpiexec(ranks, argv),
-    )
+    variables = {**python_path(), "OMP_NUM_THREADS": str(len(first.cores))}
+    command = Here().command(0, under_mpiexec(ranks, worker_argv(MPI_WORKER)), variables)
+    leader = first.model_copy(update={"cores": ()})  # mpiexec decides where its ranks are
+    events: Generator[_Event, None, None] = run_crews([Crew((leader,), command)], read_event)
     with contextlib.closing(events):
         yield from events
 
@@ -142,7 +136,7 @@ def _undilated_probe(probe: Probe, dilation: float) -> Probe:
 
 
 def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) -> CollectivesBench:
-    payload = LAB_PAYLOAD if isinstance(plan.place, LabNodes) else TCP_PAYLOAD
+    payload = LAB_PAYLOAD if plan.place.emulated else TCP_PAYLOAD
     sold = plan.link_bytes_per_second
     rate = sold * payload if sold is not None else probe.ring_bytes_per_second
     links = Links(bytes_per_second=rate, latency_seconds=probe.latency_seconds)
@@ -175,7 +169,7 @@ def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) 
             probe=probe,
             load=load,
             link_bytes_per_second=sold,
-            emulated=isinstance(plan.place, LabNodes),
+            emulated=plan.place.emulated,
         ),
         notes=notes,
     )

@@ -1,6 +1,5 @@
 """The rank process of a bench of collectives: `python -m gpuyard.measure.collectives.worker`."""
 
-import os
 from typing import TYPE_CHECKING
 
 from gpuyard.measure.collectives.records import CollectivesJob, Started
@@ -30,14 +29,8 @@ def time_all(job: CollectivesJob, group: "Group", report: Emit) -> None:
 
 def _run(job: CollectivesJob, emit: Emit) -> None:
     require_torch()
-    if job.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, job.cores)
-    import torch
-
     from gpuyard.measure.collectives.group import TorchGroup
 
-    if job.cores:
-        torch.set_num_threads(len(job.cores))
     group = TorchGroup(job)
     time_all(job, group, emit if job.rank == 0 else lambda _event: None)
     group.leave()

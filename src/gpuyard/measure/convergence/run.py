@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from gpuyard.measure.convergence.job import EpochDone, FitJob, FitProgress, read_event
 from gpuyard.measure.convergence.plan import FitPlan
 from gpuyard.measure.lock import only_one_measures
+from gpuyard.run.places import Here
 from gpuyard.run.ranks import private_directory, run_ranks
 
 _SILENCE_SECONDS = 600.0
@@ -68,7 +69,7 @@ def run_fit(
             for rank, cores in enumerate(plan.cores_by_worker)
         ]
         ranks: Generator[FitProgress | EpochDone, None, None] = run_ranks(
-            jobs, lambda _rank: {}, parse=read_event, worker=_WORKER
+            Here(), jobs, parse=read_event, worker=_WORKER
         )
         with contextlib.closing(ranks) as events:
             for event in events:

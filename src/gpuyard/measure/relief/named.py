@@ -4,6 +4,7 @@
 is also asked with longer periods, since what it does to the loss is about to be measured.
 """
 
+import math
 from functools import partial
 
 from gpuyard.measure.training.measurement import Measurement
@@ -80,6 +81,7 @@ def foreseen_gains(
 
 def _platform(workers: int, place: RunPlace) -> Platform | None:
     here, rate = place.kind == "here", place.link_bytes_per_second
+    per_node = workers if here else place.ranks_per_node or 1
     between = None
     if not here:
         if rate is None:
@@ -88,8 +90,8 @@ def _platform(workers: int, place: RunPlace) -> Platform | None:
         between = partial(between_machines(network)[0].pipe, tuning=fitted())
     return Platform(
         name=place.kind,
-        nodes=1 if here else workers,
-        gpus_per_node=workers if here else 1,
+        nodes=math.ceil(workers / per_node),
+        gpus_per_node=per_node,
         inside=lambda _: Pipe(LINK_HERE.value, HOP_HERE.value, LINK_HERE.basis),
         between=between,
         host_to_gpu_bytes_per_second=None,  # the samples are read in the measured step

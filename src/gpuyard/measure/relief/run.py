@@ -43,7 +43,6 @@ def run_relief(
         ranks: Generator[ReliefProgress | Relieved, None, None] = run_where_planned(
             sweep,
             jobs,
-            lambda rank: sweep.place.environment(rank, processes),
             parse=read_event,
             worker=_WORKER,
         )

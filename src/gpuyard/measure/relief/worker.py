@@ -1,7 +1,6 @@
 """The rank process of a relief: `python -m gpuyard.measure.relief.worker`."""
 
 import gc
-import os
 from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -32,19 +31,10 @@ def main() -> None:
 
 def _run(job: ReliefJob, emit: Emit) -> None:
     require_torch()
-    if job.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, job.cores)
-    import torch
-
     from gpuyard.measure.training.point import read_samples
-    from gpuyard.run.peers import Peers
+    from gpuyard.run.peers import Peers, own_device
 
-    if job.cores:
-        torch.set_num_threads(len(job.cores))
-    device = torch.device("cpu")
-    if job.device == "cuda":
-        device = torch.device("cuda", job.rank if job.local_rank is None else job.local_rank)
-        torch.cuda.set_device(device)
+    device = own_device(job)
     samples = read_samples(job)
     peers = Peers(job)
     report: Emit = emit if job.rank == 0 else lambda _event: None

@@ -32,7 +32,6 @@ class RankJob(_Message):
     optimizer: Literal["sgd", "adam"] = "sgd"
     synthetic: SyntheticGpu | None = None
     dilation: float = 1.0
-    local_rank: int | None = None  # among those of its host; None: all are on one
 
 
 class Progress(_Message):

@@ -107,7 +107,8 @@ def run_matrix(
         everything_stored = not fresh and all(
             stored_run(store, point, judge_of(sweep)) for sweep in sweeps for point in sweep.points
         )
-        with _made(sweeps[0].place, needed=not everything_stored) as place:
+        planned = sweeps[0].place
+        with contextlib.nullcontext(planned) if everything_stored else planned.up() as place:
             for sweep in sweeps:
                 found, failed = _run(
                     replace(sweep, place=place), store, matrix.attempts, pace, fresh=fresh
@@ -183,12 +184,3 @@ def _place(spec: SweepFile, link: SweepLink | None) -> Place:
         return Here()
     name = f"sweep-{os.getpid()}"
     return LabNodes(lab.plan_lab(max(spec.nodes), link.rate, name=name, dilation=link.dilation))
-
-
-@contextlib.contextmanager
-def _made(place: Place, *, needed: bool) -> Iterator[Place]:
-    if not isinstance(place, LabNodes) or not needed:
-        yield place
-        return
-    with lab.temporary(place.plan) as made:
-        yield LabNodes(place.plan, made)

@@ -3,7 +3,7 @@
 import contextlib
 import platform
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 
 from gpuyard import __version__
@@ -17,6 +17,7 @@ from gpuyard.measure.training.measurement import Measurement, Provenance
 from gpuyard.measure.training.rejection import Rejection
 from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent
 from gpuyard.measure.training.sweep_ranks import run_where_planned, told_all
+from gpuyard.run.launch import Environment
 from gpuyard.run.ranks import private_directory
 
 _SILENCE_SECONDS = 600.0
@@ -105,7 +106,7 @@ def _run_points(
             for rank in range(processes)
         ]
         ranks: Generator[Progress | PointResult, None, None] = run_where_planned(
-            sweep, jobs, environment, parse=read_event
+            sweep, jobs, parse=read_event, environment=environment
         )
         with contextlib.closing(ranks) as events:
             for event in events:
@@ -113,14 +114,16 @@ def _run_points(
 
 
 @contextlib.contextmanager
-def _environment(sweep: Sweep, processes: int) -> Iterator[Callable[[int], Mapping[str, str]]]:
+def _environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
     if sweep.strategy != "horovod" or processes == 1:
-        yield lambda rank: sweep.place.environment(rank, processes)
+        yield lambda _rank: {}
         return
     from gpuyard.run.horovod_rendezvous import horovod_rendezvous
 
-    with horovod_rendezvous(sweep.place, processes, sweep.remedy) as of_horovod:
-        yield lambda rank: {**sweep.place.environment(rank, processes), **of_horovod(rank)}
+    bucket_mb = sweep.remedy.bucket_mb
+    buffer_bytes = None if bucket_mb is None else round(bucket_mb * 2**20)
+    with horovod_rendezvous(sweep.place, processes, buffer_bytes) as of_horovod:
+        yield of_horovod
 
 
 def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement:

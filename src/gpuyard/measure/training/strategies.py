@@ -11,9 +11,7 @@ from gpuyard.specs import ExchangeOptions, Precision
 MEASURED = ("ddp", "dataparallel", "horovod")
 
 
-def check_strategy(
-    strategy: str, *, precision: Precision, device: Device, gpus: int, most_workers: int
-) -> None:
+def check_strategy(strategy: str, *, precision: Precision, device: Device, gpus: int) -> None:
     """Raise the sentence that says why this strategy can't be measured on this machine."""
     if strategy == "parameter-server":
         raise GpuyardError(
@@ -36,10 +34,6 @@ def check_strategy(
     if precision == "tf32" and device == "cpu":
         raise UserMistake(
             "tf32 is a mode of NVIDIA GPUs and there is none here; measure fp32 or bf16 instead"
-        )
-    if device == "cuda" and most_workers > gpus:
-        raise UserMistake(
-            f"{most_workers} workers need {most_workers} GPUs, this machine has {gpus}"
         )
 
 

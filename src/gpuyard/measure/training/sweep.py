@@ -15,7 +15,7 @@ from gpuyard.measure.training.measurement import Measurement, SyntheticGpu
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
 from gpuyard.run.launch import Launcher
-from gpuyard.run.places import Here, LabNodes, Place
+from gpuyard.run.places import Here, Place
 from gpuyard.run.protocol import Device
 from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 from gpuyard.workloads import profile_of
@@ -64,6 +64,7 @@ class Sweep:
             "seed": self.seed,
             "host": self.host.host,
             "place": self.place.record(len(self.cores_by_worker)).model_dump(),
+            "ranks": self.place.describe_seats(len(self.cores_by_worker)),
             "repeat": self.repeat,
             "points": [
                 {"workers": p.workers, "batch_per_worker": p.batch_per_worker, "key": p.key}
@@ -109,19 +110,20 @@ def plan_sweep(
     remedy, place = remedy or ExchangeOptions(), place or Here()
     host = this_host()
     synthetic = _synthetic(workload, gpu) if gpu is not None else None
-    device = "cpu" if synthetic else device or ("cuda" if host.gpus else "cpu")
+    device = "cpu" if synthetic else device or ("cuda" if all(place.gpus_by_node) else "cpu")
     check_strategy(
         strategy,
         precision=workload.precision if synthetic is None else "fp32",
         device=device,
         gpus=len(host.gpus),
-        most_workers=workers[-1] if isinstance(place, Here) else 1,
     )
+    if device == "cuda" and (missing := place.missing_gpus(workers[-1])) is not None:
+        raise UserMistake(missing)
     check_remedy(remedy, strategy, synthetic=synthetic is not None)
-    if strategy == "horovod" and not isinstance(place, Here | LabNodes):
-        raise UserMistake("horovod is measured on this machine and in labs; measure ddp elsewhere")
-    elsewhere = place.meeting() is not None
-    launcher = launcher or ("torchrun" if strategy == "ddp" and elsewhere else "direct")
+    if strategy == "horovod" and place.why_no_horovod is not None:
+        raise UserMistake(place.why_no_horovod)
+    over_nodes = place.meeting is not None
+    launcher = launcher or ("torchrun" if strategy == "ddp" and over_nodes else "direct")
     check_launcher(launcher, strategy)
     cores_by_worker = place.cores_by_worker(workers[-1], computing=synthetic is None)
     common: dict[str, Any] = {

@@ -1,12 +1,12 @@
 """The ranks of a sweep's worker count: what each is told in common, and how they are started."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuyard.measure.training.job import RankJob
 from gpuyard.measure.training.sweep import Sweep
-from gpuyard.run.places import Here
+from gpuyard.run.launch import Environment
 from gpuyard.run.protocol import Refusal
 from gpuyard.run.ranks import run_ranks
 
@@ -27,27 +27,23 @@ def told_all(sweep: Sweep, rank: int, processes: int, directory: Path) -> dict[s
         "cores": sweep.cores_by_worker[rank],
         "seed": sweep.seed,
         "dilation": sweep.place.dilation,
-        "local_rank": None if isinstance(sweep.place, Here) else 0,
     }
 
 
 def run_where_planned(
     sweep: Sweep,
     jobs: Sequence[RankJob],
-    environment: Callable[[int], Mapping[str, str]],
     *,
     parse: Callable[[bytes], Event | Refusal],
     worker: str = TRAINING_WORKER,
+    environment: Environment = lambda _rank: {},
 ) -> Generator[Event, None, None]:
     """Start them in the sweep's place by its launcher."""
-    processes = len(jobs)
     return run_ranks(
+        sweep.place,
         jobs,
-        environment,
         parse=parse,
         worker=worker,
-        command=lambda rank, argv: sweep.place.command(rank, argv, processes),
         launcher=sweep.launcher,
-        meeting=sweep.place.meeting(),
-        stop_signal=sweep.place.stop_signal,
+        environment=environment,
     )

@@ -1,7 +1,6 @@
 """The rank process of training: `python -m gpuyard.measure.training.worker`."""
 
 import gc
-import os
 
 from gpuyard.measure.training.job import RankJob
 from gpuyard.run.rank_process import Emit, serve
@@ -15,21 +14,14 @@ def main() -> None:
 
 def _run(job: RankJob, emit: Emit) -> None:
     require_torch()
-    if job.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, job.cores)
     import torch
 
     from gpuyard.measure.training.point import measure_point, read_samples
     from gpuyard.measure.training.trainer import set_precision
-    from gpuyard.run.peers import Peers
+    from gpuyard.run.peers import Peers, own_device
 
-    if job.cores:
-        torch.set_num_threads(len(job.cores))
     set_precision(job.workload.precision)
-    device = torch.device("cpu")
-    if job.device == "cuda":
-        device = torch.device("cuda", job.rank if job.local_rank is None else job.local_rank)
-        torch.cuda.set_device(device)
+    device = own_device(job)
     samples = read_samples(job)
     peers = Peers(job)
     report: Emit = emit if job.rank == 0 else lambda _event: None

@@ -1,4 +1,4 @@
-"""Workers on other hosts, one a host, started over ssh without a password.
+"""Workers on other hosts, started over ssh without a password.
 
 Each host has gpuyard at the same path as this one. A rank leaves when its ssh connection ends.
 """
@@ -8,30 +8,33 @@ import random
 import re
 import shlex
 import shutil
-import signal
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.run.launch import Meeting
-from gpuyard.run.places.place import Cores, RunPlace, torchrun_environment
+from gpuyard.run.places.place import Kind, Meeting, Place, room_for_ranks
+from gpuyard.run.probe import ask
+from gpuyard.run.process import Command
 
 _HOST = re.compile(r"^(?:[\w.-]+@)?[A-Za-z0-9_][\w.:-]*$")
-_PORTS = (20_000, 30_000)  # below what Linux gives to outgoing connections
+PORTS = (20_000, 30_000)  # below what Linux gives to outgoing connections
+NO_HOROVOD = "horovod is measured on this machine and in labs; measure ddp elsewhere"
 _FORWARDED = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "GPUYARD_HOME")
 
 
 @dataclass(frozen=True)
-class Hosts:
+class Hosts(Place):
     """In this order: rank 0 is on the first, which the others must be able to reach by this name."""
 
     names: tuple[str, ...]
-    port: int = field(default_factory=lambda: random.randrange(*_PORTS))
-    dilation: float = 1.0
-    stop_signal: signal.Signals = signal.SIGKILL
+    room: tuple[int, ...] = ()
+    gpus: tuple[tuple[str, ...], ...] = ()
+    port: int = field(default_factory=lambda: random.randrange(*PORTS))
+
+    kind: ClassVar[Kind] = "hosts"
+    why_no_horovod: ClassVar[str | None] = NO_HOROVOD
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -40,34 +43,39 @@ class Hosts:
         if shutil.which("ssh") is None:
             raise MissingRequirement("hosts are reached over ssh, which is not installed here")
 
-    def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:  # noqa: ARG002
-        if most_workers > len(self.names):
-            raise UserMistake(
-                f"{most_workers} workers need {most_workers} hosts, {len(self.names)} are named"
-            )
-        return ((),) * most_workers
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.names
 
-    def identity(self) -> Mapping[str, Any]:
-        return {"kind": "hosts", "hosts": list(self.names)}
+    @property
+    def ranks_by_node(self) -> tuple[int, ...]:
+        return self.room or (1,) * len(self.names)
 
-    def command(self, rank: int, argv: Sequence[str], processes: int) -> Sequence[str]:
-        variables = {
-            **torchrun_environment(rank, processes, self.meeting()),
-            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            **{name: os.environ[name] for name in _FORWARDED if name in os.environ},
-        }
+    @property
+    def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
+        return self.gpus or ((),) * len(self.names)
+
+    @property
+    def meeting(self) -> Meeting:
+        return Meeting(self.names[0].rpartition("@")[2], self.port)
+
+    def command(
+        self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Command:
+        forwarded = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
+        variables = {**forwarded, **(environment or {})}
         # ssh hands one line to the other side's shell, so that line is quoted
         there = shlex.join(
             ["env", f"--chdir={Path.cwd()}", *(f"{k}={v}" for k, v in variables.items()), *argv]
         )
-        options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
-        return ["ssh", *options, self.names[rank], there]
+        options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+        return Command(self.names[node], ("ssh", *options, self.names[node], there))
 
-    def environment(self, rank: int, processes: int) -> Mapping[str, str]:  # noqa: ARG002
-        return {}
 
-    def meeting(self) -> Meeting:
-        return Meeting(self.names[0].rpartition("@")[2], self.port)
-
-    def record(self, workers: int) -> RunPlace:
-        return RunPlace(kind="hosts", nodes=self.names[:workers])
+def reach_hosts(names: Sequence[str], ranks_per_node: int | None = None) -> Hosts:
+    """These hosts, each asked for its GPUs: it has one rank for each, or as many as are asked for."""
+    hosts = Hosts(tuple(names))
+    gpus = tuple(found.gpus for found in ask(hosts))
+    return replace(
+        hosts, room=room_for_ranks([len(each) for each in gpus], ranks_per_node), gpus=gpus
+    )

@@ -1,4 +1,4 @@
-"""Workers on the nodes of the Slurm allocation that gpuyard itself runs in, one a node, by srun."""
+"""Workers on the nodes of the Slurm allocation that gpuyard itself runs in, started by srun."""
 
 import os
 import random
@@ -7,14 +7,15 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.run.launch import Meeting
-from gpuyard.run.places.place import Cores, RunPlace, torchrun_environment
+from gpuyard.run.places.hosts import NO_HOROVOD, PORTS
+from gpuyard.run.places.place import Kind, Meeting, Place, room_for_ranks
+from gpuyard.run.probe import ask
+from gpuyard.run.process import Command
 
-_PORTS = (20_000, 30_000)
 _SLURM_SECONDS = 20
 _JOB = re.compile(r"^JobId=(?P<job>\d+) .*\bJobState=(?P<state>\w+)", re.MULTILINE)
 _NODE = re.compile(
@@ -22,50 +23,78 @@ _NODE = re.compile(
     re.MULTILINE,
 )
 _NOT_THERE = re.compile(r"DOWN|FAIL|NOT_RESPONDING|\*")
+_ALLOCATED = re.compile(r"\bNodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)")
+_GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")  # gpu:t4:2(IDX:0-1), with a type or without
+# what the job was given in all or a task; a step on one node says itself what it needs
+_NOT_OF_A_STEP = (
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_CPU_BIND",  # of the step whose shell this is
+)
 
 
 @dataclass(frozen=True)
-class SlurmAllocation:
-    """A step of one task for each rank; `--overlap`, because the batch script holds the cores too."""
+class SlurmAllocation(Place):
+    """A step of one task for each process; `--overlap`, because the batch script holds the cores too."""
 
     names: tuple[str, ...]
     address: str | None = None  # of the first; None: its name is one
-    port: int = field(default_factory=lambda: random.randrange(*_PORTS))
-    dilation: float = 1.0
-    # srun passes an end on to its task; one that is killed outright leaves the task running
-    stop_signal: signal.Signals = signal.SIGTERM
+    room: tuple[int, ...] = ()
+    gpus: tuple[tuple[str, ...], ...] = ()
+    allocated_gpus: tuple[int, ...] = ()
+    port: int = field(default_factory=lambda: random.randrange(*PORTS))
 
-    def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:  # noqa: ARG002
-        if most_workers > len(self.names):
-            raise UserMistake(
-                f"{most_workers} workers need {most_workers} nodes, the allocation has "
-                f"{len(self.names)}"
-            )
-        return ((),) * most_workers
+    kind: ClassVar[Kind] = "slurm"
+    why_no_horovod: ClassVar[str | None] = NO_HOROVOD
 
-    def identity(self) -> Mapping[str, Any]:
-        return {"kind": "slurm", "hosts": list(self.names)}
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.names
 
-    def command(self, rank: int, argv: Sequence[str], processes: int) -> Sequence[str]:  # noqa: ARG002
-        one = ["--nodes=1", "--ntasks=1", f"--nodelist={self.names[rank]}", "--overlap"]
-        # a job that was given --gpus in all would want all of them for each step, on one node
-        gpus = ["--gpus=1"] if "SLURM_GPUS" in os.environ else []
-        # a batch job may have been submitted with --export=NONE, and a shell in a step has that step's cores
-        free = ["env", "--unset=SLURM_CPU_BIND"]
-        return [*free, "srun", *one, *gpus, "--export=ALL", "--kill-on-bad-exit=0", *argv]
+    @property
+    def ranks_by_node(self) -> tuple[int, ...]:
+        return self.room or (1,) * len(self.names)
 
-    def environment(self, rank: int, processes: int) -> Mapping[str, str]:
-        return torchrun_environment(rank, processes, self.meeting())
+    @property
+    def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
+        return self.gpus or ((),) * len(self.names)
 
+    @property
     def meeting(self) -> Meeting:
         return Meeting(self.address or self.names[0], self.port)
 
-    def record(self, workers: int) -> RunPlace:
-        return RunPlace(kind="slurm", nodes=self.names[:workers])
+    def command(
+        self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Command:
+        free = ("env", *(f"--unset={name}" for name in _NOT_OF_A_STEP))
+        one = ("--nodes=1", "--ntasks=1", f"--nodelist={self.names[node]}", "--overlap")
+        # an agent's ranks share the cores of its task, and all see the GPUs of the job on this node
+        bound = ("--cpu-bind=none",)
+        count = self.allocated_gpus[node] if self.allocated_gpus else 0
+        gpus = (f"--gpus={count}",) if count else ()
+        # a batch job may have been submitted with --export=NONE
+        passed_on = ("--export=ALL", "--kill-on-bad-exit=0")
+        return Command(
+            self.names[node],
+            (*free, "srun", *one, *bound, *gpus, *passed_on, *argv),
+            environment or {},
+            # srun passes an end on to its task; one that is killed outright leaves the task running
+            stop_signal=signal.SIGTERM,
+        )
 
 
-def allocation() -> SlurmAllocation:
-    """The allocation of this shell; raises where there is none, or not any more, or a node of it is down."""
+def allocation(ranks_per_node: int | None = None) -> SlurmAllocation:
+    """The allocation of this shell; raises where there is none, or not any more, or a node of it is down.
+
+    A node has one rank for each GPU that the job has there, or as many as are asked for.
+    """
     job, nodes = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
     if job is None or nodes is None:
         raise UserMistake(
@@ -81,14 +110,26 @@ def allocation() -> SlurmAllocation:
         raise UserMistake(
             f"srun has started this command {tasks} times; leave srun away, gpuyard calls it itself"
         )
-    _check_is_running(job)
-    names = tuple(_scontrol("show", "hostnames", nodes).split())
-    return SlurmAllocation(names, _address_of_first(names, nodes))
+    listed = _running(job)
+    names = _hostnames(nodes)
+    allocated = _gpus_by_node(listed)
+    counts = tuple(allocated.get(name, 0) for name in names)
+    found = SlurmAllocation(
+        names,
+        _address_of_first(names, nodes),
+        room=room_for_ranks(counts, ranks_per_node),
+        allocated_gpus=counts,
+    )
+    if not any(counts):
+        return found
+    # whether torch can use them is known there alone: this shell may be on a login node
+    return replace(found, gpus=tuple(one.gpus for one in ask(found)))
 
 
-def _check_is_running(job: str) -> None:
+def _running(job: str) -> str:
+    """What Slurm says of it."""
     try:
-        listed = _scontrol("show", "job", job)
+        listed = _scontrol("--details", "show", "job", job)
     except GpuyardError as error:
         if "Invalid job id" not in str(error):
             raise
@@ -100,6 +141,19 @@ def _check_is_running(job: str) -> None:
             f"the Slurm allocation of this shell, job {job}, has ended ({state}); "
             "start another one with: salloc --nodes=2"
         )
+    return listed
+
+
+def _gpus_by_node(listed: str) -> dict[str, int]:
+    counts = {}
+    for found in _ALLOCATED.finditer(listed):
+        for name in _hostnames(found["nodes"]):
+            counts[name] = sum(map(int, _GPUS.findall(found["gres"])))
+    return counts
+
+
+def _hostnames(nodes: str) -> tuple[str, ...]:
+    return tuple(_scontrol("show", "hostnames", nodes).split())
 
 
 def _address_of_first(names: Sequence[str], nodes: str) -> str | None:

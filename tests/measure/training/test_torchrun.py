@@ -1,4 +1,4 @@
-"""Ranks through torchrun: what is started as a value, and real ranks on this machine."""
+"""Training through torchrun on this machine."""
 
 from collections.abc import Callable
 
@@ -7,56 +7,10 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.convergence.job import FitJob
-from gpuyard.run.launch import Meeting, crews
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
-
-
-@pytest.fixture
-def jobs(tiny: Build) -> list[FitJob]:
-    return [
-        FitJob(
-            workload=tiny(),
-            device="cpu",
-            rank=rank,
-            processes=2,
-            directory="/run/it",
-            cores=(rank,),
-            silence_seconds=1,
-            seed=0,
-            batch_per_worker=1,
-            epochs=1,
-            target_accuracy=1,
-            checkpoint="c",
-            identity="i",
-        )
-        for rank in range(2)
-    ]
-
-
-def test_over_hosts_each_has_an_agent_that_knows_the_first(jobs: list[FitJob]) -> None:
-    first, second = crews(jobs, "a.worker", "torchrun", Meeting("10.0.0.1", 29500))
-    assert (first.jobs, second.jobs) == ((jobs[0],), (jobs[1],))
-    said = second.argv
-    assert {"--nnodes=2", "--nproc-per-node=1", "--node-rank=1"} < set(said)
-    assert {"--master-addr=10.0.0.1", "--master-port=29500", "--max-restarts=0"} < set(said)
-    assert said[said.index("--no-python") + 2 :] == ("-P", "-m", "a.worker")
-    assert second.name == "rank1"
-
-
-def test_on_one_host_one_agent_has_all_ranks_and_no_port(jobs: list[FitJob]) -> None:
-    (crew,) = crews(jobs, "a.worker", "torchrun")
-    assert crew.jobs == tuple(jobs)
-    assert {"--nnodes=1", "--nproc-per-node=2", "--rdzv-conf=store_type=file"} < set(crew.argv)
-    assert not any("port" in argument for argument in crew.argv)
-
-
-def test_direct_ranks_are_started_as_they_are(jobs: list[FitJob]) -> None:
-    started = crews(jobs, "a.worker", "direct", Meeting("10.0.0.1", 29500))
-    assert [crew.argv[1:] for crew in started] == [("-P", "-m", "a.worker")] * 2
 
 
 @needs_two_cores

@@ -1,0 +1,109 @@
+"""Ranks that say where they are and add up a number each.
+
+`python -m sum_ranks` is a rank, `python -m sum_ranks WORKERS LAUNCHER RANKS_PER_NODE` runs them in Slurm.
+"""
+
+import json
+import os
+import signal
+import sys
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from gpuyard.run.launch import Launcher
+from gpuyard.run.places import Place
+from gpuyard.run.protocol import Device, Refusal
+from gpuyard.run.rank_process import Emit, serve
+from gpuyard.run.ranks import private_directory, run_ranks
+
+_SHOWN = [
+    "RANK",
+    "WORLD_SIZE",
+    "GROUP_RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "SLURMD_NODENAME",
+    "SSH_CONNECTION",
+]
+
+
+class SumJob(BaseModel):
+    """Rank `fails` has had enough once all have met, and rank `killed` is killed then."""
+
+    rank: int
+    processes: int
+    directory: str
+    cores: tuple[int, ...] = ()
+    silence_seconds: float = 120
+    device: Device = "cpu"
+    fails: int | None = None
+    killed: int | None = None
+
+
+class Summed(BaseModel):
+    event: Literal["summed"] = "summed"
+    total: float
+    seats: list[dict[str, str]]
+    directory_is_shared: bool
+
+
+_EVENT: TypeAdapter[Summed | Refusal] = TypeAdapter(
+    Annotated[Summed | Refusal, Field(discriminator="event")]
+)
+
+
+def add_up(job: SumJob, emit: Emit) -> None:
+    """2 to the power of each rank, so that the sum says who took part."""
+    import torch
+    from torch import distributed as dist
+
+    from gpuyard.run.peers import Peers
+
+    peers = Peers(job)
+    if job.rank == job.fails:
+        raise ValueError(f"rank {job.rank} has had enough")
+    if job.rank == job.killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    part = torch.tensor([2.0**job.rank])
+    if job.processes > 1:
+        dist.all_reduce(part)
+    mine = {name: os.environ[name] for name in _SHOWN if name in os.environ}
+    seats = [json.loads(said) for said in peers.collect(json.dumps(mine))]
+    shared = os.path.isdir(job.directory)  # noqa: PTH112
+    if job.rank == 0:
+        emit(Summed(total=float(part), seats=seats, directory_is_shared=shared))
+    peers.leave()
+
+
+def summed(place: Place, workers: int, launcher: Launcher = "direct", **told: int | None) -> Summed:
+    """What rank 0 of so many ranks in this place says."""
+    with private_directory() as directory:
+        jobs = [
+            SumJob.model_validate(
+                {"rank": rank, "processes": workers, "directory": str(directory), **told}
+            )
+            for rank in range(workers)
+        ]
+        events = run_ranks(
+            place, jobs, parse=_EVENT.validate_json, worker="sum_ranks", launcher=launcher
+        )
+        (said,) = list(events)
+        assert isinstance(said, Summed)
+        return said
+
+
+def _in_slurm(workers: str, launcher: Launcher, ranks_per_node: str) -> None:
+    from gpuyard.run.places import allocation
+
+    place = allocation(int(ranks_per_node) or None)
+    count = int(workers) or sum(place.ranks_by_node)
+    print(summed(place, count, launcher).model_dump_json())  # noqa: T201
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        serve(SumJob, add_up)
+    _in_slurm(sys.argv[1], sys.argv[2], sys.argv[3])  # type: ignore[arg-type]

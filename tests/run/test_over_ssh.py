@@ -1,0 +1,85 @@
+"""Ranks on two hosts over a real ssh, which share nothing but the network: two on each."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpuyard.errors import GpuyardError
+from gpuyard.run.launch import Launcher
+from gpuyard.run.places import Hosts, reach_hosts
+from tests.run.sum_ranks import summed
+from tests.ssh_hosts import HOSTS, ssh_hosts
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with ssh_hosts(tmp_path, temporary) as programs:
+        monkeypatch.setenv("PATH", str(programs), prepend=":")
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+        yield reach_hosts(HOSTS, ranks_per_node=2)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+def test_two_ranks_on_each_of_two_hosts_exchange(hosts: Hosts, launcher: Launcher) -> None:
+    said = summed(hosts, 4, launcher)
+    assert said.total == 0b1111
+    assert said.directory_is_shared == (os.geteuid() != 0)
+    names = ("RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    assert [tuple(seat[name] for name in names) for seat in said.seats] == [
+        ("0", "4", "0", "0", "2"),
+        ("1", "4", "0", "1", "2"),
+        ("2", "4", "1", "0", "2"),
+        ("3", "4", "1", "1", "2"),
+    ]
+    # the address of the server is the third word
+    assert [seat["SSH_CONNECTION"].split()[2] for seat in said.seats] == [
+        *(HOSTS[0],) * 2,
+        *(HOSTS[1],) * 2,
+    ]
+    # nobody said how many threads: two ranks of a host share its cores
+    assert {seat["OMP_NUM_THREADS"] for seat in said.seats} == {
+        str(max(1, len(psutil.Process().cpu_affinity()) // 2))
+    }
+
+
+def test_the_first_host_is_filled_before_the_next(hosts: Hosts) -> None:
+    said = summed(hosts, 3, "torchrun")
+    assert said.total == 0b111
+    assert [(seat["GROUP_RANK"], seat["LOCAL_RANK"]) for seat in said.seats] == [
+        ("0", "0"),
+        ("0", "1"),
+        ("1", "0"),
+    ]
+    record = hosts.record(3)
+    assert (record.nodes, record.ranks_per_node) == (HOSTS, 2)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+def test_of_several_ranks_of_a_host_the_one_that_failed_is_shown(
+    hosts: Hosts, launcher: Launcher
+) -> None:
+    with pytest.raises(GpuyardError, match="rank 3 of 4 ended with status 1") as caught:
+        summed(hosts, 4, launcher, fails=3)
+    assert "ValueError: rank 3 has had enough" in str(caught.value)
+    assert "[rank" not in str(caught.value)
+    left = [p.cmdline() for p in psutil.Process().children(recursive=True)]
+    assert not any("sum_ranks" in " ".join(argv) for argv in left)
+
+
+def test_a_host_that_does_not_answer_is_named(hosts: Hosts) -> None:
+    with pytest.raises(GpuyardError, match=r"127\.0\.0\.3 can't be asked for its GPUs") as caught:
+        reach_hosts(("127.0.0.1", "127.0.0.3"))
+    assert "Connection refused" in str(caught.value)
+
+
+def test_without_gpus_a_host_has_one_rank(hosts: Hosts) -> None:
+    found = reach_hosts(HOSTS)
+    gpus = [len(each) for each in found.gpus_by_node]
+    assert found.ranks_by_node == tuple(max(1, count) for count in gpus)

@@ -1,0 +1,90 @@
+"""A real sshd for tests, which is two hosts: 127.0.0.1 and 127.0.0.2.
+
+Where this is root, the hosts see an empty directory where this machine has its temporary files: what passes
+between them goes over the network.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+_READY_SECONDS = 60.0
+_SERVER = """\
+Port {port}
+ListenAddress 127.0.0.1
+ListenAddress 127.0.0.2
+HostKey {directory}/host_key
+AuthorizedKeysFile {directory}/user_key.pub
+PidFile none
+PasswordAuthentication no
+PermitRootLogin yes
+StrictModes no
+UsePAM no
+MaxStartups 100
+"""
+_CLIENT = """\
+Port {port}
+IdentityFile {directory}/user_key
+IdentitiesOnly yes
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+"""
+
+
+@contextmanager
+def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
+    """The directory of an `ssh` that reaches them without a password; skips where there is no sshd."""
+    sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    ssh, keygen = shutil.which("ssh"), shutil.which("ssh-keygen")
+    if sshd is None or ssh is None or keygen is None:
+        pytest.skip("hosts of its own need Debian's openssh-server: no sshd here")
+    port = _free_port()
+    for key in ("host_key", "user_key"):
+        command = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
+        subprocess.run(command, check=True)
+    for name, text in (("sshd_config", _SERVER), ("ssh_config", _CLIENT)):
+        (directory / name).write_text(text.format(port=port, directory=directory))
+    programs = directory / "bin"
+    programs.mkdir()
+    (programs / "ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {directory}/ssh_config "$@"\n')
+    (programs / "ssh").chmod(0o755)
+    serve = [sshd, "-D", "-e", "-f", str(directory / "sshd_config")]
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it shuts its unprivileged part in
+        hide = f'mount -t tmpfs none "{temporary}" && exec "$@"'
+        serve = ["unshare", "--mount", "sh", "-c", hide, "sh", *serve]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(serve, stdout=log, stderr=log)
+    try:
+        _wait(process, port, directory / "log")
+        yield programs
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection((HOSTS[-1], port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"sshd did not come up: {log.read_text(errors='replace')}")
