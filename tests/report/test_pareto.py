@@ -1,14 +1,15 @@
 """The chart and page of a plan: its numbers, its words, and nothing from outside."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from gpuyard.planner import PlanResult
 from gpuyard.planner.search import answer
+from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.figures.pareto import pareto_option
-from gpuyard.report.page import render_plan, render_study, write_plan
+from gpuyard.report.html import render_page
+from gpuyard.report.page import render_study
 from gpuyard.study import study_result_from_json
 from tests.planner.builder import candidates, offer, plan, workload
 from tests.report.builder import full_study
@@ -47,18 +48,16 @@ def test_what_is_free_can_be_drawn() -> None:
     assert option["yAxis"]["type"] == "value"
 
 
-def test_the_page_says_it_in_words_and_escapes_names(found: PlanResult, tmp_path: Path) -> None:
-    page = render_plan(found)
+def test_the_page_says_it_in_words_and_escapes_names(found: PlanResult) -> None:
+    page = render_page(plan_answer(found))
     assert "one &lt;GPU&gt;" in page
     assert "one <GPU>" not in page
     assert found.verdict.split("(")[0] in page
-    write_plan(found, tmp_path / "plan.html")
-    assert (tmp_path / "plan.html").read_text(encoding="utf-8") == page
 
 
 def test_a_plan_without_an_answer_has_a_page() -> None:
     asked = plan(offer("a", rent="$3/h"), policy={"data_stays": True})
-    page = render_plan(answer(candidates(asked), workload()))
+    page = render_page(plan_answer(answer(candidates(asked), workload())))
     assert "ruled out" in page
 
 

@@ -13,8 +13,9 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from gpuyard.planner.search import answer
 from gpuyard.report.answer import Answer, Charts, Sentence
+from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.html import write_page
-from gpuyard.report.page import write_plan, write_report
+from gpuyard.report.page import write_report
 from tests.planner.builder import candidates, offer, plan
 from tests.planner.builder import workload as known_workload
 from tests.report.builder import cost, full_study, study, workload
@@ -269,7 +270,7 @@ def test_the_page_of_a_plan_draws_its_chart(desk: Visit, tmp_path: Path) -> None
         time_per_run="8 h",
         search={"ways": ["on-demand"], "nodes": [1]},
     )
-    write_plan(answer(candidates(asked), known_workload()), tmp_path / "plan.html")
+    write_page(plan_answer(answer(candidates(asked), known_workload())), tmp_path / "plan.html")
     desk.open(tmp_path / "plan.html")
     chart = desk.page.locator("#chart-plan")
     assert chart.locator("svg path").count() > 5

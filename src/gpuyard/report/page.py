@@ -1,4 +1,4 @@
-"""One HTML file that tells a study or a plan to people: words first, then charts, then every number.
+"""One HTML file that tells a study to people: words first, then charts, then every number.
 
 Everything is inlined and a content security policy forbids the rest, so the page opens from a file
 and never touches the network.
@@ -17,9 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuyard import __version__
 from gpuyard.files import write_text
-from gpuyard.planner import PlanResult
 from gpuyard.predict import Constant
 from gpuyard.report import filters
 from gpuyard.report.charts import (
@@ -58,18 +56,6 @@ def render_study(result: StudyResult) -> str:
         looks=looks,
         constants=_constants(result),
     )
-
-
-def render_plan(plan: PlanResult) -> str:
-    """The whole page."""
-    chart = plan_chart(plan)
-    charts = [chart] if chart else []
-    return standalone("plan.html.jinja", charts, plan=plan, plan_chart=chart, version=__version__)
-
-
-def write_plan(plan: PlanResult, path: Path) -> None:
-    """One file that opens from disk and loads nothing."""
-    write_text(path, render_plan(plan))
 
 
 def standalone(template: str, charts: list[Chart], **values: Any) -> str:

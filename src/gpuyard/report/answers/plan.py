@@ -1,0 +1,139 @@
+"""Which machines to get for a goal: the choice and its reasons, the best options, and why the others lost."""
+
+from gpuyard import units
+from gpuyard.planner import Choice, PlanResult
+from gpuyard.planner.result import dollars
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Chart,
+    Column,
+    Items,
+    Only,
+    Part,
+    Section,
+    Sentence,
+    Table,
+    Text,
+)
+from gpuyard.report.figures.pareto import pareto_option
+
+_OPTIONS = (
+    "what",
+    "how acquired",
+    Column("GPUs per run", 4),
+    Column("network", 5),
+    Column("batch per GPU", 8),
+    Column("remedy", 7),
+    Column("efficiency", 6),
+    Column("effective GPUs", 9),
+    "time",
+    "cost per run",
+    Column("90 % interval", 2),
+    Column("total", 1),
+    Column("price date", 10),
+    Column("goal", 3),
+)
+_CAPTION = (
+    "Left is faster, down is cheaper. Whatever lies above the blue line is beaten by a point on it; "
+    "what lies below it is ruled out. Predicted, at the prices and dates in the table."
+)
+
+
+def plan_answer(result: PlanResult) -> Answer:
+    """The whole answer."""
+    goal = result.goal
+    now, at_end = (f"{runs:,.3g}" for runs in (goal.runs_per_month, goal.runs_per_month_at_end))
+    return Answer(
+        [Only("terminal", [Sentence(result.name, "strong")]), *plan_parts(result)],
+        result.as_json(),
+        title=result.name,
+        verb="plan",
+        meta=f"{goal.workload} · {now} runs per month now, {at_end} at the end",
+    )
+
+
+def plan_parts(result: PlanResult) -> list[Part]:
+    """What an answer or a study says about a plan."""
+    parts: list[Part] = [Sentence(result.verdict, "strong"), Items(result.reasons)]
+    if result.front:
+        parts.append(Chart("chart-plan", _CAPTION, {ALL_BATCHES: pareto_option(result)}))
+        title = "Best options: no other is both cheaper and faster"
+        rows = [_option(choice) for choice in result.front]
+        parts.append(Table(title, _OPTIONS, rows, folded=True))
+    if result.places:
+        parts.append(_sitings(result))
+    if result.alternatives:
+        parts.append(_alternatives(result))
+    ruled_out = f"{result.candidates:,} candidates from {result.offers:,} offers; ruled out"
+    counts = [(left.reason, f"{left.candidates:,}") for left in result.left_out]
+    parts.append(Table(ruled_out, ("why", "candidates"), counts, folded=True))
+    said = [*result.assumptions, result.price_dates]
+    parts.append(Section("What this rests on", [Items(said)], folded=True))
+    return parts
+
+
+def _option(choice: Choice) -> list[str | Text]:
+    low, high = dollars(choice.usd_per_run_low), dollars(choice.usd_per_run_high)
+    date = choice.price_date or "given"
+    return [
+        choice.machines,
+        choice.acquired_cell,
+        str(choice.gpus),
+        choice.network,
+        str(choice.batch_per_gpu),
+        "" if choice.remedy == "none" else choice.remedy,
+        units.format_share(choice.scaling_efficiency),
+        f"{choice.effective_gpus:.1f}",
+        units.format_seconds(choice.run_seconds),
+        dollars(choice.usd_per_run),
+        f"{low} to {high}",
+        dollars(choice.total_usd),
+        f"estimate, {date}" if choice.price_is_estimate else date,
+        Text("met", "good") if choice.meets_goal else Text("missed", "caution"),
+    ]
+
+
+def _sitings(result: PlanResult) -> Table:
+    """On premises and in a colocation, side by side; what is empty for both is left out."""
+    columns = (
+        "where",
+        Column("energy per month", 2),
+        Column("rent per month", 3),
+        Column("room per month", 4),
+        "total",
+        "cost per run",
+        Column("caveat", 1),
+    )
+    rows = [
+        [
+            f"{siting.where}, PUE {siting.pue:g}, ${siting.usd_per_kwh:g}/kWh",
+            dollars(siting.energy_usd_per_month),
+            dollars(siting.rent_usd_per_month) if siting.way == "colocate" else "",
+            "" if siting.build_usd_per_month is None else dollars(siting.build_usd_per_month),
+            dollars(siting.total_usd),
+            dollars(siting.usd_per_run),
+            "; ".join(siting.broken_rules),
+        ]
+        for siting in result.places
+    ]
+    filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return Table(
+        "Where the bought machines could go",
+        [columns[i] for i in filled],
+        [[row[i] for i in filled] for row in rows],
+    )
+
+
+def _alternatives(result: PlanResult) -> Table:
+    rows = [
+        [
+            other.name,
+            other.sentence,
+            str(other.choice.gpus) if other.choice else "",
+            units.format_share(other.choice.scaling_efficiency) if other.choice else "",
+        ]
+        for other in result.alternatives
+    ]
+    columns = ("alternative", "why", Column("GPUs", 2), Column("efficiency", 1))
+    return Table("Why the others lost", columns, rows)
