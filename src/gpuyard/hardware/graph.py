@@ -4,13 +4,10 @@ wires between them, each with its rate in one direction.
 Pure: a graph is a value; presets build it, discovery reads it, everything else asks it.
 """
 
-from collections.abc import Iterable
+from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
-
-import rustworkx as rx
 
 from gpuyard.errors import UnknownName
 
@@ -182,29 +179,28 @@ class MachineGraph:
 
     def _host_path(self, a: str, b: str) -> tuple[Hop, ...]:
         """The shortest way that does not use NVLink."""
-        key = (a, b)
-        if key not in self._path_cache:
-            self._path_cache[key] = self._find_host_path(a, b)
-        return self._path_cache[key]
-
-    def _find_host_path(self, a: str, b: str) -> tuple[Hop, ...]:
-        if a == b:
-            return ()
-        self.device(a), self.device(b)
-        numbers = {device.id: i for i, device in enumerate(self.devices)}
-        found = rx.dijkstra_shortest_paths(
-            self._host_graph, numbers[a], target=numbers[b], weight_fn=lambda _: 1.0
-        )
-        if numbers[b] not in found:
+        found = self._host_paths(a)
+        if self.device(b).id not in found:
             raise ValueError(f"{self.name}: nothing joins {a} and {b}")
-        steps = [self.devices[i].id for i in found[numbers[b]]]
-        return tuple(Hop(self._host_wire(here, there), here) for here, there in pairwise(steps))
+        return found[b]
 
-    def _host_wire(self, a: str, b: str) -> Wire:
-        return next(w for w in self._wires_of[a] if w.kind != "nvlink" and w.other(a) == b)
+    def _host_paths(self, source: str) -> dict[str, tuple[Hop, ...]]:
+        """From a device to all that it reaches, nearest first."""
+        if source not in self._path_cache:
+            found: dict[str, tuple[Hop, ...]] = {self.device(source).id: ()}
+            waiting = deque(found)
+            while waiting:
+                here = waiting.popleft()
+                for wire in self._wires_of.get(here, ()):
+                    there = wire.other(here)
+                    if wire.kind != "nvlink" and there not in found:
+                        found[there] = (*found[here], Hop(wire, here))
+                        waiting.append(there)
+            self._path_cache[source] = found
+        return self._path_cache[source]
 
     @cached_property
-    def _path_cache(self) -> dict[tuple[str, str], tuple[Hop, ...]]:
+    def _path_cache(self) -> dict[str, dict[str, tuple[Hop, ...]]]:
         return {}
 
     @cached_property
@@ -218,17 +214,3 @@ class MachineGraph:
             touching.setdefault(wire.a, []).append(wire)
             touching.setdefault(wire.b, []).append(wire)
         return {device: tuple(wires) for device, wires in touching.items()}
-
-    @cached_property
-    def _host_graph(self) -> "rx.PyGraph[str, Wire]":
-        graph: rx.PyGraph[str, Wire] = rx.PyGraph(multigraph=True)
-        numbers = dict(
-            zip(
-                (d.id for d in self.devices),
-                graph.add_nodes_from([d.id for d in self.devices]),
-                strict=True,
-            )
-        )
-        usable: Iterable[Wire] = (wire for wire in self.wires if wire.kind != "nvlink")
-        graph.add_edges_from([(numbers[wire.a], numbers[wire.b], wire) for wire in usable])
-        return graph

@@ -146,23 +146,25 @@ def _extreme(
 
 def _unlike(graph: MachineGraph, gpus: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
     """Every choice but those that look to the links just like an earlier one."""
-    seen: set[tuple[object, ...]] = set()
+    kinds: dict[object, int] = {}  # numbered, because millions of pairs are compared
+    looks = {
+        pair: kinds.setdefault(_look(graph, *pair), len(kinds)) for pair in combinations(gpus, 2)
+    }
+    seen: set[tuple[int, ...]] = set()
     for chosen in combinations(gpus, count):
-        looks = tuple(
-            (graph.nvlinks(a, b), graph.offers_peer_to_peer(a, b), _signature(graph, a, b))
-            for a, b in combinations(chosen, 2)
-        )
-        if looks not in seen:
-            seen.add(looks)
+        look = tuple(looks[pair] for pair in combinations(chosen, 2))
+        if look not in seen:
+            seen.add(look)
             yield chosen
 
 
-@lru_cache(maxsize=65536)
-def _signature(graph: MachineGraph, a: str, b: str) -> tuple[object, ...]:
-    """The wires of a pair's path by what they are; which wires are shared follows from the classes."""
-    hops = graph.path(a, b)
-    kinds = tuple((h.wire.kind, h.wire.bytes_per_second, h.wire.latency_seconds) for h in hops)
-    return (graph.pcie_class(a, b), *kinds)
+def _look(graph: MachineGraph, a: str, b: str) -> object:
+    """What joins a pair: NVLinks, and the wires of its path by what they are; which wires are shared follows
+    from the classes."""
+    wires = [hop.wire for hop in graph.path(a, b)]
+    kinds = tuple((wire.kind, wire.bytes_per_second, wire.latency_seconds) for wire in wires)
+    joined = graph.nvlinks(a, b), graph.offers_peer_to_peer(a, b)
+    return (*joined, graph.pcie_class(a, b), kinds)
 
 
 def _pairs(ring: Ring) -> Iterator[tuple[str, str]]:
