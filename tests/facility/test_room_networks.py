@@ -58,7 +58,7 @@ def test_what_is_not_said_is_assumed_and_told() -> None:
     assert network.storage.switch.port_gbit_per_second == 100
     servers, reads = network.assumed
     assert "4 storage servers" in servers
-    assert "205 MB/s a GPU" in reads
+    assert "205 MB/s per GPU" in reads
 
 
 def test_storage_shares_a_single_port_of_ethernet() -> None:

@@ -8,8 +8,7 @@ from gpuyard.draw.markup import element, moved, page, path, shorten, text, text_
 from gpuyard.draw.palette import BLUE, FADED, GREEN, GREY, GROUND, INK, ORANGE, PURPLE, TEAL, Paint
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.cord_list import PlacedCord, rack_cords
-from gpuyard.facility.racks.floor_plan import PlacedDevice
-from gpuyard.facility.tables import number_list
+from gpuyard.facility.racks.floor_plan import PlacedDevice, number_list
 
 _UNIT = 14.0
 _WIDTH = 236.0  # of the 19 inches between the posts

@@ -55,7 +55,7 @@ class FabricChoice:
 
 
 def exchange_bytes_per_second(design: FabricDesign) -> float:
-    """What the predictor reckons with: the rate of one machine in an exchange over all of them."""
+    """What predictions use: the rate of one machine in an exchange over all of them."""
     fabric, _ = between_machines(design.network)
     return fabric.pipe(design.request.nodes, fitted()).bytes_per_second
 
@@ -131,12 +131,12 @@ def _frontier(candidates: list[FabricCandidate]) -> tuple[FabricCandidate, ...]:
 
 
 def describe(candidate: FabricCandidate) -> str:
-    """A network in words: 2 × 200 Gbit/s a machine on nvidia-qm8700."""
+    """A network in words: 2 × 200 Gbit/s per machine on nvidia-qm8700."""
     design = candidate.design
     rate = format_bit_rate(design.switch.port_bytes_per_second)
     over = design.oversubscription
     ratio = f", {over:.3g}:1 oversubscribed" if over > 1 else ""
-    return f"{design.request.ports_per_node} × {rate} a machine on {design.switch.id}{ratio}"
+    return f"{design.request.ports_per_node} × {rate} per machine on {design.switch.id}{ratio}"
 
 
 def _enough(frontier: tuple[FabricCandidate, ...]) -> FabricCandidate:

@@ -49,7 +49,7 @@ def attach_storage(
         if servers:
             assumed.append(
                 f"{servers} storage server{'s' if servers > 1 else ''}, one for every ten machines"
-                " (cluster file: 'storage: servers')"
+                " (set 'storage: servers' in the cluster file)"
             )
     if not servers:
         return None
@@ -64,7 +64,7 @@ def attach_storage(
         spec.read is None or spec.read * 8e-9 <= min(cluster.nodes, servers) * ethernet_gbit
     ):
         assumed.append(
-            "storage shares the network between machines (cluster file: 'storage: link')"
+            "storage shares the network between machines (set 'storage: link' in the cluster file)"
         )
         return StorageAttachment(servers, 1, None, tuple(assumed), guessed)
     read = spec.read
@@ -120,8 +120,8 @@ def _assumed_read(cluster: Cluster) -> tuple[float, str]:
     read = cluster.nodes * count * each.read_bytes_per_second
     gpu = gpus().get(each.gpu).name
     return read, (
-        f"reads of {each.read_bytes_per_second / 1e6:.0f} MB/s a GPU, {each.model} on {gpu} in MLPerf"
-        f" Storage ({each.date}); 'storage: read' in the cluster file says better"
+        f"reads of {each.read_bytes_per_second / 1e6:.0f} MB/s per GPU, {each.model} on {gpu} in MLPerf"
+        f" Storage ({each.date}); set 'storage: read' in the cluster file"
     )
 
 

@@ -1,6 +1,8 @@
 """The racks in their rows, where in a rack each device sits, and how long the cables between them are."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from gpuyard.facility.device import Device
 
@@ -47,3 +49,12 @@ class FloorPlan:
             return abs(one.unit - other.unit) * UNIT_M + _SLACK_M
         rise = sum((self.units - placed.unit) * UNIT_M + _TRAY_M for placed in (one, other))
         return rise + self.distance_m(one.rack, other.rack) + _SLACK_M
+
+
+def number_list(numbers: Iterable[int]) -> str:
+    """Racks by their numbers: 1, 2, 3, 5 → "1-3, 5"."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return ", ".join(runs)

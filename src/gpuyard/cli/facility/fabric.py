@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import console
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.facility.fabric import FabricDesign, TypicalFloor
+    from gpuyard.report.answer import Answer
 
 
 def fabric(
@@ -79,20 +81,9 @@ def fabric(
         FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
     )
     beside = _beside(design, floor, storage_ports, storage_switch)
-    _draw(design, svg)
-    if json_output:
-        from gpuyard.cli.fabric_documents import fabric_document
+    from gpuyard.report.answers.fabric import fabric_answer
 
-        others = {name: fabric_document(other) for name, other in beside.items()}
-        print_json(fabric_document(design) | others)
-        return
-    from gpuyard.cli.fabric_tables import print_companion, print_fabric
-
-    print_fabric(design)
-    for name, other in beside.items():
-        print_companion(name.capitalize(), other)
-    if svg is not None:
-        console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
+    _show(fabric_answer(design, beside), design, svg, json_output=json_output)
 
 
 def _beside(
@@ -141,24 +132,19 @@ def _propose(
     floor = TypicalFloor.of(cluster.nodes, *racks)
     with console(stderr=True).status("trying the switches of the catalog"):
         choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
-    _draw(choice.chosen.design, svg)
-    if json_output:
-        from gpuyard.cli.fabric_documents import choice_document
+    from gpuyard.report.answers.fabric import proposal_answer
 
-        print_json(choice_document(choice))
-        return
-    from gpuyard.cli.fabric_tables import print_choice, print_fabric
+    _show(proposal_answer(choice), choice.chosen.design, svg, json_output=json_output)
 
-    print_choice(choice)
-    print_fabric(choice.chosen.design, "Proposed")
+
+def _show(answer: "Answer", design: "FabricDesign", svg: Path | None, *, json_output: bool) -> None:
     if svg is not None:
-        console().print(f"drawing: {svg}", highlight=False, soft_wrap=True)
+        from gpuyard.draw.fabric import fabric_svg
+        from gpuyard.files import write_text
 
+        write_text(svg, fabric_svg(design))
+    show(answer, json_output=json_output)
+    if svg is not None:
+        from gpuyard.report.terminal import say
 
-def _draw(design: "FabricDesign", svg: Path | None) -> None:
-    if svg is None:
-        return
-    from gpuyard.draw.fabric import fabric_svg
-    from gpuyard.files import write_text
-
-    write_text(svg, fabric_svg(design))
+        say(f"Wrote {svg}.")

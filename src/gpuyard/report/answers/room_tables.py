@@ -1,8 +1,7 @@
-"""A design in sentences and tables, for the terminal and the page alike."""
+"""The tables of a designed room, for a terminal and a page alike."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.bill_of_materials import Item
@@ -13,58 +12,20 @@ from gpuyard.facility.power.cord_list import rack_cords
 from gpuyard.facility.power.electricity import apparent_va
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.power.rack_power import LoadedPdu
+from gpuyard.facility.racks.floor_plan import number_list
 from gpuyard.facility.requirements import RackRequirements, RoomRequirements, room_requirements
+from gpuyard.report.answer import Column, Table
 from gpuyard.units import format_usd
 
-Table = tuple[str, list[str], list[list[str]]]
-"""Title, columns, and the cells of each row."""
 _CORD_RACKS = 4
-
-
-def headline(design: FacilityDesign) -> list[str]:
-    """What was designed for where, and the few figures that matter most."""
-    where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
-    racks, server = design.room.floor.racks, design.server
-    housing = "beside the desk" if design.on_desk else f"{racks} rack{'s' if racks > 1 else ''}"
-    peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
-    lines = [
-        f"{design.cluster.name} at {where}",
-        f"{housing}, {peak:,.1f} kW at peak, {typical:,.1f} kW typical",
-        f"one {server.name}: {server.peak_watts:,.0f} W at peak,"
-        f" {server.typical_watts:,.0f} W typical ({server.basis})",
-        _redundancy(server),
-    ]
-    fabric = design.network.compute
-    if fabric is not None:
-        counts = ", ".join(f"{n} {tier}" for tier, n in fabric.switches.items() if n)
-        lines.append(f"network: {fabric.kind}, {counts} of {fabric.switch.name}")
-    return lines
-
-
-def _redundancy(server: Device) -> str:
-    spare = server.supplies - server.supplies_needed
-    has = f"power supplies: {server.supplies}"
-    if not spare:
-        return f"{has}, all needed: no redundancy"
-    return f"{has}, {server.supplies_needed} needed at full speed: N+{spare}"
-
-
-def room_tables(design: FacilityDesign) -> list[Table]:
-    """All of them, for a terminal."""
-    return [
-        rack_table(design),
-        pdu_table(design),
-        loss_table(design),
-        circuit_table(design),
-        *([network_table(design)] if design.network.fabrics else []),
-        requirement_table(design),
-        cost_table(design),
-    ]
 
 
 def rack_table(design: FacilityDesign) -> Table:
     """Racks that are alike in one row."""
-    columns = ["rack", "contents", "U", "kg", "typical kW", "peak kW", "BTU/h", "CFM"]
+    columns: list[Column | str] = [
+        *("rack", "contents", "U", Column("kg", 1), "typical kW", "peak kW"),
+        *(Column("BTU/h", 3), Column("CFM", 2)),
+    ]
     rows = [
         [
             numbers,
@@ -78,7 +39,7 @@ def rack_table(design: FacilityDesign) -> Table:
         ]
         for numbers, rack in _alike(design)
     ]
-    return "Racks", columns, rows
+    return Table("Racks", columns, rows)
 
 
 def _names(design: FacilityDesign, rack: RackRequirements) -> Counter[str]:
@@ -96,35 +57,26 @@ def _alike(design: FacilityDesign) -> list[tuple[str, RackRequirements]]:
     return [(number_list(r.number for r in alike), alike[0]) for alike in by_contents.values()]
 
 
-def number_list(numbers: Iterable[int]) -> str:
-    """1, 2, 3, 5 → "1-3, 5"."""
-    runs = []
-    for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in run]
-        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
-    return ", ".join(runs)
-
-
 def power_table(design: FacilityDesign) -> Table:
     """Where one server's power goes, by its parts at full load; losses are those of its supplies."""
     power = design.wall_power
     parts = [[name, f"{watts:,.0f}"] for name, watts in power.parts]
     rows = [*parts, ["lost in power supplies", f"{power.lost_watts:,.0f}"]]
-    return f"What one {design.server.name} draws", ["part", "W"], rows
+    return Table(f"What one {design.server.name} draws", ["part", "W"], rows)
 
 
 def pdu_table(design: FacilityDesign) -> Table:
     """The PDUs of each kind of rack, when the other feed has failed."""
-    columns = [
-        *("rack", "feed", "PDU", "cords", "kVA", "max kVA", "line A", "max A"),
-        *("fullest bank", "imbalance", "optimal"),
+    columns: list[Column | str] = [
+        *("rack", "feed", "PDU", Column("cords", 4), "kVA", "max kVA", "line A", "max A"),
+        *(Column("fullest bank", 1), Column("imbalance", 2), Column("optimal", 3)),
     ]
     rows = [
         [numbers, *_pdu_cells(load)]
         for numbers, rack in _alike(design)
         for load in design.power[rack.number - 1].pdus
     ]
-    return "PDU loads in the worst case", columns, rows
+    return Table("PDU loads in the worst case", columns, rows)
 
 
 def _pdu_cells(load: LoadedPdu) -> list[str]:
@@ -167,14 +119,17 @@ def loss_table(design: FacilityDesign) -> Table:
                     f"{100 * loss.fullest_bank:.0f} %" if loss.left else "",
                 ]
             )
-    return "If a feed fails, by rack", columns, rows
+    return Table("If a feed fails, by rack", columns, rows)
 
 
 def network_table(design: FacilityDesign) -> Table:
     """One row a network."""
-    columns = ["network", "kind", "switches", "Gbit/s", "ports used", "bundles", "cables", "$/port"]
+    columns: list[Column | str] = [
+        *("network", "kind", "switches", "Gbit/s", Column("ports used", 1)),
+        *(Column("bundles", 3), Column("cables", 2), "$/port"),
+    ]
     figures = network_figures(design.network, design.cables)
-    return "Networks", columns, [_network_cells(one) for one in figures]
+    return Table("Networks", columns, [_network_cells(one) for one in figures])
 
 
 def _network_cells(figures: NetworkFigures) -> list[str]:
@@ -215,7 +170,7 @@ def circuit_table(design: FacilityDesign) -> Table:
         ]
         for need in room_requirements(design).circuits
     ]
-    return "Circuits to order", columns, rows
+    return Table("Circuits to order", columns, rows)
 
 
 def requirement_table(design: FacilityDesign) -> Table:
@@ -235,7 +190,7 @@ def requirement_table(design: FacilityDesign) -> Table:
         ["noise", f"about {room.noise_dba:.0f} dB(A) at 1 m"],
         ["inrush", inrush(room)],
     ]
-    return "What the room must provide", ["requirement", "amount"], rows
+    return Table("What the room must provide", ["requirement", "amount"], rows)
 
 
 def inrush(room: RoomRequirements) -> str:
@@ -260,7 +215,7 @@ def cost_table(design: FacilityDesign) -> Table:
         ]
         for cost in design.housing_costs
     ]
-    return "Cost per month, without the hardware", columns, rows
+    return Table("Cost per month, without the hardware", columns, rows)
 
 
 def cord_table(design: FacilityDesign) -> Table:
@@ -276,7 +231,7 @@ def cord_table(design: FacilityDesign) -> Table:
         for rack in sorted(first_of.values())[:_CORD_RACKS]
         for cord in rack_cords(design, rack)
     ]
-    return "Power cords", columns, rows
+    return Table("Power cords", columns, rows)
 
 
 def bill_table(items: Sequence[Item]) -> Table:
@@ -296,4 +251,4 @@ def bill_table(items: Sequence[Item]) -> Table:
         ]
         for item in items
     ]
-    return "Bill of materials", columns, rows
+    return Table("Bill of materials", columns, rows)

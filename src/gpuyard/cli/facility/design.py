@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import STDOUT, JsonOption, console, print_table, write_or_print
+from gpuyard.cli.options import STDOUT, console, write_or_print
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def design(
     for form, path in forms.items():
         write_or_print(_text(made, form), path)
     if not forms:
-        _show(made)
+        from gpuyard.report.answers.room import room_answer
+
+        show(room_answer(made))
 
 
 def _text(made: "FacilityDesign", form: str) -> str:
@@ -69,27 +72,12 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
             return bill_csv(bill_of_materials(made))
         case "--html":
-            from gpuyard.report.facility_page import render_facility
+            from gpuyard.report.answers.room import room_page
+            from gpuyard.report.html import render_page
 
-            return render_facility(made)
+            return render_page(room_page(made))
         case _:
-            import json
-
             from gpuyard.facility.document import design_document
+            from gpuyard.report.document import json_text
 
-            return json.dumps(design_document(made), indent=2, ensure_ascii=False) + "\n"
-
-
-def _show(made: "FacilityDesign") -> None:
-    from gpuyard.facility.power.feed_loss import feed_losses
-    from gpuyard.facility.tables import headline, room_tables
-
-    out = console()
-    for line in headline(made):
-        out.print(line, highlight=False, soft_wrap=True)
-    for table in room_tables(made):
-        print_table(*table)
-    for loss in feed_losses(made):
-        out.print(loss.sentence, highlight=False, soft_wrap=True)
-    for assumed in made.assumed:
-        out.print(f"assumed: {assumed}", highlight=False, soft_wrap=True)
+            return json_text(design_document(made))

@@ -40,5 +40,5 @@ def facility() -> None:
 
 for _name in _COMMANDS:
     app.command(_name, cls=PrintsWithoutFile if _name in _PRINTING else None)(
-        getattr(import_module(f"gpuyard.cli.facility_{_name}"), _name)
+        getattr(import_module(f"gpuyard.cli.facility.{_name}"), _name)
     )

@@ -1,0 +1,225 @@
+"""A designed network: what to buy, what it gives and costs; or the one that is proposed for a workload."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuyard.facility.fabric import FabricBill, FabricDesign, bill_of
+from gpuyard.planner.fabric_choice import (
+    FabricCandidate,
+    FabricChoice,
+    describe,
+    exchange_bytes_per_second,
+)
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
+from gpuyard.units import format_bit_rate, format_byte_rate, format_share, format_usd
+
+
+def fabric_answer(design: FabricDesign, others: Mapping[str, FabricDesign]) -> Answer:
+    """The network, and in a line each those for storage and management."""
+    document = fabric_document(design) | {k: fabric_document(o) for k, o in others.items()}
+    beside = [Sentence(_in_a_line(name, other)) for name, other in others.items()]
+    return Answer([*_parts(design, "Fabric"), *beside], document)
+
+
+def proposal_answer(choice: FabricChoice) -> Answer:
+    """What was tried, from the cheapest on, the verdict, and the network that is proposed."""
+    columns = ("network", "about", Column("samples/s", 1), "efficiency", Column("choke", 2), "")
+    rows = [
+        [
+            describe(c),
+            format_usd(c.price_usd),
+            f"{c.prediction.samples_per_second:,.1f}",
+            format_share(c.efficiency),
+            c.prediction.choke,
+            Text("proposed", "good") if c is choice.chosen else "",
+        ]
+        for c in choice.frontier
+    ]
+    title = f"Networks: the cheapest for each efficiency, of {choice.tried} that were tried"
+    parts: list[Part] = [Table(title, columns, rows), Sentence(choice.verdict)]
+    parts += _parts(choice.chosen.design, "Proposed")
+    return Answer(parts, _choice_document(choice))
+
+
+def _parts(design: FabricDesign, title: str) -> list[Part]:
+    request, bill = design.request, bill_of(design)
+    rate = format_bit_rate(design.switch.port_bytes_per_second)
+    ports = _count(request.ports_per_node, "port")
+    switches = [
+        [tier, f"{number:,}", _which(design, tier)]
+        for tier, number in design.switches.items()
+        if number
+    ]
+    cables = [
+        [
+            r.from_tier,
+            r.to_tier,
+            r.kind,
+            f"{r.length_m:g} m",
+            f"{r.count:,}",
+            format_usd(r.price_usd),
+        ]
+        for r in design.cables
+    ]
+    return [
+        Sentence(
+            f"{title}: {request.nodes:,} machines × {ports} of {rate}, {design.kind}", "strong"
+        ),
+        Table("Switches", ("tier", "number", "model"), switches),
+        Table("Cables", ("from", "to", "kind", "length", "number", "about, each"), cables),
+        *(Sentence(line) for line in _figures(design, bill)),
+    ]
+
+
+def _figures(design: FabricDesign, bill: FabricBill) -> list[str]:
+    shape, over = design.shape, design.oversubscription
+    lines = [
+        ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
+        + f"; bisection {format_byte_rate(design.bisection_bytes_per_second)}, up to"
+        f" {_count(design.hops, 'switch hop')}; ports used {design.ports_used:,} of"
+        f" {design.ports_total:,}, {design.spare_leaf_ports:,} free for machines"
+    ]
+    if design.request.nodes > 1:
+        gets = format_byte_rate(exchange_bytes_per_second(design))
+        lines.append(
+            f"an all-reduce over all machines gets {gets} per machine, which is what predictions use"
+        )
+    if shape.tiers > 1:
+        above = f", each spine to each of its cores by {shape.spine_core_bundle}"
+        lines.append(
+            f"links per bundle: each leaf to each of its spines by {shape.leaf_spine_bundle}"
+            f"{above if shape.tiers == 3 else ''}"
+        )
+    if bill.total_usd is not None and bill.usd_per_port is not None:
+        lines.append(
+            f"about {format_usd(bill.total_usd)} by estimated prices: switches"
+            f" {format_usd(bill.switches_usd or 0)}, cables {format_usd(bill.cables_usd)}, cards"
+            f" {format_usd(bill.cards_usd)}; {format_usd(bill.usd_per_port)} per port without cards"
+        )
+    watts = f"{bill.switch_watts:,.0f} W" if bill.switch_watts is not None else "unknown watts"
+    many = "" if bill.rack_units == 1 else "s"
+    return [*lines, f"{bill.rack_units:g} rack unit{many}, {watts} at most"]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
+
+
+def _in_a_line(name: str, design: FabricDesign) -> str:
+    boxes = " and ".join(f"{count} × {switch}" for switch, count in design.chassis.items())
+    rate = format_bit_rate(design.switch.port_bytes_per_second)
+    return (
+        f"{name.capitalize()} network: {boxes} for {design.request.endpoints:,} ports of {rate},"
+        f" {sum(design.cable_counts.values()):,} cables, about"
+        f" {format_usd(bill_of(design).total_usd or 0)}"
+    )
+
+
+def _which(design: FabricDesign, tier: str) -> str:
+    if design.boards is not None:
+        return f"boards of one {design.switch.id}"
+    switch = design.switch if tier == "leaf" else design.spine_switch
+    if tier != "leaf" and design.spine_boards is not None:
+        boards = design.spine_boards
+        return f"{switch.id} with {boards.leaf_boards} leaf and {boards.spine_boards} spine boards"
+    return switch.id
+
+
+def fabric_document(design: FabricDesign) -> dict[str, Any]:
+    """All that is known of a design."""
+    bill = bill_of(design)
+    shape = design.shape
+    return {
+        "nodes": design.request.nodes,
+        "ports_per_node": design.request.ports_per_node,
+        "rails": design.request.rails,
+        "kind": design.kind,
+        "tiers": shape.tiers,
+        "switches": design.switches,
+        "chassis": design.chassis,
+        "boards": _boards(design),
+        "switch": design.switch.model_dump(mode="json"),
+        "spine_switch": design.spine_switch.id if shape.tiers > 1 else None,
+        "cables": design.cable_counts,
+        "cable_runs": [
+            {
+                "from": run.from_tier,
+                "to": run.to_tier,
+                "cable": run.cable,
+                "kind": run.kind,
+                "length_m": run.length_m,
+                "count": run.count,
+                "price_usd": run.price_usd,
+            }
+            for run in design.cables
+        ],
+        "bundles": {"leaf_spine": shape.leaf_spine_bundle, "spine_core": shape.spine_core_bundle},
+        "pods": shape.pods if shape.tiers == 3 else 1,
+        "ports": {
+            "total": design.ports_total,
+            "used": design.ports_used,
+            "spare": design.ports_spare,
+            "spare_for_machines": design.spare_leaf_ports,
+        },
+        "oversubscription": design.oversubscription,
+        "bisection_bytes_per_second": design.bisection_bytes_per_second,
+        "hops": design.hops,
+        "all_reduce": {
+            "wire_bytes_per_second": design.all_reduce_bytes_per_second,
+            "leaf_by_leaf_wire_bytes_per_second": design.ordered_all_reduce_bytes_per_second,
+            "effective_bytes_per_second": (
+                exchange_bytes_per_second(design) if design.request.nodes > 1 else None
+            ),
+        },
+        "network": design.network.model_dump(mode="json", exclude_none=True),
+        "rack_units": bill.rack_units,
+        "weight_kg": bill.weight_kg,
+        "watts": {"switches": bill.switch_watts, "cables": bill.cable_watts},
+        "price_usd": {
+            "basis": "estimate",
+            "switches": bill.switches_usd,
+            "cables": bill.cables_usd,
+            "cards": bill.cards_usd,
+            "total": bill.total_usd,
+            "per_port": bill.usd_per_port,
+        },
+    }
+
+
+def _boards(design: FabricDesign) -> dict[str, int] | None:
+    """In each director, where there are directors."""
+    boards = design.boards or design.spine_boards
+    if boards is None:
+        return None
+    return {"leaf": boards.leaf_boards, "spine": boards.spine_boards}
+
+
+def _candidate_document(candidate: FabricCandidate) -> dict[str, Any]:
+    """One proposed fabric, short."""
+    design = candidate.design
+    return {
+        "switch": design.switch.id,
+        "spine_switch": design.spine_switch.id if design.shape.tiers > 1 else None,
+        "ports_per_node": design.request.ports_per_node,
+        "oversubscription": design.oversubscription,
+        "switches": design.switches,
+        "price_usd": candidate.price_usd,
+        "scaling_efficiency": candidate.efficiency,
+        "samples_per_second": candidate.prediction.samples_per_second,
+        "choke": candidate.prediction.choke,
+    }
+
+
+def _choice_document(choice: FabricChoice) -> dict[str, Any]:
+    """The chosen design in full, and those that it was chosen from."""
+    return fabric_document(choice.chosen.design) | {
+        "choice": {
+            "target_efficiency": choice.target_efficiency,
+            "reached": choice.reached,
+            "tried": choice.tried,
+            "verdict": choice.verdict,
+            "chosen": _candidate_document(choice.chosen),
+            "enough": _candidate_document(choice.enough),
+            "frontier": [_candidate_document(candidate) for candidate in choice.frontier],
+        }
+    }
