@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuyard.draw.validation import validation_svg
 from gpuyard.files import write_text
 from gpuyard.predict.validation import report
-from gpuyard.report.validation_text import markdown
+from gpuyard.report.answers.validation import markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- errors: scripts/picture_validation.py -->\n", "<!-- /errors -->\n"

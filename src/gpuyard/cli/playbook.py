@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import console
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:
-    from gpuyard.planner.playbook import Advice, Figures, Team
+    from gpuyard.planner.playbook import Figures, Team
     from gpuyard.specs.offers import Load
 
 _MOST = 1_000_000
@@ -80,6 +81,7 @@ def playbook(
     """
     from gpuyard import units
     from gpuyard.planner.playbook import Team, advise
+    from gpuyard.report.answers.playbook import playbook_answer
 
     figures = None
     if file is not None:
@@ -101,10 +103,7 @@ def playbook(
         gpus_from = "your answer"
     plan_file = str(file) if file else None
     advice = advise(replace(team, **answered), gpus_from, plan_file, figures)
-    if json_output:
-        print_json(advice.as_json())
-        return
-    _print(advice)
+    show(playbook_answer(advice), json_output=json_output)
 
 
 def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | None"]:
@@ -161,35 +160,3 @@ def _prompt(question: str, default: int, parse: Callable[[str], float]) -> float
     """Asks again until it can be."""
     answer: float = typer.prompt(question, default, value_proc=parse, err=True)
     return answer
-
-
-def _print(advice: "Advice") -> None:
-    from gpuyard import units
-
-    out = console()
-
-    def say(text: str) -> None:
-        out.print(text, highlight=False, markup=False)
-
-    team = advice.team
-    say(
-        f"{team.researchers} researcher{'s' if team.researchers > 1 else ''}, "
-        f"{team.gpus} GPU{'s' if team.gpus != 1 else ''} ({advice.gpus_from}), {team.load} load"
-    )
-    say(f"Stage: {advice.stage_name}")
-    say(f"  {advice.why}")
-    say(f"Where: {advice.where}")
-    for reason in advice.reasons or ("None of your answers favours either side.",):
-        say(f"  - {reason}")
-    say("Software at this scale:")
-    for software in advice.software:
-        say(f"  - {software}")
-    if advice.next:
-        months = advice.next.months
-        when = f"; at this growth in {units.format_months(months)}" if months else ""
-        say(f"Next: {advice.next.stage}, when {advice.next.trigger}{when}")
-    say("Commands:")
-    for command in advice.commands:
-        say(f"  {command}")
-    if advice.prices_from:
-        say(f"Prices in them: {advice.prices_from}")

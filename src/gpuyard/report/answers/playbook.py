@@ -1,0 +1,33 @@
+"""How a team of a size should run its GPUs, where, and what comes next."""
+
+from gpuyard import units
+from gpuyard.planner.playbook import Advice
+from gpuyard.report.answer import Answer, Items, Part, Picture, Sentence
+
+_UNDECIDED = ("None of your answers favours either side.",)
+
+
+def playbook_answer(advice: Advice) -> Answer:
+    """The stage, the side, the software, the next step, and commands to go on with."""
+    team, coming = advice.team, advice.next
+    people = f"{team.researchers} researcher{'s' if team.researchers > 1 else ''}"
+    gpus = f"{team.gpus} GPU{'s' if team.gpus != 1 else ''} ({advice.gpus_from})"
+    parts: list[Part] = [
+        Sentence(f"{people}, {gpus}, {team.load} load"),
+        Sentence(f"Stage: {advice.stage_name}", "strong"),
+        Items([advice.why]),
+        Sentence(f"Where: {advice.where}", "strong"),
+        Items(advice.reasons or _UNDECIDED),
+        Sentence("Software at this scale:", "strong"),
+        Items(advice.software),
+    ]
+    if coming is not None:
+        months = coming.months
+        when = f"; at this growth in {units.format_months(months)}" if months else ""
+        parts.append(Sentence(f"Next: {coming.stage}, when {coming.trigger}{when}", "strong"))
+    # people copy them, so none is broken into lines
+    commands = Picture(lines=lambda _: [f"  {command}" for command in advice.commands])
+    parts += [Sentence("Commands:", "strong"), commands]
+    if advice.prices_from:
+        parts.append(Sentence(f"Prices in them: {advice.prices_from}"))
+    return Answer(parts, advice.as_json(), title=advice.stage_name, verb="playbook")

@@ -1,0 +1,101 @@
+"""Predicted against published: the errors of every table, and the same as Markdown for the docs."""
+
+from collections.abc import Mapping, Sequence
+
+from gpuyard.draw.validation import validation_svg
+from gpuyard.predict.validation import Report, Score, TableScore, Validation
+from gpuyard.report.answer import (
+    Answer,
+    Column,
+    Items,
+    Only,
+    Part,
+    Picture,
+    Section,
+    Sentence,
+    Table,
+)
+
+_ERRORS = ("rows", "mean", Column("median", 2), Column("90th", 3), "worst", Column("bias", 1))
+_INTERVAL = (Column("inside", 4), Column("interval", 5))
+_FORMULAS = (Column("perfect scaling", 7), Column("no overlap", 6))
+
+
+def validation_answer(found: Report) -> Answer:
+    """The errors in words and tables; a page has a picture of each table."""
+    every = found.training
+    errors = [_row(name, scored) for name, scored in every.tables.items()]
+    errors.append(_row("average", every))
+    if found.lab is not None:
+        errors.append(_row("our lab (not in the average)", found.lab))
+    columns = ("table", *_ERRORS, *_INTERVAL, *_FORMULAS)
+    parts: list[Part] = [Table("Errors of predicted throughput", columns, errors)]
+    if found.single_gpu:
+        parts.append(_short("One GPU without a measurement of it", "one GPU", found.single_gpu))
+        parts.append(_short("Bandwidth of timed all-reduces", "all-reduce", found.all_reduces))
+    skipped = [
+        (name, str(rows), reason)
+        for name, scored in every.tables.items()
+        for reason, rows in scored.skipped
+    ]
+    if skipped:
+        parts.append(Table("Rows left out", ("table", "rows", "why"), skipped, folded=True))
+    parts += [Sentence(found.method), Only("page", [_section(s) for s in every.tables.values()])]
+    return Answer(parts, found.as_json(), title="Predicted against published", verb="validate")
+
+
+def _section(scored: TableScore) -> Section:
+    source = scored.source
+    formulas = {
+        "gpuyard": scored.score,
+        "perfect scaling": scored.perfect_scaling,
+        "no overlap": scored.no_overlap,
+    }
+    facts = [
+        f"{source.source}, {source.date.isoformat()}. {source.added}",
+        f"Not known: {source.unknown}",
+    ]
+    return Section(
+        source.title,
+        [_short("", "predicted by", formulas), Picture(validation_svg(scored)), Items(facts)],
+    )
+
+
+def _row(name: str, scored: TableScore | Validation) -> list[str]:
+    score = scored.score if isinstance(scored, TableScore) else scored.overall
+    formulas = (scored.perfect_scaling, scored.no_overlap)
+    inside, width = score.inside_interval, score.median_interval_width
+    return [
+        name,
+        *_cells(score),
+        "" if inside is None else f"{100 * inside:.0f} %",
+        "" if width is None else f"±{100 * width:.1f} %",
+        *(f"{100 * formula.mean_abs_error:.1f} %" for formula in formulas),
+    ]
+
+
+def _short(title: str, what: str, scores: Mapping[str, Score]) -> Table:
+    rows = [[name, *_cells(score)] for name, score in scores.items()]
+    return Table(title, (what, *_ERRORS), rows)
+
+
+def _cells(score: Score) -> list[str]:
+    errors = (score.mean_abs_error, score.median_abs_error, score.p90_abs_error,
+              score.worst_abs_error)  # fmt: skip
+    return [
+        f"{score.rows:,}",
+        *(f"{100 * error:.1f} %" for error in errors),
+        f"{100 * score.bias:+.1f} %".replace("-", "−"),
+    ]
+
+
+def markdown(found: Report) -> str:
+    """The tables of the answer for the docs, so that they can't drift from the command."""
+    tables = [part for part in validation_answer(found).parts if isinstance(part, Table)]
+    return "\n\n".join(_markdown(table) for table in tables if not table.folded) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    heads = [column.name if isinstance(column, Column) else column for column in table.columns]
+    lines: list[Sequence[str]] = [heads, ["---"] * len(heads), *table.rows]  # type: ignore[list-item]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
