@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner.playbook import Team, advise, team_of
-from gpuyard.planner.rulebook import rulebook
+from gpuyard.planner.playbook.rulebook import rulebook
 from tests.docs.test_docs import COMMANDS
 from tests.planner.builder import offer, plan
 

@@ -7,8 +7,8 @@ import pytest
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
-from gpuyard.planner.alternatives import HYBRID, well_known
-from gpuyard.planner.reasons import reserved_words
+from gpuyard.planner.explain.alternatives import HYBRID, well_known
+from gpuyard.planner.explain.reasons import reserved_words
 from gpuyard.planner.search import answer
 from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload

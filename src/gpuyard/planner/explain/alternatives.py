@@ -14,8 +14,8 @@ from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.choices import choices, mixed_choices
 from gpuyard.planner.costs import owned_machines
+from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
 from gpuyard.planner.offers import OWNED, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
@@ -43,7 +43,9 @@ class WellKnown(BaseModel):
 
 @functools.cache
 def well_known() -> tuple[WellKnown, ...]:
-    text = (resources.files(__package__) / "data" / "alternatives.toml").read_text(encoding="utf-8")
+    text = (resources.files("gpuyard.planner") / "data" / "alternatives.toml").read_text(
+        encoding="utf-8"
+    )
     rows: dict[str, dict[str, Any]] = tomllib.loads(text)
     return tuple(WellKnown.model_validate(row) for row in rows.values())
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from gpuyard.catalog import prices
 from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.prices import shipped_prices
+from gpuyard.planner.playbook.rulebook import Fact, Reason, Stage, StageFigures, rulebook
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.rulebook import Fact, Reason, Stage, StageFigures, rulebook
 from gpuyard.planner.search import make_plan, plan_premises, plan_workload
 from gpuyard.planner.servers import Server, servers_of
 from gpuyard.specs.offers import Load

@@ -72,5 +72,7 @@ def _compare(condition: str, value: Fact, facts: Mapping[str, Fact]) -> bool:
 
 @functools.cache
 def rulebook() -> Rulebook:
-    text = (resources.files(__package__) / "data" / "playbook.toml").read_text(encoding="utf-8")
+    text = (resources.files("gpuyard.planner") / "data" / "playbook.toml").read_text(
+        encoding="utf-8"
+    )
     return Rulebook.model_validate(tomllib.loads(text))

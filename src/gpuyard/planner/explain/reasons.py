@@ -7,7 +7,7 @@ from gpuyard import units
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choices import choices, mixed_choices
+from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.mixes import Mixes
 from gpuyard.planner.offers import OWNED, RESERVING_CLOUDS, discount, given_discount, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
