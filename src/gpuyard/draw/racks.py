@@ -1,6 +1,6 @@
 """Racks from the front and from the rear: what sits in which unit, and the PDUs with their cords."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,46 +13,41 @@ from gpuyard.facility.racks.floor_plan import PlacedDevice, number_list
 _UNIT = 14.0
 _WIDTH = 236.0  # of the 19 inches between the posts
 _POST = 46.0  # left and right of it, where units are numbered and PDUs hang
+_OUTER = _WIDTH + 2 * _POST
 _GAP, _MARGIN, _TOP = 46.0, 24.0, 92.0
-_STRIP = 15.0
+_PDU, _PDU_PITCH = 15.0, 21.0
 _PAINTS = {"server": GREEN, "leaf": BLUE, "spine": PURPLE, "core": ORANGE}
-_FEEDS = {"A": "#2c6cb0", "B": "#c2410c"}
+_FEEDS = {"A": BLUE[1], "B": "#c2410c"}
 _LEGS = ("#7c4a1d", INK, "#8a94a3")  # brown, black and grey, as phases are marked in IEC 60446
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Racks that look the same are drawn once."""
-
-    racks: tuple[int, ...]
-
-    @property
-    def title(self) -> str:
-        numbers = number_list(rack + 1 for rack in self.racks)
-        if len(self.racks) == 1:
-            return f"Rack {numbers}"
-        return shorten(f"{len(self.racks)} racks: {numbers}", 2 * _WIDTH, 15)
+Plugged = dict[tuple[str, int], list[PlacedCord]]
+"""The cords of each PDU: its feed and number."""
 
 
 def racks_svg(design: FacilityDesign) -> str:
-    """One SVG file: every kind of rack of the design, front and rear."""
-    groups = _groups(design)
-    units = min(design.room.floor.units, _tallest(design))
-    one = 2 * (_WIDTH + 2 * _POST) + _GAP
-    per_line = min(len(groups), 2)
-    lines = -(-len(groups) // per_line)
-    height = _TOP + units * _UNIT + 56
-    parts = []
-    for index, group in enumerate(groups):
-        x = _MARGIN + index % per_line * (one + _GAP)
-        y = 58 + index // per_line * height
-        parts.append(moved(_pair(design, group, units), x, y))
+    """One SVG file: every kind of rack of the design, front and rear; racks that look the same are drawn once."""
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rack in range(design.room.floor.racks):
+        look = tuple((p.device.name, p.unit) for p in design.room.in_rack(rack))
+        alike.setdefault(look, []).append(rack)
+    elevation = _Elevation(design, min(design.room.floor.units, _tallest(design)))
+    one = 2 * _OUTER + _GAP
+    per_line = min(len(alike), 2)
+    height = _TOP + elevation.height + 56
+    drawn = [
+        moved(
+            elevation.both_sides(racks),
+            _MARGIN + index % per_line * (one + _GAP),
+            58 + index // per_line * height,
+        )
+        for index, racks in enumerate(alike.values())
+    ]
     width = 2 * _MARGIN + per_line * one + (per_line - 1) * _GAP
+    lines = -(-len(alike) // per_line)
     title = f"{design.cluster.name} at {design.site.name}"
     heading = text(shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True)
     about = f"Rack elevations, front and rear, of {title}: {design.room.floor.racks} racks."
-    inside = [heading, "".join(parts)]
-    return page(inside, width, 58 + lines * height + _MARGIN / 2, title=title, about=about)
+    parts = [heading, "".join(drawn)]
+    return page(parts, width, 58 + lines * height + _MARGIN / 2, title=title, about=about)
 
 
 def _tallest(design: FacilityDesign) -> int:
@@ -61,76 +56,139 @@ def _tallest(design: FacilityDesign) -> int:
     return max(p.unit + p.device.rack_units for p in design.room.placed)
 
 
-def _groups(design: FacilityDesign) -> list[_Group]:
-    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for rack in range(design.room.floor.racks):
-        look = tuple((p.device.name, p.unit) for p in design.room.in_rack(rack))
-        alike.setdefault(look, []).append(rack)
-    return [_Group(tuple(racks)) for racks in alike.values()]
+@dataclass(frozen=True)
+class _Elevation:
+    """Racks of one design, drawn so many units high."""
 
+    design: FacilityDesign
+    units: int
 
-def _pair(design: FacilityDesign, group: _Group, units: int) -> str:
-    rack = group.racks[0]
-    placed = design.room.in_rack(rack)
-    watts = sum(p.device.peak_watts for p in placed)
-    weight = sum(p.device.weight_kg for p in placed)
-    used = sum(p.device.rack_units for p in placed)
-    title = group.title if not design.on_desk else "Beside the desk"
-    facts = f"{used} U used, {weight:,.0f} kg of devices, {watts / 1000:.1f} kW at peak"
-    if design.on_desk:
-        facts = f"{weight:,.0f} kg, {watts / 1000:.1f} kW at peak"
-    cords = list(rack_cords(design, rack))
-    return (
-        text(title, 0, 16, size=15, bold=True)
-        + text(facts, 0, 36, size=12, fill=FADED)
-        + moved(_front(design, placed, units), 0, 60)
-        + moved(_rear(design, rack, cords, units), _WIDTH + 2 * _POST + _GAP, 60)
-    )
+    @property
+    def height(self) -> float:
+        return self.units * _UNIT
 
+    def both_sides(self, racks: Sequence[int]) -> str:
+        """The first of racks that are alike, for all of them."""
+        placed = self.design.room.in_rack(racks[0])
+        watts = sum(p.device.peak_watts for p in placed)
+        weight = sum(p.device.weight_kg for p in placed)
+        used = sum(p.device.rack_units for p in placed)
+        facts = f"{used} U used, {weight:,.0f} kg of devices, {watts / 1000:.1f} kW at peak"
+        title = _title(racks)
+        if self.design.on_desk:
+            title, facts = "Beside the desk", f"{weight:,.0f} kg, {watts / 1000:.1f} kW at peak"
+        plugged: Plugged = defaultdict(list)
+        for cord in rack_cords(self.design, racks[0]):
+            plugged[cord.feed, cord.pdu].append(cord)
+        front = self._frame("front", numbered=not self.design.on_desk)
+        front += "".join(self._box(p) for p in placed)
+        rear = self._frame("rear", numbered=False)
+        rear += "".join(self._box(p, indent=26) for p in placed)
+        rear += "".join(self._pdu(*which, cords) for which, cords in plugged.items())
+        return (
+            text(title, 0, 16, size=15, bold=True)
+            + text(facts, 0, 36, size=12, fill=FADED)
+            + moved(front, 0, 60)
+            + moved(rear + self._legend(plugged), _OUTER + _GAP, 60)
+        )
 
-def _frame(label: str, units: int, numbered: bool) -> str:
-    height = units * _UNIT
-    parts = [
-        text(label, (_WIDTH + 2 * _POST) / 2, -6, size=12, fill=FADED, anchor="middle"),
-        element("rect", x=-2, y=-2, width=_WIDTH + 2 * _POST + 4, height=height + 4, rx=5,
-                fill="#475569"),
-        element("rect", x=0, y=0, width=_WIDTH + 2 * _POST, height=height, rx=3, fill="#f7f8fa"),
-        element("rect", x=_POST, y=0, width=_WIDTH, height=height, fill=GROUND),
-    ]  # fmt: skip
-    for unit in range(1, units + 1):
-        y = height - unit * _UNIT
-        parts.append(element("rect", x=_POST, y=y, width=_WIDTH, height=_UNIT, fill="none",
-                             stroke="#eceff2", stroke_width=0.7))  # fmt: skip
-        if numbered:
-            parts.append(
-                text(str(unit), _POST - 7, y + _UNIT - 3.5, size=9, fill=FADED, anchor="end")
+    def _frame(self, label: str, *, numbered: bool) -> str:
+        parts = [
+            text(label, _OUTER / 2, -6, size=12, fill=FADED, anchor="middle"),
+            element("rect", x=-2, y=-2, width=_OUTER + 4, height=self.height + 4, rx=5, fill=GREY[1]),
+            element("rect", x=0, y=0, width=_OUTER, height=self.height, rx=3, fill="#f7f8fa"),
+            element("rect", x=_POST, y=0, width=_WIDTH, height=self.height, fill=GROUND),
+        ]  # fmt: skip
+        for unit in range(1, self.units + 1):
+            y = self.height - unit * _UNIT
+            parts.append(element("rect", x=_POST, y=y, width=_WIDTH, height=_UNIT, fill="none",
+                                 stroke="#eceff2", stroke_width=0.7))  # fmt: skip
+            if numbered:
+                foot = y + _UNIT - 3.5
+                parts.append(text(str(unit), _POST - 7, foot, size=9, fill=FADED, anchor="end"))
+        return "".join(parts)
+
+    def _box(self, placed: PlacedDevice, indent: float = 10) -> str:
+        label = placed.label
+        name = placed.device.name.removeprefix("workstation with ").removeprefix("server with ")
+        fill, stroke = _paint(placed.device.kind)
+        height = placed.device.rack_units * _UNIT
+        top = self._foot(placed) - height
+        frame = element("rect", x=_POST + 1, y=top + 0.8, width=_WIDTH - 2, height=height - 1.6,
+                        rx=2.5, fill=fill, stroke=stroke, stroke_width=1.2)  # fmt: skip
+        size = 11 if height >= 24 else 9.5
+        left, middle, room = _POST + indent, top + height / 2, _WIDTH - 2 * indent
+        if height < 30:
+            return frame + text(
+                shorten(f"{label}: {name}", room, size), left, middle + 3.5, size=size
             )
-    return "".join(parts)
+        watts = f"{placed.device.rack_units} U, {placed.device.peak_watts / 1000:.1f} kW"
+        return (
+            frame
+            + text(shorten(name, room, size), left, middle - 2, size=size)
+            + text(f"{label}, {watts}", left, middle + 13, size=10, fill=FADED)
+        )
+
+    def _foot(self, placed: PlacedDevice) -> float:
+        return (self.units - placed.unit + 1) * _UNIT
+
+    def _pdu(self, feed: str, number: int, cords: Sequence[PlacedCord]) -> str:
+        """A hangs on one side and B on the other; with one feed all are on the same side."""
+        pdu, colour = self.design.pdu_choice.pdus["AB".index(feed)], _FEEDS[feed]
+        top, height = (4.0, self.height - 8) if pdu.model else (self.height - 30, 26.0)
+        if feed == "A":
+            x = _POST - _PDU_PITCH * number
+            edge, inner = x + _PDU, _POST + 14
+        else:
+            x = _POST + _WIDTH + _PDU_PITCH * number - _PDU
+            edge, inner = x, _POST + _WIDTH - 14
+        parts = [element("rect", x=x, y=top, width=_PDU, height=height, rx=3, fill=GROUND,
+                         stroke=colour, stroke_width=1.6)]  # fmt: skip
+        bank_height = height / len(pdu.banks)
+        plugged, above = Counter(cord.bank for cord in cords), Counter[int]()
+        for cord in cords:
+            above[cord.bank] += 1
+            share = above[cord.bank] / (plugged[cord.bank] + 1)
+            y = top + height - bank_height * (cord.bank - 1 + share)
+            device = cord.device.device
+            supply = device.rack_units * _UNIT * (cord.supply - 0.5) / device.supplies
+            target, bend = self._foot(cord.device) - supply, (edge + inner) / 2
+            bent: list[str | float] = ["M", edge, y, "C", bend, y, bend, target, inner, target]
+            parts += [
+                path(bent, stroke=colour, stroke_width=1.4, opacity=0.85),
+                element("circle", cx=inner, cy=target, r=2.6, fill=colour),
+                element("rect", x=x + 3.5, y=y - 3, width=_PDU - 7, height=6, rx=1,
+                        fill=_LEGS[cord.leg]),
+            ]  # fmt: skip
+        return "".join(parts)
+
+    def _legend(self, plugged: Plugged) -> str:
+        y, x, parts = self.height + 18, 0.0, []
+        for feed, count in Counter(feed for feed, _ in plugged).items():
+            pdu = self.design.pdu_choice.pdus["AB".index(feed)]
+            two = self.design.site.feeds == 2
+            parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill=GROUND,
+                                 stroke=_FEEDS[feed], stroke_width=1.6))  # fmt: skip
+            parts.append(
+                text(f"feed {feed}: {count} × {pdu.name}" if two else pdu.name, 16, y, size=11)
+            )
+            y += 17
+        pdu = self.design.pdu_choice.pdus[0]
+        if pdu.legs == 3:
+            between = pdu.circuit.voltage <= 250
+            names = ("L1-L2", "L2-L3", "L3-L1") if between else ("L1", "L2", "L3")
+            for name, colour in zip(names, _LEGS, strict=True):
+                parts.append(element("rect", x=x, y=y - 8, width=9, height=7, rx=1, fill=colour))
+                parts.append(text(name, x + 14, y, size=11))
+                x += 30 + text_width(name, 11)
+        return "".join(parts)
 
 
-def _front(design: FacilityDesign, placed: Sequence[PlacedDevice], units: int) -> str:
-    return _frame("front", units, not design.on_desk) + "".join(_box(p, units) for p in placed)
-
-
-def _box(placed: PlacedDevice, units: int, indent: float = 10) -> str:
-    label = placed.label
-    name = placed.device.name.removeprefix("workstation with ").removeprefix("server with ")
-    fill, stroke = _paint(placed.device.kind)
-    height = placed.device.rack_units * _UNIT
-    top = (units - placed.unit + 1) * _UNIT - height
-    parts = element("rect", x=_POST + 1, y=top + 0.8, width=_WIDTH - 2, height=height - 1.6, rx=2.5,
-                    fill=fill, stroke=stroke, stroke_width=1.2)  # fmt: skip
-    size = 11 if height >= 24 else 9.5
-    room = _WIDTH - 2 * indent
-    if height < 30:
-        line = shorten(f"{label}: {name}", room, size)
-        return parts + text(line, _POST + indent, top + height / 2 + 3.5, size=size)
-    watts = f"{placed.device.rack_units} U, {placed.device.peak_watts / 1000:.1f} kW"
-    return (
-        parts
-        + text(shorten(name, room, size), _POST + indent, top + height / 2 - 2, size=size)
-        + text(f"{label}, {watts}", _POST + indent, top + height / 2 + 13, size=10, fill=FADED)
-    )
+def _title(racks: Sequence[int]) -> str:
+    numbers = number_list(rack + 1 for rack in racks)
+    if len(racks) == 1:
+        return f"Rack {numbers}"
+    return shorten(f"{len(racks)} racks: {numbers}", 2 * _WIDTH, 15)
 
 
 def _paint(kind: str) -> Paint:
@@ -138,78 +196,3 @@ def _paint(kind: str) -> Paint:
     if kind.startswith("storage"):
         return TEAL
     return GREY if kind.startswith("management") else _PAINTS[kind]
-
-
-def _rear(design: FacilityDesign, rack: int, cords: Sequence[PlacedCord], units: int) -> str:
-    placed = design.room.in_rack(rack)
-    parts = [_frame("rear", units, False), *(_box(p, units, indent=26) for p in placed)]
-    pdus: dict[tuple[str, int], list[PlacedCord]] = {}
-    for cord in cords:
-        pdus.setdefault((cord.feed, cord.pdu), []).append(cord)
-    for (feed, pdu), plugged in pdus.items():
-        # A hangs on one side and B on the other; with one feed all are on the same side
-        x = _POST - 21 * pdu if feed == "A" else _POST + _WIDTH + 21 * pdu - _STRIP
-        parts.append(_pdu(design, (feed, pdu, x), plugged, units))
-    return "".join(parts) + _legend(design, units, pdus)
-
-
-def _pdu(
-    design: FacilityDesign, which: tuple[str, int, float], cords: Sequence[PlacedCord], units: int
-) -> str:
-    feed, _, x = which
-    height = units * _UNIT - 8
-    colour = _FEEDS[feed]
-    pdu = design.pdu_choice.pdus["AB".index(feed)]
-    if pdu.model is None:
-        top, height = units * _UNIT - 30, 26.0
-    else:
-        top = 4.0
-    parts = [element("rect", x=x, y=top, width=_STRIP, height=height, rx=3, fill=GROUND,
-                     stroke=colour, stroke_width=1.6)]  # fmt: skip
-    bank_height = height / len(pdu.banks)
-    plugged, above = Counter(cord.bank for cord in cords), Counter[int]()
-    for cord in cords:
-        above[cord.bank] += 1
-        share = above[cord.bank] / (plugged[cord.bank] + 1)
-        y = top + height - bank_height * (cord.bank - 1 + share)
-        target = _supply_y(cord, units)
-        inner = _POST + 14 if feed == "A" else _POST + _WIDTH - 14
-        edge = x + _STRIP if feed == "A" else x
-        bend = (edge + inner) / 2
-        bent: list[str | float] = ["M", edge, y, "C", bend, y, bend, target, inner, target]
-        parts += [
-            path(bent, stroke=colour, stroke_width=1.4, opacity=0.85),
-            element("circle", cx=inner, cy=target, r=2.6, fill=colour),
-            element("rect", x=x + 3.5, y=y - 3, width=_STRIP - 7, height=6, rx=1,
-                    fill=_LEGS[cord.leg]),
-        ]  # fmt: skip
-    return "".join(parts)
-
-
-def _supply_y(cord: PlacedCord, units: int) -> float:
-    device = cord.device.device
-    height = device.rack_units * _UNIT
-    bottom = (units - cord.device.unit + 1) * _UNIT
-    return bottom - height * (cord.supply - 0.5) / device.supplies
-
-
-def _legend(
-    design: FacilityDesign, units: int, pdus: dict[tuple[str, int], list[PlacedCord]]
-) -> str:
-    y, x, parts = units * _UNIT + 18, 0.0, []
-    for feed in dict.fromkeys(feed for feed, _ in pdus):
-        pdu = design.pdu_choice.pdus["AB".index(feed)]
-        count = sum(one == feed for one, _ in pdus)
-        name = f"feed {feed}: {count} × {pdu.name}" if design.site.feeds == 2 else pdu.name
-        parts.append(element("rect", x=0, y=y - 9, width=10, height=10, rx=2, fill=GROUND,
-                             stroke=_FEEDS[feed], stroke_width=1.6))  # fmt: skip
-        parts.append(text(name, 16, y, size=11))
-        y += 17
-    if design.pdu_choice.pdus[0].legs == 3:
-        delta = design.pdu_choice.pdus[0].circuit.voltage <= 250
-        names = ("L1-L2", "L2-L3", "L3-L1") if delta else ("L1", "L2", "L3")
-        for leg, name in enumerate(names):
-            parts.append(element("rect", x=x, y=y - 8, width=9, height=7, rx=1, fill=_LEGS[leg]))
-            parts.append(text(name, x + 14, y, size=11))
-            x += 30 + text_width(name, 11)
-    return "".join(parts)
