@@ -17,7 +17,7 @@ def check_writable(directory: Path) -> None:
         raise GpuyardError(f"nothing can be written to {directory}: {existing} is a file")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise GpuyardError(
-            f"nothing can be written to {directory}: {existing} is not yours to write"
+            f"nothing can be written to {directory}: no permission to write to {existing}"
         )
 
 

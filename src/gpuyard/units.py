@@ -80,7 +80,7 @@ def parse(quantity: str | float, dimension: Dimension) -> float:
             )
         number, unit = float(match[1].replace(",", "")), match[2]
     if not number < _MOST or number < 0:
-        raise BadQuantity(f"{text!r} is not {dimension.name}: it must be zero or more, and finite")
+        raise BadQuantity(f"{text!r} is not {dimension.name}: must be zero or more, and finite")
     if unit == "" and dimension.bare_factor is not None:
         return number * dimension.bare_factor
     if unit == "":
@@ -100,9 +100,7 @@ def parse_positive(quantity: str | float, dimension: Dimension) -> float:
     """The same, for what can't be zero: a link, a price of time."""
     value = parse(quantity, dimension)
     if value == 0:
-        raise BadQuantity(
-            f"{str(quantity)!r} is not {dimension.name} to work with: it must be above zero"
-        )
+        raise BadQuantity(f"{str(quantity)!r} is not {dimension.name}: must be above zero")
     return value
 
 
@@ -168,7 +166,7 @@ def parse_share(quantity: str | float) -> float:
     except ValueError:
         raise BadQuantity(f"{text!r} is not a share; write it like '30 %' or 0.3") from None
     if not 0 <= share <= 1:
-        raise BadQuantity(f"{text!r} is not a share: it must be between 0 % and 100 %")
+        raise BadQuantity(f"{text!r} is not a share: must be between 0 % and 100 %")
     return share
 
 

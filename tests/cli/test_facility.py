@@ -81,7 +81,7 @@ def test_mistakes_are_sentences(cli: Cli, tmp_path: Path) -> None:
     assert "'apc-ap8965' or 'apc-ap8966'" in stderr
     path.write_text("name: x\nkind: room\ncircuits: []\n")
     stderr = cli("facility", "dgx-h100", "--site", str(path), status=2).stderr
-    assert "circuits: at least 1 item is needed" in stderr
+    assert "circuits: needs at least 1 item" in stderr
 
 
 def test_plugs_with_their_faces(cli: Cli) -> None:

@@ -34,7 +34,7 @@ def test_jobs_beside_it_take_their_share(cli: Cli) -> None:
     [
         (("--compress", "zip"), "--compress: expected fp16, bf16 or powersgd:RANK"),
         (("--compress", "powersgd:0"), "got 'powersgd:0'"),
-        (("--bucket-mb", "0"), "--bucket-mb: expected greater than 0, got 0"),
+        (("--bucket-mb", "0"), "--bucket-mb: must be above 0, got 0"),
         (("--strategy", "dataparallel", "--accumulate", "2"), "accumulate needs ddp or horovod"),
         (("--local-sgd", "2", "--compress", "powersgd:2"), "take fp16 or bf16 with it"),
         (("--knee-threshold", "90 %"), "--knee-threshold is about what --why explains: add --why"),

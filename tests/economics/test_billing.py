@@ -184,10 +184,10 @@ def test_arrays_broadcast() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: on_demand_usd(-1, 1.5), "hours must be zero or more, and finite, not -1"),
+        (lambda: on_demand_usd(-1, 1.5), "hours must be zero or more, and finite, got -1"),
         (lambda: on_demand_usd(float("nan"), 1.5), "hours must be zero or more"),
         (lambda: on_demand_usd(1, -1.5), "the price must be zero or more"),
-        (lambda: on_demand_usd(1, 1.5, discount=1.3), "between 0 % and 100 %, not 130 %"),
+        (lambda: on_demand_usd(1, 1.5, discount=1.3), "between 0 % and 100 %, got 130 %"),
         (lambda: billed_hours(1, 0.0), "increment must be above zero"),
         (lambda: spot_usd(1, 1, interruptions_per_hour=-0.1), "interruption rate"),
         (lambda: reserved_usd(0, 1), "above zero"),

@@ -67,16 +67,22 @@ def test_a_million_rows() -> None:
     ("text", "sentence"),
     [
         ("", "has: nothing"),
-        ("time,cpus\n1,2\n", "'gpus' or 'gpu_hours'; this has: time, cpus"),
-        ("time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,x\n", "d.csv:3: 'x' is not a number"),
-        ("time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,-5\n", "row 2 wants -5 GPUs"),
-        ("gpus\n1\n2\n", "say how long a row is"),
+        ("time,cpus\n1,2\n", "'gpus' or 'gpu_hours'; this one has: time, cpus"),
+        (
+            "time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,x\n",
+            "d.csv:3: expected a number, got 'x'",
+        ),
+        ("time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,-5\n", "row 2 has -5 GPUs"),
+        ("gpus\n1\n2\n", "say how long a row lasts"),
         ("time,gpus\nyesterday,1\ntoday,2\n", "is not a time like"),
         ("time,gpus\n2026-01-02,1\n2026-01-01,2\n", "times must go up"),
         ("time,gpus\n", "no demand in it, only its first line"),
         ("time,gpus\n\n", "no demand in it, only its first line"),
-        ("gpus,time\n1,2026-01-01\n2\n", "times must go up, from '2026-01-01' to ''"),
-        ("time,gpus\n2026-01-01,1e300\n2026-01-02,2\n", "row 1 wants 1e\\+300 GPUs: it is up to"),
+        ("gpus,time\n1,2026-01-01\n2\n", "times must go up, but '2026-01-01' is followed by ''"),
+        (
+            "time,gpus\n2026-01-01,1e300\n2026-01-02,2\n",
+            "row 1 has 1e\\+300 GPUs: expected a billion or less",
+        ),
     ],
 )
 def test_a_table_that_is_wrong_is_a_sentence(text: str, sentence: str) -> None:
@@ -95,7 +101,7 @@ def test_empty_lines_between_rows_are_no_rows() -> None:
         ("JobID|Start\n", "End, AllocTRES is not in the header; export with"),
         ("Start|End|AllocTRES\n", "no job in it has ended"),
         ("Start|End|AllocTRES\n2026-01-01T00:00:00|soon|gres/gpu=1\n", "j.txt:2: 'soon' is not"),
-        ("Start|End|AllocTRES\na|b\n", "j.txt:2: 2 cells"),
+        ("Start|End|AllocTRES\na|b\n", "j.txt:2: expected 3 cells as in the header, got 2"),
         ("Start|End|AllocTRES\n2026-01-02|2026-01-01|gres/gpu=1\n", "ends before it starts"),
     ],
 )

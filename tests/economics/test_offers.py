@@ -126,12 +126,12 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
         (
             {"kind": "reserved", "price_per_year": "$1", "term": "1 day", "rest": "pay"},
             {},
-            "it: a reserved term is a whole number of months, and 0.033 are not",
+            "it: expected a reserved term of whole months, got 0.033",
         ),
         (
             {"kind": "reserved", "price_per_year": "$1", "term": "45 days", "rest": "pay"},
             {},
-            "and 1.5 are not",
+            "whole months, got 1.5",
         ),
     ],
 )

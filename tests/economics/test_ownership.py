@@ -132,9 +132,9 @@ def test_spares_and_installation_are_paid_once() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"utilisation": 1.3}, "utilisation must be between 0 % and 100 %, not 130 %"),
+        ({"utilisation": 1.3}, "utilisation must be between 0 % and 100 %, got 130 %"),
         ({"hardware_usd": -1}, "hardware must be zero or more"),
-        ({"pue": 0.9}, "PUE is 1 or more"),
+        ({"pue": 0.9}, "PUE must be 1 or more"),
         ({"idle_watts": 10}, "idle power is above"),
         ({"straight_line_years": 5, "value_kept_per_year": 0.5}, "not both"),
         ({"loan_years": 0}, "loan years must be above zero"),

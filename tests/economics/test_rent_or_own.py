@@ -143,11 +143,11 @@ def test_one_uncertain_input_has_the_quantiles_of_its_triangle() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: RentOrOwn(Owned(1), 1.0, -5), "-5 hours a year"),
+        (lambda: RentOrOwn(Owned(1), 1.0, -5), "hours a year, got -5"),
         (lambda: RentOrOwn(Owned(1), 1.0, 9000), "0 to 8,784"),
         (lambda: RentOrOwn(Owned(1), 1.0, months=0), "1 month to 50 years"),
         (lambda: ranges_around(CASE, 1.5), "below 100 %"),
-        (lambda: monte_carlo(CASE, {}, 1), "between 100 and"),
+        (lambda: monte_carlo(CASE, {}, 1), "expected 100 to"),
         (lambda: tornado(CASE, {"rent_usd_per_hour": (2.0, 1.0)}), "from 2 down to 1"),
     ],
 )

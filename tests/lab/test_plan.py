@@ -69,9 +69,9 @@ def test_more_than_the_cores_carry_is_said() -> None:
         ({"nodes": 0, "link": "1Gbit"}, "1 to 250 nodes"),
         ({"nodes": 2, "link": "1Gbt"}, "did you mean"),
         ({"nodes": 2, "link": "1kbit"}, "too slow"),
-        ({"nodes": 2, "link": "1Gbit", "name": "A b"}, "can't name a lab"),
+        ({"nodes": 2, "link": "1Gbit", "name": "A b"}, "is not a name for a lab"),
         ({"nodes": 2, "link": "1Gbit", "link_of": {2: "1Gbit"}}, "there is no node 2"),
-        ({"nodes": 2, "link": "1Gbit", "racks": 3}, "not 3"),
+        ({"nodes": 2, "link": "1Gbit", "racks": 3}, "expected 1 to 2 racks for 2 nodes, got 3"),
         ({"nodes": 2, "link": "1Gbit", "uplink": "1Gbit"}, "--racks"),
         ({"nodes": 2, "link": "1Gbit", "dilation": 0.5}, "1 to 10,000"),
     ],
@@ -89,5 +89,5 @@ def test_a_mistake_in_one_word_names_it(text: str) -> None:
 
 @pytest.mark.parametrize("racks", ["nan", "inf", "2.5", "two"])
 def test_racks_are_counted(racks: str) -> None:
-    with pytest.raises(UserMistake, match="is not a number of racks"):
+    with pytest.raises(UserMistake, match="expected a number for racks, got"):
         plan_from_text(f"8x1Gbit,racks={racks}")

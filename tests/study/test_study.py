@@ -110,7 +110,7 @@ def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     ("before", "after", "sentence"),
     [
         ("[wide.workload.yaml]", "[resnet5]", "wide.study.yaml:2: workloads[0]: no model is called 'resnet5'"),
-        ("time_per_point: 300 ms", "strategy: parameter-server", "wide.study.yaml:3: measure.strategy: no value here"),
+        ("time_per_point: 300 ms", "strategy: parameter-server", "wide.study.yaml:3: measure.strategy: expected ddp, dataparallel or horovod, got"),
         ("[wide.workload.yaml]", "[wide.workload.yaml, wide.workload.yaml]", "two workloads of the study are called 'wide'"),
     ],
 )  # fmt: skip

@@ -89,7 +89,7 @@ def model() -> torch.nn.Module:
 def test_mistakes_are_sentences(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match="neither a directory nor a file"):
         find_images("./nothing", (3, 8, 8))
-    with pytest.raises(UserMistake, match=r"it must be \[3, height, width\]"):
+    with pytest.raises(UserMistake, match=r"expected \[3, height, width\]"):
         find_images(str(folder), (12_000,))
     (tmp_path / "broken.tar").write_bytes(b"no archive at all")
     with pytest.raises(UserMistake, match="is not a webdataset archive"):

@@ -68,7 +68,7 @@ def read_source(source: str) -> str:
 def _fetch(address: str) -> str:
     scheme = urllib.parse.urlsplit(address).scheme.lower()
     if scheme not in {"http", "https"}:
-        raise UserMistake(f"{address}: only http and https addresses are fetched, not {scheme!r}")
+        raise UserMistake(f"{address}: expected an http or https address, got {scheme!r}")
     opener = urllib.request.OpenerDirector()  # without the handlers for files and FTP
     for handler in (
         urllib.request.ProxyHandler,

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from gpuyard import paths
 from gpuyard.catalog.tables import Fact, Table, read_csv
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
+from gpuyard.specs.loading import expected_and_got
 
 
 class Price(Fact):
@@ -85,11 +86,11 @@ def read_price_table(text: str, name: str) -> Table[Price]:
         except ValidationError as invalid:
             first = invalid.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
-            raise UserMistake(f"{where}: {key}: {first['msg'].lower()}") from None
+            raise UserMistake(f"{where}: {key}: {expected_and_got(first)}") from None
         if price.id in found:
             raise UserMistake(f"{where}: two rows are called {price.id!r}")
         if not math.isfinite(price.usd_per_hour):
-            raise UserMistake(f"{where}: usd_per_hour: it must be finite")
+            raise UserMistake(f"{where}: usd_per_hour: expected a finite number")
         found[price.id] = price
     if not found:
         raise UserMistake(f"{name}: there is no price in it")

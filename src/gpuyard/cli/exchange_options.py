@@ -41,6 +41,7 @@ def parse_exchange(
     from pydantic import ValidationError
 
     from gpuyard.specs import ExchangeOptions
+    from gpuyard.specs.loading import expected_and_got
 
     try:
         return ExchangeOptions(
@@ -59,5 +60,4 @@ def parse_exchange(
             raise UserMistake(
                 f"{option}: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got {compress!r}"
             ) from None
-        wanted = mistake["msg"].removeprefix("Input should be ")
-        raise UserMistake(f"{option}: expected {wanted}, got {mistake['input']:g}") from None
+        raise UserMistake(f"{option}: {expected_and_got(mistake)}") from None

@@ -24,7 +24,7 @@ def check_not_negative(what: str, amounts: Amounts) -> None:
     values = array_of(amounts)
     wrong = values[~(np.isfinite(values) & (values >= 0))]
     if wrong.size:
-        raise UserMistake(f"{what} must be zero or more, and finite, not {wrong.flat[0]:g}")
+        raise UserMistake(f"{what} must be zero or more, and finite, got {wrong.flat[0]:g}")
 
 
 def check_share(what: str, amounts: Amounts) -> None:
@@ -33,5 +33,5 @@ def check_share(what: str, amounts: Amounts) -> None:
     wrong = values[~((values >= 0) & (values <= 1))]
     if wrong.size:
         raise UserMistake(
-            f"{what} must be between 0 % and 100 %, not {100 * float(wrong.flat[0]):g} %"
+            f"{what} must be between 0 % and 100 %, got {100 * float(wrong.flat[0]):g} %"
         )

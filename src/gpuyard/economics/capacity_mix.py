@@ -48,7 +48,9 @@ def best_mix(demand: Demand, tiers: tuple[Tier, ...], on_demand_usd: float) -> C
         raise UserMistake("the price on demand must be zero or more")
     for tier in tiers:
         if not (tier.held_usd >= 0 and tier.used_usd >= 0 and tier.gpus_each >= 1):
-            raise UserMistake(f"{tier.name}: prices are zero or more, and a machine has a GPU")
+            raise UserMistake(
+                f"{tier.name}: prices must be zero or more, and a machine has at least one GPU"
+            )
     levels, weights, exact = _levels(demand.gpus)
     machines = _solve(levels, weights, tiers, on_demand_usd)
     gpus = [count * tier.gpus_each for count, tier in zip(machines, tiers, strict=True)]

@@ -53,11 +53,11 @@ def demand_of(gpus: Array, hours_each: float, source: str) -> Demand:
     wrong = ~(np.isfinite(gpus) & (gpus >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise UserMistake(f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is zero or more")
+        raise UserMistake(f"{source}: row {row + 1} has {gpus[row]:g} GPUs: expected zero or more")
     if gpus.max() > _MOST_GPUS:
         row = int(np.argmax(gpus))
         raise UserMistake(
-            f"{source}: row {row + 1} wants {gpus[row]:g} GPUs: it is up to a billion"
+            f"{source}: row {row + 1} has {gpus[row]:g} GPUs: expected a billion or less"
         )
     return Demand(gpus, hours_each, source)
 
@@ -74,7 +74,7 @@ def demand_from_csv(text: str, name: str, hours_each: float | None = None) -> De
     if len(wanted) != 1:
         raise UserMistake(
             f"{name}:1: a table of demand has one column 'gpus' or 'gpu_hours'; "
-            f"this has: {', '.join(columns) or 'nothing'}"
+            f"this one has: {', '.join(columns) or 'nothing'}"
         )
     at = columns.index(wanted[0])
     values = _column(lines, at, name)
@@ -98,7 +98,7 @@ def described_demand(
     them. `spiky`: `gpus` in bursts of 12 hours that fill `busy_share` of the year, else `base_share`.
     """
     if not gpus >= 0:
-        raise UserMistake(f"{gpus:g} GPUs: it is zero or more")
+        raise UserMistake(f"expected zero GPUs or more, got {gpus:g}")
     for what, share in (("base", base_share), ("busy", busy_share)):
         if not 0 <= share <= 1:
             raise UserMistake(f"the {what} share must be between 0 % and 100 %")
@@ -129,7 +129,7 @@ def _column(lines: list[str], at: int, name: str) -> Array:
             float(row[at])
         except (IndexError, ValueError):
             cell = row[at] if at < len(row) else "nothing"
-            raise UserMistake(f"{name}:{number}: {cell!r} is not a number") from None
+            raise UserMistake(f"{name}:{number}: expected a number, got {cell!r}") from None
     raise UserMistake(f"{name}: there is no demand in it")
 
 
@@ -138,7 +138,7 @@ def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     rows = list(itertools.islice((row for row in csv.reader(lines[1:]) if row), 2))
     if not times or len(rows) < 2:
         raise UserMistake(
-            f"{name}: without a column 'time' and two rows, say how long a row is: --every 'hour'"
+            f"{name}: without a column 'time' and two rows, say how long a row lasts: --every 'hour'"
         )
     at = columns.index(times[0])
     cells = [row[at].strip() if at < len(row) else "" for row in rows]
@@ -151,6 +151,6 @@ def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     hours = float((second - first) / np.timedelta64(1, "s")) / 3600
     if not (math.isfinite(hours) and hours > 0):
         raise UserMistake(
-            f"{name}:3: times must go up, from {cells[0]!r} to {cells[1]!r} they don't"
+            f"{name}:3: times must go up, but {cells[0]!r} is followed by {cells[1]!r}"
         )
     return hours

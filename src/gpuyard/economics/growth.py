@@ -28,11 +28,11 @@ class Growth:
             ("GPU-hours a person and month", self.gpu_hours_per_person_month),
         ):
             if not (np.isfinite(value) and value >= 0):
-                raise UserMistake(f"{what} must be zero or more, not {value:g}")
+                raise UserMistake(f"{what} must be zero or more, got {value:g}")
         if not -1 < self.demand_growth_per_year <= 100:
-            raise UserMistake("the growth of demand is above -100 % a year")
+            raise UserMistake("the growth of demand must be above -100 % a year")
         if not 1 <= self.months <= 600:
-            raise UserMistake(f"a horizon is 1 to 600 months, not {self.months}")
+            raise UserMistake(f"expected a horizon of 1 to 600 months, got {self.months}")
 
     def people_by_month(self) -> Array:
         """Whole people at the start of each month: nobody is hired in part."""
@@ -60,7 +60,7 @@ class NextMachine:
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
-            raise UserMistake(f"a machine has at least one GPU, not {self.gpus}")
+            raise UserMistake(f"expected at least one GPU in a machine, got {self.gpus}")
         for what, value in (
             ("the price", self.price_usd),
             ("the running cost", self.running_usd_per_month),
@@ -69,11 +69,13 @@ class NextMachine:
             ("the budget", self.budget_usd_per_year or 0.0),
         ):
             if not (np.isfinite(value) and value >= 0):
-                raise UserMistake(f"{what} must be zero or more, not {value:g}")
+                raise UserMistake(f"{what} must be zero or more, got {value:g}")
         if not 0 < self.usable_share <= 1:
-            raise UserMistake("the usable share is above 0 % and at most 100 %")
+            raise UserMistake("the usable share must be above 0 % and at most 100 %")
         if not 0 <= self.value_kept_per_year <= 1 or self.price_change_per_year <= -1:
-            raise UserMistake("a value kept is 0 % to 100 %, and a price falls by less than 100 %")
+            raise UserMistake(
+                "the value kept must be 0 % to 100 %, and prices must fall by less than 100 %"
+            )
 
     @property
     def gpu_hours_per_month(self) -> float:
@@ -114,7 +116,7 @@ def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
     demand, capacity = growth.gpu_hours_by_month(), machine.gpu_hours_per_month
     if demand.max() > capacity * _MOST_MACHINES:
         raise UserMistake(
-            f"the demand needs more than {_MOST_MACHINES:,} machines; take a bigger one"
+            f"the demand needs more than {_MOST_MACHINES:,} machines; choose a bigger one"
         )
     months = np.arange(growth.months)
     prices = machine.price_usd * (1 + machine.price_change_per_year) ** (months / 12)

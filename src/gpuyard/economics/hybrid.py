@@ -26,7 +26,7 @@ class HybridPrices:
         for what, usd in (("owning", self.owned_usd), ("renting", self.rented_usd),
                           ("running", self.running_usd)):  # fmt: skip
             if not (np.isfinite(usd) and usd >= 0):
-                raise UserMistake(f"the price of {what} a GPU must be zero or more, not {usd:g}")
+                raise UserMistake(f"the price of {what} a GPU must be zero or more, got {usd:g}")
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def best_hybrid(
 ) -> Hybrid:
     """The cheapest number of whole machines to own; exact."""
     if gpus_per_machine < 1:
-        raise UserMistake(f"a machine has at least one GPU, not {gpus_per_machine}")
+        raise UserMistake(f"expected at least one GPU in a machine, got {gpus_per_machine}")
     if not 0 <= error < 1:
-        raise UserMistake("an error of the demand is at least 0 % and below 100 %")
+        raise UserMistake("the error of the demand must be at least 0 % and below 100 %")
     best = _best(demand, prices, gpus_per_machine)
     wrong = []
     for factor in (1 - error, 1 + error):

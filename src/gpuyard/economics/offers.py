@@ -54,7 +54,7 @@ def price_offers(offers: Offers) -> list[PricedOffer]:
 def months_of(offers: Offers) -> int:
     months = round(offers.horizon / (HOURS_PER_YEAR * 3600 / 12))
     if not 1 <= months <= _MOST_MONTHS:
-        raise UserMistake(f"a horizon is 1 month to {_MOST_MONTHS // 12} years")
+        raise UserMistake(f"expected a horizon of 1 month to {_MOST_MONTHS // 12} years")
     return months
 
 

@@ -62,7 +62,7 @@ class Owned:
             check(name, getattr(self, field.name))
         if np.any(array_of(self.pue) < 1):
             raise UserMistake(
-                "a PUE is 1 or more: the building draws at least what the machines do"
+                "a PUE must be 1 or more: the building draws at least what the machines do"
             )
         if np.any(array_of(self.idle_watts) > array_of(self.watts)):
             raise UserMistake("the idle power is above the power under load")

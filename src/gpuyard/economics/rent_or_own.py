@@ -64,7 +64,7 @@ def break_even(
 ) -> BreakEven:
     """Renting against buying, with the inputs checked."""
     if not 0 < hours_per_year <= 8784:
-        raise UserMistake(f"{hours_per_year:g} hours a year: it is above 0 and up to 8,784")
+        raise UserMistake(f"expected above 0 and up to 8,784 hours a year, got {hours_per_year:g}")
     if rent_usd_per_hour <= 0:
         raise UserMistake(
             "the rent must be above $0 an hour: what is free to rent is never worth buying"
@@ -101,10 +101,10 @@ class RentOrOwn:
         hours = array_of(self.hours_per_year)
         if np.any(~((hours >= 0) & (hours <= 8784))):
             wrong = hours[~((hours >= 0) & (hours <= 8784))].flat[0]
-            raise UserMistake(f"{wrong:g} hours a year: it is 0 to 8,784")
+            raise UserMistake(f"expected 0 to 8,784 hours a year, got {wrong:g}")
         if not 1 <= self.months <= 12 * MOST_YEARS:
             raise UserMistake(
-                f"a horizon is 1 month to {MOST_YEARS} years, not {self.months} months"
+                f"expected a horizon of 1 month to {MOST_YEARS} years, got {self.months} months"
             )
         for name in ("rent_usd_per_hour", "reserved_usd_per_year", "rent_extras_usd_per_month"):
             check_not_negative(name.replace("_usd", "").replace("_", " "), getattr(self, name))

@@ -68,8 +68,7 @@ def _whole_months(term_years: float) -> int:
     # 90 days are three months to those who sell them
     if months < 0.5 or abs(months - round(months)) > _ABOUT_A_MONTH:
         raise UserMistake(
-            f"a reserved term is a whole number of months, and {months:.2g} are not: "
-            "write it like '1 year' or '6 months'"
+            f"expected a reserved term of whole months, got {months:.2g}; write it like '1 year' or '6 months'"
         )
     return round(months)
 
@@ -85,7 +84,7 @@ def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None)
         wide = np.broadcast_to(horizon, unused.shape)[at], np.broadcast_to(term, unused.shape)[at]
         raise UserMistake(
             f"reserved terms of {format_years(wide[1])} run {format_years(unused[at])} past a horizon of "
-            f"{format_years(wide[0])}: say what then, 'pay' (the rest is paid for nothing) or 'resell'"
+            f"{format_years(wide[0])}: say what becomes of the rest, 'pay' (you pay for it unused) or 'resell'"
         )
     return unused
 

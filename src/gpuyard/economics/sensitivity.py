@@ -54,7 +54,7 @@ class Spread:
 def ranges_around(case: RentOrOwn, swing: float) -> dict[str, tuple[float, float]]:
     """Every input that matters, up and down by the same share."""
     if not 0 < swing < 1:
-        raise UserMistake("a swing is above 0 % and below 100 %")
+        raise UserMistake("the swing must be above 0 % and below 100 %")
     found: dict[str, tuple[float, float]] = {}
     for name, value in case.inputs().items():
         at = float(array_of(value))
@@ -84,7 +84,7 @@ def tornado(case: RentOrOwn, ranges: Ranges) -> list[Bar]:
 def monte_carlo(case: RentOrOwn, ranges: Ranges, draws: int, seed: int = 0) -> Spread:
     """All inputs drawn at once, each from a triangle: never outside its range, most often as stated."""
     if not 100 <= draws <= MOST_DRAWS:
-        raise UserMistake(f"between 100 and {MOST_DRAWS:,} draws, not {draws:,}")
+        raise UserMistake(f"expected 100 to {MOST_DRAWS:,} draws, got {draws:,}")
     random = np.random.default_rng(seed)
     stated = case.inputs()
     drawn = {

@@ -36,7 +36,9 @@ def demand_from_sacct(text: str, name: str) -> Demand:
             continue
         cells = line.split("|")
         if len(cells) < len(columns):
-            raise UserMistake(f"{name}:{number}: {len(cells)} cells, the header has {len(columns)}")
+            raise UserMistake(
+                f"{name}:{number}: expected {len(columns)} cells as in the header, got {len(cells)}"
+            )
         if id_at is not None and "." in cells[id_at]:
             continue
         count = gpus_of(cells[tres_at])

@@ -184,7 +184,7 @@ def _put_aside(name: str) -> GpuyardError:
     """Which namespaces were the lab's is not known, and others may have such names: none is touched."""
     aside = state.put_aside(name)
     like = network.like_of(name)
-    words = f"the state of lab {name!r} could not be read; it is now {aside}. "
+    words = f"the state of lab {name!r} could not be read; the file is now {aside}. "
     if not like:
         return GpuyardError(words + "No namespace has a name like the lab's: nothing is left to do")
     return GpuyardError(
@@ -221,7 +221,7 @@ def _make(plan: LabPlan, *, owned: bool) -> tuple[Lab, int]:
     with state.changing():
         if state.read(plan.name) is not None:
             raise UserMistake(
-                f"there is a lab called {plan.name!r} already; take another --name, or remove it "
+                f"there is a lab called {plan.name!r} already; choose another --name, or remove it "
                 f"with: gpuyard lab down --name {plan.name}"
             )
         descriptor = state.own(plan.name)
@@ -255,7 +255,7 @@ def _lab(known: LabState) -> Lab:
 
 def _check_free(name: str) -> None:
     if state.is_held(name):
-        raise GpuyardError(f"lab {name!r} is in use by a gpuyard that runs; stop that one first")
+        raise GpuyardError(f"lab {name!r} is in use by a running gpuyard; stop that one first")
 
 
 def _unknown(name: str) -> GpuyardError:

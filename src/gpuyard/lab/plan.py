@@ -95,20 +95,20 @@ def plan_lab(
     """Check everything that can be checked before anything is made."""
     if not _NAME.match(name):
         raise UserMistake(
-            f"{name!r} can't name a lab; take up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
+            f"{name!r} is not a name for a lab; use up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
         )
     if not 1 <= nodes <= MOST_NODES:
-        raise UserMistake(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
+        raise UserMistake(f"expected 1 to {MOST_NODES} nodes, got {nodes}")
     if not 1 <= racks <= nodes:
-        raise UserMistake(f"{nodes} nodes fill 1 to {nodes} racks, not {racks}")
+        raise UserMistake(f"expected 1 to {nodes} racks for {nodes} nodes, got {racks}")
     if racks == 1 and uplink is not None:
-        raise UserMistake("an uplink joins racks: ask for 2 --racks or more with it")
+        raise UserMistake("an uplink joins racks: it needs --racks 2 or more")
     if not 1 <= dilation <= 1e4:
-        raise UserMistake(f"a dilation is 1 to 10,000, not {dilation:g}")
+        raise UserMistake(f"expected a dilation of 1 to 10,000, got {dilation:g}")
     rates = [_rate(link)] * nodes
     for index, own in (link_of or {}).items():
         if not 0 <= index < nodes:
-            raise UserMistake(f"there is no node {index}: they are 0 to {nodes - 1}")
+            raise UserMistake(f"there is no node {index}; nodes are 0 to {nodes - 1}")
         rates[index] = _rate(own)
     return LabPlan(
         name=name,
@@ -160,7 +160,7 @@ def _number(text: str, key: str, value: str) -> float:
     try:
         return int(value) if key == "racks" else float(value)
     except ValueError:
-        raise UserMistake(f"{text!r}: {value!r} is not a number of {key}") from None
+        raise UserMistake(f"{text!r}: expected a number for {key}, got {value!r}") from None
 
 
 def _rate(rate: str | float) -> float:
@@ -169,7 +169,7 @@ def _rate(rate: str | float) -> float:
         rate = f"{rate.strip()}/s"
     parsed = units.parse_rate(rate) if isinstance(rate, str) else float(rate)
     if parsed < _LEAST_RATE:
-        raise BadQuantity(f"{rate!r} is too slow for a link; take 125 kbit/s or more")
+        raise BadQuantity(f"{rate!r} is too slow for a link; use 125 kbit/s or more")
     return parsed
 
 

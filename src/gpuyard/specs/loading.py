@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gpuyard.errors import SpecError, describe_unknown
+from gpuyard.errors import SpecError, closest_name, describe_unknown
 from gpuyard.specs.base import KnownNames, Spec
 
 S = TypeVar("S", bound=Spec)
@@ -19,9 +20,8 @@ def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
     """Read and check one spec file. Raises SpecError; every mistake found is in its message."""
     document = _read_yaml(path)
     if not isinstance(document, dict):
-        found = "nothing" if document is None else f"a {type(document).__name__}"
         raise SpecError(
-            f"{path}: a {kind.__name__.lower()} spec is a mapping of keys, this file holds {found}"
+            f"{path}: expected keys with values, like name: mine, got {_shown(document)}"
         )
     try:
         return kind.model_validate(_plain(document), context=names)
@@ -42,9 +42,8 @@ def _read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as unreadable:
         raise SpecError(f"{path}: cannot be read as text ({unreadable})") from None
     try:
-        return YAML(typ="rt").load(
-            text
-        )  # round-trip: keeps the line of every key, builds no objects
+        # round-trip: keeps the line of every key, builds no objects
+        return YAML(typ="rt").load(text)
     except MarkedYAMLError as broken:
         mark = broken.problem_mark or broken.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -112,63 +111,81 @@ def _marks(node: Any) -> Any:
 
 
 def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
-    message = mistake["msg"].removeprefix("Value error, ")
     match mistake["type"]:
         case "extra_forbidden":
-            return describe_unknown(
-                "key", str(mistake["loc"][-1]), _keys_at(kind, mistake["loc"][:-1])
-            )
-        case "missing":
-            return "this key is needed"
+            return describe_unknown("key", str(mistake["loc"][-1]), _fields_at(kind, mistake))
         case "union_tag_invalid" | "union_tag_not_found":
             return _explain_tag(mistake)
-        case "bad_quantity" | "unknown_name" | "value_error":
-            return message
-        case "literal_error":
-            allowed = [
-                a.strip(" '") for a in mistake["ctx"]["expected"].replace(" or ", ",").split(",")
-            ]
-            return describe_unknown("value here", str(mistake["input"]), allowed)
+        case "string_pattern_mismatch":
+            described = _fields_at(kind, mistake)[str(mistake["loc"][-1])].description
+            return f"expected {described}, got {_shown(mistake['input'])}"
         case _:
-            wanted = _wanted(mistake) or f"{message[0].lower()}{message[1:]}"
-            return wanted if _is_empty(mistake["input"]) else f"{wanted}, not {mistake['input']!r}"
+            return expected_and_got(mistake)
 
 
-_WANTED = {
-    "int_type": "this is a whole number",
-    "int_parsing": "this is a whole number",
-    "int_from_float": "this is a whole number",
-    "float_type": "this is a number",
-    "float_parsing": "this is a number",
-    "finite_number": "this is a finite number",
-    "bool_type": "this is true or false",
-    "bool_parsing": "this is true or false",
-    "string_type": "this is text",
-    "tuple_type": "this is a list, like [a, b]",
-    "list_type": "this is a list, like [a, b]",
-    "model_type": "this is a mapping of keys, like {{key: value}}",
-    "dict_type": "this is a mapping of keys, like {{key: value}}",
-    "greater_than": "it must be above {gt:g}",
-    "greater_than_equal": "it must be {ge:g} or more",
-    "less_than": "it must be below {lt:g}",
-    "less_than_equal": "it can be up to {le:g}",
-    "too_short": "at least {min_length} needed",
-    "too_long": "it has at most {max_length}",
-    "string_too_short": "this can't be empty",
+_OWN_WORDS = frozenset({"bad_quantity", "unknown_name", "value_error"})
+_EXPECTED = {
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "string_type": "expected text",
+    "date_type": "expected a day like 2026-01-31",
+    "date_parsing": "expected a day like 2026-01-31",
+    "date_from_datetime_parsing": "expected a day like 2026-01-31",
+    "tuple_type": "expected a list like [a, b]",
+    "list_type": "expected a list like [a, b]",
+    "model_type": "expected keys with values like {{key: value}}",
+    "model_attributes_type": "expected keys with values like {{key: value}}",
+    "dict_type": "expected keys with values like {{key: value}}",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be {le:g} or less",
+    "too_short": "needs at least {min_length}",
+    "too_long": "takes at most {max_length}",
+    "string_too_short": "can't be empty",
 }
 
 
-def _wanted(mistake: ErrorDetails) -> str | None:
-    """What belongs there, for what pydantic says in the words of programmers."""
-    figures = dict(mistake.get("ctx", {}))
-    if mistake["type"] == "too_short":
-        least = figures["min_length"]
-        figures["min_length"] = f"{least} item{'s are' if least > 1 else ' is'}"
-    return _WANTED[mistake["type"]].format(**figures) if mistake["type"] in _WANTED else None
+def expected_and_got(mistake: ErrorDetails) -> str:
+    """What belongs there and what was found, for what pydantic says in the words of programmers."""
+    kind, message, got = (
+        mistake["type"],
+        mistake["msg"].removeprefix("Value error, "),
+        mistake["input"],
+    )
+    if kind in _OWN_WORDS:
+        return message
+    if kind == "missing":
+        return "this is required"
+    figures = {key: _items(key, figure) for key, figure in mistake.get("ctx", {}).items()}
+    if kind == "literal_error":
+        return _one_of(figures["expected"], got)
+    plain = f"{message[0].lower()}{message[1:]}"
+    expected = _EXPECTED[kind].format(**figures) if kind in _EXPECTED else plain
+    return expected if got is None or got in ([], (), "", {}) else f"{expected}, got {_shown(got)}"
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or value in ([], (), "", {})
+def _items(key: str, figure: Any) -> Any:
+    if key not in {"min_length", "max_length"}:
+        return figure
+    return "1 item" if figure == 1 else f"{figure} items"
+
+
+def _shown(value: Any) -> str:
+    """As YAML has it, not as Python has."""
+    if isinstance(value, dict):
+        return "keys with values"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else str(value).lower()
+    return repr(str(value)) if isinstance(value, str) else f"{value}"
 
 
 def _explain_tag(mistake: ErrorDetails) -> str:
@@ -180,10 +197,18 @@ def _explain_tag(mistake: ErrorDetails) -> str:
     return describe_unknown(known["discriminator"].strip("'"), str(known["tag"]), allowed)
 
 
-def _keys_at(kind: type[BaseModel], loc: Sequence[int | str]) -> set[str]:
-    """The keys that are allowed at a place in a spec."""
+def _one_of(quoted: str, got: Any) -> str:
+    """What is allowed comes as "'a', 'b' or 'c'"."""
+    listed = quoted.replace("'", "")
+    closest = closest_name(str(got), listed.replace(" or ", ", ").split(", "))
+    hint = f"; did you mean {closest!r}?" if closest else ""
+    return f"expected {listed}, got {_shown(got)}{hint}"
+
+
+def _fields_at(kind: type[BaseModel], mistake: ErrorDetails) -> dict[str, FieldInfo]:
+    """The keys that are allowed where the mistake is."""
     models = [kind]
-    for part in loc:
+    for part in mistake["loc"][:-1]:
         inner = [
             nested
             for model in models
@@ -191,7 +216,7 @@ def _keys_at(kind: type[BaseModel], loc: Sequence[int | str]) -> set[str]:
             for nested in _models_in(model.model_fields[str(part)].annotation)
         ]
         models = inner or models
-    return {key for model in models for key in model.model_fields}
+    return {key: field for model in models for key, field in model.model_fields.items()}
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

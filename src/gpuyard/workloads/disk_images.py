@@ -73,7 +73,7 @@ def find_images(source: str, shape: Sequence[int]) -> DiskImages:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise UserMistake(
             f"{source} has images, and the model's input is {list(shape)}; "
-            "it must be [3, height, width] or [1, height, width]"
+            "expected [3, height, width] or [1, height, width]"
         )
     path = Path(source).expanduser()
     if path.is_dir():

@@ -87,5 +87,5 @@ def _number(text: str) -> float:
     except ValueError:
         number = float("nan")
     if not number < _MOST:
-        raise UserMistake(f"{text.strip()!r} is not a number; write a list like 0.67,1.28")
+        raise UserMistake(f"expected numbers like 0.67,1.28, got {text.strip()!r}")
     return number

@@ -35,7 +35,7 @@ def own_files(
     except OSError as error:
         raise GpuyardError(
             f"the data set of {total_bytes / 1e9:.1f} GB could not be written to {directory}: "
-            f"{error.strerror}; ask for less with --size, or name one with --data"
+            f"{error.strerror}; ask for less with --size, or name one with --dataset"
         ) from error
 
 

@@ -62,7 +62,7 @@ def plan_storage(
         raise UserMistake(f"{path} is not a directory; name one on the storage to be measured")
     if data is None and not os.access(path, os.W_OK):
         raise UserMistake(
-            f"{path} is not yours to write; name a data set that is there with --data"
+            f"{path} can't be written by you; name an existing data set with --dataset"
         )
     if data is not None and not data.is_dir():
         raise UserMistake(f"{data} is not a directory")
