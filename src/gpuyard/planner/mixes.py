@@ -217,7 +217,7 @@ def _most(candidates: Candidates, base: Integers) -> Floats:
         return np.full(len(base), np.inf)
     offer = candidates.offer[base]
     watts = candidates.columns.watts[offer] * candidates.throughputs.nodes[candidates.row[base]]
-    here = candidates.acquired_by(limit.way)[base]
+    here = candidates.acquired_by(limit.acquisition)[base]
     with np.errstate(divide="ignore"):
         return np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
 

@@ -1,4 +1,4 @@
-"""Where bought machines would stand: what a room of one's own and a colocation charge, and how much they hold."""
+"""Where bought machines would go: what a room of one's own and a colocation charge, and how much they support."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from gpuyard.specs.plan import Acquisition, Plan, PlanSite
 
 @dataclass(frozen=True)
 class PowerLimit:
-    """What the machines of one way may draw, all together."""
+    """What all machines that are acquired so may draw together."""
 
-    way: Acquisition
+    acquisition: Acquisition
     watts: float  # of the machines, without cooling
     reason: str
 
@@ -30,8 +30,8 @@ class Premises:
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
 
-    def terms(self, way: Acquisition) -> HousingTerms:
-        return self.shared if way == "colocate" else self.own
+    def terms(self, acquisition: Acquisition) -> HousingTerms:
+        return self.shared if acquisition == "colocate" else self.own
 
     def build_usd_per_kw(self, years: float) -> float:
         """What a room of one's own costs over the horizon: its share of the years it is written off over."""
@@ -40,7 +40,7 @@ class Premises:
     @property
     def room_watts(self) -> float | None:
         """What the building gives, with cooling; None where nobody said, or where it is somebody else's."""
-        if self.power is None or self.power.way != "buy":
+        if self.power is None or self.power.acquisition != "buy":
             return None
         return self.power.watts * self.own.pue
 
@@ -77,13 +77,15 @@ def _from_plan(site: PlanSite) -> Premises:
 def _from_file(site: sites.Site) -> Premises:
     rules = rules_for(site)
     shared, own = housing_terms(rules)
-    way: Acquisition = "colocate" if site.kind == "colocation" else "buy"
+    acquisition: Acquisition = "colocate" if site.kind == "colocation" else "buy"
     limits = machine_watts_limits(rules)
     power = None
     if limits:
         what, watts = min(limits.items(), key=lambda limit: limit[1])
         reason = f"draws more than the {units.format_watts(watts)} that the {what} of {site.name}"
-        power = PowerLimit(way, watts, f"{reason} {'holds' if what == 'cooling' else 'hold'}")
+        power = PowerLimit(
+            acquisition, watts, f"{reason} {'supports' if what == 'cooling' else 'support'}"
+        )
     rack = units.format_watts(rules.rack_watts)
     return Premises(
         name=site.name,
@@ -91,7 +93,7 @@ def _from_file(site: sites.Site) -> Premises:
         shared=shared,
         power=power,
         rack=PowerLimit(
-            way, rules.rack_watts, f"a machine draws more than the {rack} of a rack there"
+            acquisition, rules.rack_watts, f"a machine draws more than the {rack} of a rack there"
         ),
         assumed=rules.assumed,
     )

@@ -150,11 +150,15 @@ def _premises_rules(candidates: Candidates) -> list[Rule]:
     premises, asked = candidates.premises, candidates.plan.search.ways
     rules = []
     limit = premises.power
-    if limit is not None and limit.way in asked:
-        broken = candidates.acquired_by(limit.way) & (candidates.costs.machine_watts > limit.watts)
+    if limit is not None and limit.acquisition in asked:
+        broken = candidates.acquired_by(limit.acquisition) & (
+            candidates.costs.machine_watts > limit.watts
+        )
         rules.append(Rule(limit.reason, broken, of_size=True))
     limit = premises.rack
-    if limit is not None and limit.way in asked:
+    if limit is not None and limit.acquisition in asked:
         each = candidates.columns.watts[candidates.offer]
-        rules.append(Rule(limit.reason, candidates.acquired_by(limit.way) & (each > limit.watts)))
+        rules.append(
+            Rule(limit.reason, candidates.acquired_by(limit.acquisition) & (each > limit.watts))
+        )
     return rules

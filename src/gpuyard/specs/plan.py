@@ -257,10 +257,10 @@ class Plan(Spec):
     def _terms_within_horizon(self) -> "Plan":
         years = self.horizon / (365.25 * 86400)
         asked = self.search.ways if "ways" in self.search.model_fields_set else ()
-        for way, term in RESERVED_YEARS.items():
-            if way in asked and term > years:
+        for acquisition, term in RESERVED_YEARS.items():
+            if acquisition in asked and term > years:
                 raise ValueError(
-                    f"search.ways: the term of {way} is longer than the horizon of {units.format_years(years)}; "
+                    f"search.ways: the term of {acquisition} is longer than the horizon of {units.format_years(years)}; "
                     "lengthen 'horizon' or remove it"
                 )
         names = [offer.name for offer in self.offers]

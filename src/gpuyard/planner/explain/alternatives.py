@@ -203,7 +203,7 @@ def _siting(
     build = terms.build_usd_per_kw
     broken = []
     for limit, drawn in ((premises.power, watts), (premises.rack, one_machine)):
-        if limit is not None and limit.way == acquisition and drawn > limit.watts:
+        if limit is not None and limit.acquisition == acquisition and drawn > limit.watts:
             broken.append(limit.reason)
     if acquisition == "colocate" and plan.policy.data_stays:
         broken.append(DATA_STAYS)

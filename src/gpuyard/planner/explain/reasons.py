@@ -103,7 +103,7 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
 def _no_more(candidates: Candidates, winner: Choice) -> str:
     """Why not another cluster is owned."""
     limit = candidates.premises.power
-    if limit is not None and limit.way == winner.owned_way:
+    if limit is not None and limit.acquisition == winner.owned_way:
         watts = next(o.server.watts for o in candidates.offers if o.server.id == winner.offer)
         if watts * winner.nodes * (winner.clusters + 1) > limit.watts:
             return "there is no power for more"
