@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from gpuyard.economics.rent_or_own import break_even
 from gpuyard.predict import Choke, Constant, Prediction, Remedy, Step
+from gpuyard.report.answers.study import study_answer
+from gpuyard.report.html import render_page
 from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.cost import over_horizon
 from gpuyard.study.result import (
@@ -240,3 +242,8 @@ def full_study() -> StudyResult:
         workload("spoken-digits-conv", "gpu", speed=0.1, gradient_bytes=2.4e6),
         price=cost(),
     )
+
+
+def render_study(result: StudyResult) -> str:
+    """The page of a study."""
+    return render_page(study_answer(result))

@@ -17,12 +17,10 @@ from gpuyard.report.answer import Answer, Chart, Charts, Sentence, Table
 from gpuyard.report.answers.growth import growth_chart
 from gpuyard.report.answers.hybrid import hybrid_chart
 from gpuyard.report.answers.rent_or_own import rent_or_own_charts
-from gpuyard.report.charts import cash_charts
 from gpuyard.report.figures.break_even import hours_break_even_option
 from gpuyard.report.figures.cost_curves import cash_curve_option
 from gpuyard.report.figures.sensitivity import tornado_option
 from gpuyard.report.html import write_page
-from gpuyard.study.result import StudyResult
 
 CASE = RentOrOwn(
     Owned(8000, watts=1200, usd_per_kwh=0.13, value_kept_per_year=0.5),
@@ -88,10 +86,6 @@ def test_a_million_hours_are_drawn_with_few_points() -> None:
     assert len(wanted) <= 300
     assert wanted[0][1] == gpus.max()
     assert wanted[-1][1] == gpus.min()
-
-
-def test_a_study_has_the_cash_curve_and_the_tornado(result: StudyResult) -> None:
-    assert [chart.id for chart in cash_charts(result)] == ["chart-cash", "chart-tornado"]
 
 
 def test_a_page_stands_alone_and_escapes_what_it_is_given(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from gpuyard.planner.search import answer
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.html import render_page
-from gpuyard.report.page import render_study
 from gpuyard.study import study_result_from_json
 from tests.planner.builder import candidates, offer, plan, workload
-from tests.report.builder import full_study
+from tests.report.builder import full_study, render_study
 
 
 @pytest.fixture(scope="module")

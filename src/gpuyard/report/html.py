@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,10 +21,10 @@ from markupsafe import Markup
 from gpuyard import __version__
 from gpuyard.files import write_text
 from gpuyard.printable import printable
-from gpuyard.report.answer import Answer, Chart, Column, Section, Text, Words
+from gpuyard.report.answer import Answer, Chart, Column, Only, Part, Section, Text, Words
 from gpuyard.report.document import finite
 
-_NUMBER = re.compile(r"^(?:|–|[±+−-]?[$€]?[\d,.]*\d.{0,40})$")
+_NUMBER = re.compile(r"^(?:|–|never|[±+−×-]? ?[$€]?[\d,.]*\d.{0,40})$")
 
 
 def render_page(answer: Answer) -> str:
@@ -35,7 +36,7 @@ def render_page(answer: Answer) -> str:
         .get_template("answer.html.jinja")
         .render(
             answer=answer,
-            sections=[p for p in answer.parts if isinstance(p, Section) and p.anchor],
+            sections=list(_sections(answer.parts)),
             charts_json=_inline_json([_chart_json(chart) for chart in charts]),
             style=Markup(_asset("static/report.css")),  # noqa: S704 - ours, not a stranger's
             echarts=Markup(echarts) if charts else "",  # noqa: S704
@@ -46,6 +47,15 @@ def render_page(answer: Answer) -> str:
         )
     )
     return printable(page)
+
+
+def _sections(parts: Sequence[Part]) -> Iterator[Section]:
+    """What the contents name."""
+    for part in parts:
+        if isinstance(part, Section) and part.anchor:
+            yield part
+        elif isinstance(part, Only) and part.reader == "page":
+            yield from _sections(part.parts)
 
 
 def write_page(answer: Answer, path: Path) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 1000  # in a file or a pipe no line is broken
 _MOST_PROSE = 100  # longer lines are hard to read
 _LEAST_PROSE = 16  # a column of words may become as narrow as this
-_FIGURE = r"[±+−-]?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
+_FIGURE = r"[±+−×-]? ?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
 _NUMBER = re.compile(rf"^(?:–|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?)$")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
 _STYLES: dict[Tone, str] = {

@@ -1,31 +1,13 @@
-"""Numbers and names as the page writes them; what is not a number is a dash."""
+"""Numbers as pages and tables write them; what is not a number is a dash."""
 
 import datetime
 import math
 from collections.abc import Callable
 
-from gpuyard.predict import Choke
 from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_usd
 
 NOTHING = "–"
 
-CHOKE_NAMES: dict[Choke, str] = {
-    "gpu": "the GPUs",
-    "network": "the network",
-    "pcie": "PCIe",
-    "storage": "storage",
-    "host": "the host",
-    "none": "nothing in particular",
-}
-# a sign and a tone for each, so that no reader depends on the colour
-CHOKE_SIGNS: dict[Choke, tuple[str, str]] = {
-    "gpu": ("▲", "go"),
-    "network": ("■", "stop"),
-    "pcie": ("■", "stop"),
-    "storage": ("◆", "caution"),
-    "host": ("◆", "caution"),
-    "none": ("●", "even"),
-}
 _WRITERS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
     "bytes/s": format_byte_rate,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.report import filters
+from gpuyard.report import formats
 
 
 @pytest.mark.parametrize(
@@ -17,20 +17,20 @@ from gpuyard.report import filters
     ],
 )
 def test_numbers(value: float | None, written: str) -> None:
-    assert filters.number(value) == written
+    assert formats.number(value) == written
 
 
 @pytest.mark.parametrize(
     ("factor", "written"), [(1.5, "+50 %"), (3.14, "× 3.1"), (0.9, "−10 %"), (1.0, "+0 %")]
 )
 def test_gains(factor: float, written: str) -> None:
-    assert filters.gain(factor) == written
+    assert formats.gain(factor) == written
 
 
 def test_times() -> None:
-    assert filters.seconds(0.0032) == "3.2 ms"
-    assert filters.seconds(0.0) == "0"
-    assert filters.seconds(float("inf")) == "–"
+    assert formats.seconds(0.0032) == "3.2 ms"
+    assert formats.seconds(0.0) == "0"
+    assert formats.seconds(float("inf")) == "–"
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_times() -> None:
     ],
 )
 def test_constants(value: float, unit: str, written: str) -> None:
-    assert filters.constant(value, unit) == written
+    assert formats.constant(value, unit) == written
 
 
 def test_dates() -> None:
-    assert filters.date("2026-11-05T23:10:00+00:00") == "5 November 2026, 23:10 UTC"
-    assert filters.date("2026-11-05T23:10:00+02:00") == "5 November 2026, 21:10 UTC"
-    assert filters.date("some day") == "some day"
+    assert formats.date("2026-11-05T23:10:00+00:00") == "5 November 2026, 23:10 UTC"
+    assert formats.date("2026-11-05T23:10:00+02:00") == "5 November 2026, 21:10 UTC"
+    assert formats.date("some day") == "some day"
