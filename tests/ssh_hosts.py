@@ -1,7 +1,7 @@
 """A real sshd for tests, which is two hosts: 127.0.0.1 and 127.0.0.2.
 
 Where this is root, the hosts see an empty directory where this machine has its temporary files: what passes
-between them goes over the network.
+between them goes over the network. Their own temporary files are in `remote`.
 """
 
 import os
@@ -29,6 +29,7 @@ PermitRootLogin yes
 StrictModes no
 UsePAM no
 MaxStartups 100
+SetEnv TMPDIR={directory}/remote
 """
 _CLIENT = """\
 Port {port}
@@ -55,6 +56,7 @@ def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
         (directory / name).write_text(text.format(port=port, directory=directory))
     programs = directory / "bin"
     programs.mkdir()
+    (directory / "remote").mkdir()
     (programs / "ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {directory}/ssh_config "$@"\n')
     (programs / "ssh").chmod(0o755)
     serve = [sshd, "-D", "-e", "-f", str(directory / "sshd_config")]

@@ -1,12 +1,15 @@
 """Ranks that say where they are and add up a number each.
 
-`python -m sum_ranks` is a rank, `python -m sum_ranks WORKERS LAUNCHER RANKS_PER_NODE` runs them in Slurm.
+`python -m sum_ranks` is a rank, and `python -m sum_ranks PLACE WORKERS LAUNCHER RANKS_PER_NODE` runs them: in
+`slurm`, or on hosts, where rank 1 hangs.
 """
 
 import json
 import os
 import signal
+import socket
 import sys
+import time
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -31,7 +34,7 @@ _SHOWN = [
 
 
 class SumJob(BaseModel):
-    """Rank `fails` has had enough once all have met, and rank `killed` is killed then."""
+    """Once all have met, rank `fails` has had enough, `killed` is killed, and `hangs` hangs."""
 
     rank: int
     processes: int
@@ -41,6 +44,7 @@ class SumJob(BaseModel):
     device: Device = "cpu"
     fails: int | None = None
     killed: int | None = None
+    hangs: int | None = None
 
 
 class Summed(BaseModel):
@@ -67,10 +71,13 @@ def add_up(job: SumJob, emit: Emit) -> None:
         raise ValueError(f"rank {job.rank} has had enough")
     if job.rank == job.killed:
         os.kill(os.getpid(), signal.SIGKILL)
+    if job.rank == job.hangs:
+        time.sleep(600)
     part = torch.tensor([2.0**job.rank])
     if job.processes > 1:
         dist.all_reduce(part)
     mine = {name: os.environ[name] for name in _SHOWN if name in os.environ}
+    mine["hostname"] = socket.gethostname()
     seats = [json.loads(said) for said in peers.collect(json.dumps(mine))]
     shared = os.path.isdir(job.directory)  # noqa: PTH112
     if job.rank == 0:
@@ -95,15 +102,19 @@ def summed(place: Place, workers: int, launcher: Launcher = "direct", **told: in
         return said
 
 
-def _in_slurm(workers: str, launcher: Launcher, ranks_per_node: str) -> None:
-    from gpuyard.run.places import allocation
+def _main(where: str, workers: str, launcher: Launcher, ranks_per_node: str) -> None:
+    from gpuyard.run.places import allocation, reach_hosts
 
-    place = allocation(int(ranks_per_node) or None)
-    count = int(workers) or sum(place.ranks_by_node)
-    print(summed(place, count, launcher).model_dump_json())  # noqa: T201
+    asked = int(ranks_per_node) or None
+    if where == "slurm":
+        place: Place = allocation(asked)
+        said = summed(place, int(workers) or sum(place.ranks_by_node), launcher)
+    else:
+        said = summed(reach_hosts(where.split(","), asked), int(workers), launcher, hangs=1)
+    print(said.model_dump_json())  # noqa: T201
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         serve(SumJob, add_up)
-    _in_slurm(sys.argv[1], sys.argv[2], sys.argv[3])  # type: ignore[arg-type]
+    _main(*sys.argv[1:])  # type: ignore[arg-type]

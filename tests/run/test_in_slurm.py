@@ -24,7 +24,7 @@ def summed(slurm: SlurmCluster) -> InAllocation:
     """What rank 0 of `sum_ranks` says in an allocation of two nodes."""
 
     def run(*options: str, workers: int = 0, launcher: str = "torchrun", a_node: int = 0) -> Any:
-        ranks = [sys.executable, "-m", "sum_ranks", str(workers), launcher, str(a_node)]
+        ranks = [sys.executable, "-m", "sum_ranks", "slurm", str(workers), launcher, str(a_node)]
         done = slurm.run(
             *("salloc", "--quiet", "--nodes=2", *options),
             *ranks,

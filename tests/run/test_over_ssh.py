@@ -1,8 +1,13 @@
 """Ranks on two hosts over a real ssh, which share nothing but the network: two on each."""
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -71,6 +76,46 @@ def test_of_several_ranks_of_a_host_the_one_that_failed_is_shown(
     assert "[rank" not in str(caught.value)
     left = [p.cmdline() for p in psutil.Process().children(recursive=True)]
     assert not any("sum_ranks" in " ".join(argv) for argv in left)
+
+
+def processes(under: Path) -> list[psutil.Process]:
+    """The agents and ranks that are told by their environment to keep their files there."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            mine = process.environ().get("TMPDIR") == str(under)
+            if (
+                mine
+                and process.cmdline()[-2:] == ["-m", "sum_ranks"]
+                and "RANK" in process.environ()
+            ):
+                found.append(process)
+    return found
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_nothing_is_left_on_the_hosts_of_a_run_that_was_killed(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    remote = tmp_path / "remote"
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "sum_ranks", ",".join(HOSTS), "4", "torchrun", "2"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: len(processes(remote)) == 2 + 4 or driver.poll() is not None)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert driver.returncode == -signal.SIGKILL
+    wait_for(lambda: not processes(remote) and not list(remote.iterdir()))
 
 
 def test_a_host_that_does_not_answer_is_named(hosts: Hosts) -> None:
