@@ -116,7 +116,7 @@ def test_the_allocation_is_that_of_this_shell(allocated: pytest.MonkeyPatch) -> 
         (
             "NODE_STATE",
             "DOWN*",
-            r"node2 of the Slurm allocation is not there \(Slurm says DOWN\*\)",
+            r"node2 of the Slurm allocation is not available \(Slurm says DOWN\*\)",
         ),
         ("SLURM_STEP_NUM_TASKS", "2", "srun has started this command 2 times"),
         ("PATH", "/nowhere", "scontrol is not on the PATH here"),

@@ -31,8 +31,8 @@ SlurmOption = Annotated[
 RanksPerNodeOption = Annotated[
     int | None,
     typer.Option(
-        help="Workers on each node of --lab, --hosts or --slurm; else one for each of its GPUs, "
-        "and one without GPUs and in labs. One node is filled after the other.",
+        help="Workers per node with --lab, --hosts or --slurm; else one per GPU, or one without "
+        "GPUs and in labs. Nodes are filled one after the other.",
         min=1,
         metavar="N",
     ),

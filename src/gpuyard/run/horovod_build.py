@@ -90,7 +90,7 @@ def build(plan: HorovodBuild, on_line: Callable[[str], None] = lambda _line: Non
     importlib.invalidate_caches()
     if not is_installed():
         raise GpuyardError(
-            "pip has ended well, but horovod can't be found; is this a virtual environment?"
+            "pip succeeded, but horovod can't be found; is this a virtual environment?"
         )
 
 

@@ -89,7 +89,8 @@ def _silent(command: Command, said: bytes) -> GpuyardError:
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
     shown = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
     return GpuyardError(
-        f"{command.node} can't be asked for its GPUs; does gpuyard run there? It said:\n{shown}"
+        f"{command.node} can't be asked for its GPUs; is it reachable, and gpuyard installed there at the "
+        f"same path as here? It said:\n{shown}"
     )
 
 

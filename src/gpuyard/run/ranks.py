@@ -163,7 +163,7 @@ class _Listening(Generic[Event]):
             return self._parse(line)
         except ValidationError as invalid:
             raise GpuyardError(
-                f"a rank said what this gpuyard does not understand ({invalid.errors()[0]['msg']}); "
+                f"a rank sent a message that this gpuyard can't read ({invalid.errors()[0]['msg']}); "
                 "is another version of gpuyard installed on its host?"
             ) from invalid
 
@@ -201,7 +201,7 @@ def _how(status: int) -> str:
 
 def _no_room(error: OSError) -> GpuyardError:
     return GpuyardError(
-        f"the ranks can't be started: {error.strerror}; they need a little room in "
+        f"the ranks can't be started: {error.strerror}; they need a little disk space in "
         f"{tempfile.gettempdir()}, or in another directory that TMPDIR names"
     )
 

@@ -195,7 +195,7 @@ class Place(ABC):
         nodes = "node" if len(self.nodes) == 1 else "nodes"
         return (
             f"{workers} workers don't fit: {len(self.nodes)} {nodes} with up to {most} each have room "
-            f"for {room}; take more nodes, or say --ranks-per-node"
+            f"for {room}; add nodes, or set --ranks-per-node"
         )
 
 

@@ -108,7 +108,7 @@ def allocation(ranks_per_node: int | None = None) -> SlurmAllocation:
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":
         raise UserMistake(
-            f"srun has started this command {tasks} times; leave srun away, gpuyard calls it itself"
+            f"srun has started this command {tasks} times; run it without srun, gpuyard calls srun itself"
         )
     listed = _running(job)
     names = _hostnames(nodes)
@@ -166,7 +166,7 @@ def _address_of_first(names: Sequence[str], nodes: str) -> str | None:
     for name, found in known.items():
         if _NOT_THERE.search(found["state"]):
             raise GpuyardError(
-                f"{name} of the Slurm allocation is not there (Slurm says {found['state']}); "
+                f"{name} of the Slurm allocation is not available (Slurm says {found['state']}); "
                 f"start another allocation with: salloc --nodes={len(names)} --exclude={name}"
             )
     return known[names[0]]["address"] if names[0] in known else None
