@@ -6,7 +6,7 @@ import os
 import time
 
 from gpuyard.catalog import models
-from gpuyard.planner.search import answer, search
+from gpuyard.planner.search import plan_result, search
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 
@@ -45,12 +45,12 @@ def main() -> None:
     plan, workload = question()
     profile = models().get("resnet50")
     start = time.perf_counter()
-    found = answer(search(plan, workload, profile), workload)
+    found = plan_result(search(plan, workload, profile), workload)
     first = time.perf_counter() - start  # with files, caches and machine graphs
     seconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        found = answer(search(plan, workload, profile), workload)
+        found = plan_result(search(plan, workload, profile), workload)
         seconds.append(time.perf_counter() - start)
     best = min(seconds)
     print(

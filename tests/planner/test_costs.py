@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.planner import Choice
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -11,7 +11,7 @@ HOURS_PER_YEAR = 8766.0
 
 
 def winner(asked: Plan) -> Choice:
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is not None
     return found.winner
 
@@ -115,7 +115,7 @@ def test_runs_grow_with_the_people() -> None:
         people={"researchers": 12, "hires_per_year": 4},
         search={"ways": ["on-demand"]},
     )
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.goal.runs_per_month_at_end == pytest.approx(20)
     assert found.goal.runs == pytest.approx(36 * 15)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpuyard.planner import PlanResult
 from gpuyard.planner.mixes import find_mixes
 from gpuyard.planner.ranking import rank
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -24,7 +24,7 @@ def both(buy: str, rent: str = "$1/h", **changes: object) -> Plan:
 
 
 def found(asked: Plan) -> PlanResult:
-    return answer(candidates(asked), workload())
+    return plan_result(candidates(asked), workload())
 
 
 def test_by_hand() -> None:

@@ -10,7 +10,7 @@ from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
 from gpuyard.planner.premises import premises_of
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import answer, search
+from gpuyard.planner.search import plan_result, search
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from tests.planner.builder import offer, plan, workload
@@ -22,7 +22,7 @@ ROOM = EXAMPLES / "machine-room.site.yaml"
 def found(asked: Plan, site: Site) -> PlanResult:
     known = workload()
     premises = premises_of(asked, site)
-    return answer(search(asked, known, models().get("resnet50"), None, premises), known)
+    return plan_result(search(asked, known, models().get("resnet50"), None, premises), known)
 
 
 def owning(*ways: str, power: str = "1 kW", runs: int = 10) -> Plan:

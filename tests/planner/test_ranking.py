@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.planner.ranking import HARDLY_WORSE, pareto_front, plainest, rank
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -82,14 +82,14 @@ def test_a_higher_price_never_makes_the_plan_cheaper(
 def test_a_free_machine_always_wins(prices: list[float], which: int) -> None:
     which %= len(prices)
     free = [0.0 if i == which else p for i, p in enumerate(prices)]
-    found = answer(candidates(asked(free)), workload())
+    found = plan_result(candidates(asked(free)), workload())
     assert found.winner is not None
     assert found.winner.offer == f"o{which}"
     assert found.winner.usd_per_run == 0
 
 
 def test_a_machine_that_is_given_beats_one_that_is_sold() -> None:
-    found = answer(
+    found = plan_result(
         candidates(
             plan(
                 offer("given", buy="$0", power="500 W"),
@@ -106,7 +106,7 @@ def test_no_remedy_for_one_percent() -> None:
     fast = offer("a", rent="$1/h", gpus=8, topology="nvlink-hybrid-cube-mesh")
     asked = plan(fast, search={"ways": ["on-demand"], "nodes": [1],
                                "remedies": ["none", "fp16-gradients", "accumulation"]})  # fmt: skip
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is not None and found.winner.remedy == "none"
 
 
@@ -116,6 +116,6 @@ def test_a_remedy_where_it_pays() -> None:
     asked = plan(
         slow, search={"ways": ["on-demand"], "nodes": [4], "remedies": ["none", "powersgd"]}
     )
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is not None and found.winner.remedy == "powersgd"
     assert found.winner.effective_gpus < 32

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog import models
 from gpuyard.planner.runs import cloud_data_of
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from tests.planner.builder import candidates, offer, plan, workload
 
 
@@ -15,7 +15,7 @@ def total(way: str, **renting: str) -> float:
         prices={"reserved_1_year": "40 %"},
         search={"ways": [way]},
     )
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is not None
     return found.winner.total_usd
 

@@ -9,7 +9,7 @@ from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.explain.alternatives import HYBRID, well_known
 from gpuyard.planner.explain.reasons import reserved_words
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -86,7 +86,7 @@ def test_a_budget_that_is_too_small_says_by_how_much() -> None:
         offer("a", rent="$3/h"), time_per_run="11 h", budget="$10,000",
         search={"ways": ["on-demand"]},
     )  # fmt: skip
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is None
     (budget,) = found.binding
     assert budget.constraint == "budget"
@@ -96,7 +96,7 @@ def test_a_budget_that_is_too_small_says_by_how_much() -> None:
 
 def test_a_time_that_is_too_short_says_by_how_much() -> None:
     asked = plan(offer("a", rent="$3/h"), time_per_run="8 h", search={"ways": ["on-demand"]})
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is None
     (late,) = found.binding
     assert late.constraint == "time"
@@ -108,7 +108,7 @@ def test_rules_that_leave_nothing_are_counted() -> None:
     asked = plan(
         offer("a", rent="$3/h"), policy={"data_stays": True}, search={"ways": ["on-demand"]}
     )
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is None
     assert "1 because: data may not leave the building" in found.verdict
     assert not found.front
@@ -116,7 +116,7 @@ def test_rules_that_leave_nothing_are_counted() -> None:
 
 def test_memory_filters_the_batch() -> None:
     asked = plan(offer("a", rent="$3/h"), search={"ways": ["on-demand"], "batch": [64, 4096]})
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert [c.batch_per_gpu for c in found.front] == [64]
     assert found.left_out[0].candidates == 1
 
@@ -133,7 +133,7 @@ def test_policy_keeps_to_the_named_clouds() -> None:
 def test_a_quote_replaces_the_catalog() -> None:
     text = {"servers": [{"machine": "dgx-h100", "price": "$1"}]}
     asked = plan(prices=text, search={"offers": ["dgx-h100"], "ways": ["buy"], "nodes": [1]})
-    found = answer(candidates(asked), workload())
+    found = plan_result(candidates(asked), workload())
     assert found.winner is not None
     assert found.winner.price_source == "the plan"
     assert found.winner.price_date is None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpuyard.planner import PlanResult
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.figures.pareto import pareto_option
 from gpuyard.report.html import render_page
@@ -24,7 +24,7 @@ def found() -> PlanResult:
         budget="$90,000",
         search={"nodes": [1]},
     )
-    return answer(candidates(asked), workload())
+    return plan_result(candidates(asked), workload())
 
 
 def test_the_option_is_plain_json_and_has_the_front(found: PlanResult) -> None:
@@ -43,7 +43,7 @@ def test_the_choice_is_marked(found: PlanResult) -> None:
 
 def test_what_is_free_can_be_drawn() -> None:
     asked = plan(offer("free", rent="$0/h"), search={"ways": ["on-demand"]})
-    option = pareto_option(answer(candidates(asked), workload()))
+    option = pareto_option(plan_result(candidates(asked), workload()))
     assert option["yAxis"]["type"] == "value"
 
 
@@ -56,7 +56,7 @@ def test_the_page_says_it_in_words_and_escapes_names(found: PlanResult) -> None:
 
 def test_a_plan_without_an_answer_has_a_page() -> None:
     asked = plan(offer("a", rent="$3/h"), policy={"data_stays": True})
-    page = render_page(plan_answer(answer(candidates(asked), workload())))
+    page = render_page(plan_answer(plan_result(candidates(asked), workload())))
     assert "ruled out" in page
 
 

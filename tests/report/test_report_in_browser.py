@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gpuyard.planner.search import answer
+from gpuyard.planner.search import plan_result
 from gpuyard.report.answer import Answer, Charts, Sentence
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.answers.study import write_report
@@ -270,7 +270,9 @@ def test_the_page_of_a_plan_draws_its_chart(desk: Visit, tmp_path: Path) -> None
         time_per_run="8 h",
         search={"ways": ["on-demand"], "nodes": [1]},
     )
-    write_page(plan_answer(answer(candidates(asked), known_workload())), tmp_path / "plan.html")
+    write_page(
+        plan_answer(plan_result(candidates(asked), known_workload())), tmp_path / "plan.html"
+    )
     desk.open(tmp_path / "plan.html")
     chart = desk.page.locator("#chart-plan")
     assert chart.locator("svg path").count() > 5

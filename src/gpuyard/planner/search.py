@@ -50,7 +50,7 @@ def make_plan(
         )
     premises = plan_premises(plan, directory, site)
     profile = profile_of(workload)
-    return answer(search(plan, workload, profile, calibration, premises), workload)
+    return plan_result(search(plan, workload, profile, calibration, premises), workload)
 
 
 def plan_premises(plan: Plan, directory: Path, site: Site | None = None) -> Premises:
@@ -95,7 +95,7 @@ def _why_empty(candidates: Candidates) -> str:
     return "no offer of 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"
 
 
-def answer(candidates: Candidates, workload: Workload) -> PlanResult:
+def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
     """Rank the table and put it into words."""
     plan = candidates.plan
     ranking = rank(candidates)
