@@ -15,6 +15,11 @@ def json_text(document: Any) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text) + "\n"
 
 
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Some of its attributes, under their own names."""
+    return {name: getattr(value, name) for name in names}
+
+
 def finite(value: Any) -> Any:
     """JSON has no NaN and no infinity: they become null."""
     if isinstance(value, float):

@@ -11,6 +11,8 @@ from gpuyard.planner.fabric_choice import (
     exchange_bytes_per_second,
 )
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
+from gpuyard.report.answers.room_document import fabric_figures
+from gpuyard.report.document import picked
 from gpuyard.units import format_bit_rate, format_byte_rate, format_share, format_usd
 
 
@@ -127,43 +129,24 @@ def _which(design: FabricDesign, tier: str) -> str:
 
 def fabric_document(design: FabricDesign) -> dict[str, Any]:
     """All that is known of a design."""
-    bill = bill_of(design)
-    shape = design.shape
-    return {
-        "nodes": design.request.nodes,
-        "ports_per_node": design.request.ports_per_node,
-        "rails": design.request.rails,
-        "kind": design.kind,
+    bill, shape = bill_of(design), design.shape
+    shared = fabric_figures(design)
+    return shared | {
+        **picked(design.request, "nodes", "ports_per_node", "rails"),
         "tiers": shape.tiers,
-        "switches": design.switches,
-        "chassis": design.chassis,
-        "boards": _boards(design),
+        **picked(design, "chassis", "hops"),
         "switch": design.switch.model_dump(mode="json"),
-        "spine_switch": design.spine_switch.id if shape.tiers > 1 else None,
         "cables": design.cable_counts,
         "cable_runs": [
             {
                 "from": run.from_tier,
                 "to": run.to_tier,
-                "cable": run.cable,
-                "kind": run.kind,
-                "length_m": run.length_m,
-                "count": run.count,
-                "price_usd": run.price_usd,
+                **picked(run, "cable", "kind", "length_m", "count", "price_usd"),
             }
             for run in design.cables
         ],
-        "bundles": {"leaf_spine": shape.leaf_spine_bundle, "spine_core": shape.spine_core_bundle},
         "pods": shape.pods if shape.tiers == 3 else 1,
-        "ports": {
-            "total": design.ports_total,
-            "used": design.ports_used,
-            "spare": design.ports_spare,
-            "spare_for_machines": design.spare_leaf_ports,
-        },
-        "oversubscription": design.oversubscription,
-        "bisection_bytes_per_second": design.bisection_bytes_per_second,
-        "hops": design.hops,
+        "ports": shared["ports"] | {"spare_for_machines": design.spare_leaf_ports},
         "all_reduce": {
             "wire_bytes_per_second": design.all_reduce_bytes_per_second,
             "leaf_by_leaf_wire_bytes_per_second": design.ordered_all_reduce_bytes_per_second,
@@ -172,8 +155,7 @@ def fabric_document(design: FabricDesign) -> dict[str, Any]:
             ),
         },
         "network": design.network.model_dump(mode="json", exclude_none=True),
-        "rack_units": bill.rack_units,
-        "weight_kg": bill.weight_kg,
+        **picked(bill, "rack_units", "weight_kg"),
         "watts": {"switches": bill.switch_watts, "cables": bill.cable_watts},
         "price_usd": {
             "basis": "estimate",
@@ -186,14 +168,6 @@ def fabric_document(design: FabricDesign) -> dict[str, Any]:
     }
 
 
-def _boards(design: FabricDesign) -> dict[str, int] | None:
-    """In each director, where there are directors."""
-    boards = design.boards or design.spine_boards
-    if boards is None:
-        return None
-    return {"leaf": boards.leaf_boards, "spine": boards.spine_boards}
-
-
 def _candidate_document(candidate: FabricCandidate) -> dict[str, Any]:
     """One proposed fabric, short."""
     design = candidate.design
@@ -201,12 +175,10 @@ def _candidate_document(candidate: FabricCandidate) -> dict[str, Any]:
         "switch": design.switch.id,
         "spine_switch": design.spine_switch.id if design.shape.tiers > 1 else None,
         "ports_per_node": design.request.ports_per_node,
-        "oversubscription": design.oversubscription,
-        "switches": design.switches,
+        **picked(design, "oversubscription", "switches"),
         "price_usd": candidate.price_usd,
         "scaling_efficiency": candidate.efficiency,
-        "samples_per_second": candidate.prediction.samples_per_second,
-        "choke": candidate.prediction.choke,
+        **picked(candidate.prediction, "samples_per_second", "choke"),
     }
 
 
@@ -214,10 +186,7 @@ def _choice_document(choice: FabricChoice) -> dict[str, Any]:
     """The chosen design in full, and those that it was chosen from."""
     return fabric_document(choice.chosen.design) | {
         "choice": {
-            "target_efficiency": choice.target_efficiency,
-            "reached": choice.reached,
-            "tried": choice.tried,
-            "verdict": choice.verdict,
+            **picked(choice, "target_efficiency", "reached", "tried", "verdict"),
             "chosen": _candidate_document(choice.chosen),
             "enough": _candidate_document(choice.enough),
             "frontier": [_candidate_document(candidate) for candidate in choice.frontier],

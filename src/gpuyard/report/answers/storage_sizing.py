@@ -5,6 +5,7 @@ from typing import Any
 from gpuyard.catalog.storage import StorageNeed
 from gpuyard.facility.storage import StorageFit, StorageSizing
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
+from gpuyard.report.document import picked
 from gpuyard.specs import Cluster, Workload
 from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_share
 
@@ -108,29 +109,16 @@ def _document(sizing: StorageSizing, published: StorageNeed | None) -> dict[str,
     return {
         "gpus": need.gpus,
         "need": {
-            "samples_per_second": need.samples_per_second,
-            "bytes_per_sample": need.bytes_per_sample,
-            "read_bytes_per_second": need.read_bytes_per_second,
-            "read_bytes_per_second_per_gpu": need.read_bytes_per_second_per_gpu,
-            "write_bytes_per_second": need.write_bytes_per_second,
-            "checkpoint_bytes": need.checkpoint_bytes,
-            "checkpoint_share": need.checkpoint_share,
-            "capacity_bytes": need.capacity_bytes,
+            **picked(need, "samples_per_second", "bytes_per_sample", "read_bytes_per_second"),
+            **picked(need, "read_bytes_per_second_per_gpu", "write_bytes_per_second"),
+            **picked(need, "checkpoint_bytes", "checkpoint_share", "capacity_bytes"),
         },
         "options": [
             {
                 "option": fit.option.id,
-                "name": fit.option.name,
-                "licence": fit.option.licence,
-                "basis": fit.option.basis,
-                "units": fit.units,
-                "unit": fit.option.unit,
-                "enough": fit.enough,
-                "limit": fit.limit,
-                "missing": fit.missing,
-                "read_bytes_per_second": fit.read_bytes_per_second,
-                "checkpoint_seconds": fit.checkpoint_seconds,
-                "largest_gpus": fit.largest_gpus,
+                **picked(fit.option, "name", "licence", "basis", "unit"),
+                **picked(fit, "units", "enough", "limit", "missing", "read_bytes_per_second"),
+                **picked(fit, "checkpoint_seconds", "largest_gpus"),
             }
             for fit in sizing.fits
         ],
