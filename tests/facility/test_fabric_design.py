@@ -152,8 +152,14 @@ def test_a_room_too_wide_for_any_cable() -> None:
             "three tiers of nvidia-qm9700 can't join 65,537",
         ),
         (FabricRequest(49, 1, "nvidia-sn2201"), "--spine may be mellanox-sn2100"),
-        (FabricRequest(49, 1, "nvidia-qm8700", spine="nvidia-qm9700"), "goes up at 200 Gbit/s"),
-        (FabricRequest(49, 1, "mellanox-sb7800", spine="mellanox-sn2700"), "speaks infiniband"),
+        (
+            FabricRequest(49, 1, "nvidia-qm8700", spine="nvidia-qm9700"),
+            "uplinks of nvidia-qm8700 run at 200 Gbit/s",
+        ),
+        (
+            FabricRequest(49, 1, "mellanox-sb7800", spine="mellanox-sn2700"),
+            "mellanox-sb7800 is infiniband",
+        ),
         (FabricRequest(0, 1, "nvidia-qm8700"), "at least one machine"),
     ],
 )

@@ -57,7 +57,7 @@ def test_local_drives_too_slow_for_their_machine() -> None:
     drive = size_storage(asked(bytes_per_sample=1e6, dataset_bytes=1e12)).fit("local-nvme")
     assert not drive.enough
     assert drive.largest_gpus == 6
-    assert "lacks 1.5 GB/s of reads a machine" in drive.missing
+    assert "lacks 1.5 GB/s of reads per machine" in drive.missing
 
 
 @pytest.mark.parametrize(

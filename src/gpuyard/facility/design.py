@@ -19,7 +19,7 @@ from gpuyard.facility.racks.packing import Limits, Packing, pack
 from gpuyard.facility.racks.placing import Room, place
 from gpuyard.facility.server import server_device
 from gpuyard.facility.shortfalls import device_shortfalls, room_shortfalls
-from gpuyard.facility.site_rules import SiteRules, rules_for, usual_site
+from gpuyard.facility.site_rules import SiteRules, default_site, rules_for
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 
@@ -88,7 +88,7 @@ def contents_of(room: Room, rack: int) -> Contents:
 def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
     """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
     server, wall_power = server_device(cluster)
-    rules = rules_for(site or usual_site(server, cluster.nodes))
+    rules = rules_for(site or default_site(server, cluster.nodes))
     _refuse(device_shortfalls(server, rules), rules)
     limits = _limits(rules, server)
     pdu_choice = choose_pdus(server, cluster.nodes, rules, limits)

@@ -8,7 +8,7 @@ from gpuyard.facility.power.electricity import apparent_va, continuous_load_in
 from gpuyard.facility.power.rack_pdu import region_of
 from gpuyard.specs.site import Site
 
-# watts that a rack may turn into heat there; assumptions of the usual, a site file overrides them
+# watts that a rack may turn into heat there; assumed, a site file overrides them
 _RACK_WATTS = {"office": 5_000.0, "room": 10_000.0, "colocation": 20_000.0}
 _RACK_WATTS_BY_COOLING = {"rear-door": 45_000.0, "liquid": 130_000.0}
 _OFFICE_WATTS = 1_800.0
@@ -29,7 +29,7 @@ class SiteRules:
 
 
 def rules_for(site: Site) -> SiteRules:
-    """The site's own figures, else what is usual."""
+    """The site's own figures, else what is typical."""
     assumed = []
     share = site.continuous_load
     if share is None:
@@ -70,7 +70,7 @@ def _kind_words(site: Site) -> str:
     )
 
 
-def usual_site(device: Device, nodes: int) -> Site:
+def default_site(device: Device, nodes: int) -> Site:
     """Without a site file: an office for a workstation that it can feed, else colocation with all the
     circuits that it takes."""
     if device.tower and nodes == 1 and apparent_va(device.peak_watts) <= _OFFICE_WATTS:

@@ -30,7 +30,7 @@ class StorageRequest:
     def check(self) -> None:
         """Raise the sentence that says what is wrong."""
         if self.gpus < 1 or self.gpus_per_node < 1:
-            raise UserMistake("storage feeds at least one GPU")
+            raise UserMistake("storage must feed at least one GPU")
         if self.checkpoint_seconds <= 0:
             raise UserMistake(
                 f"writing a checkpoint takes some time, not {self.checkpoint_seconds:g} s: give "
@@ -104,11 +104,11 @@ class StorageSizing:
         """The simplest way that is enough, alone and shared by all machines."""
         enough = [fit for fit in self.fits if fit.enough]
         if not enough:
-            return "Nothing in the catalog is enough; the table says what is missing."
+            return "No storage option of the catalog is enough; the table says what is missing."
         shared = next((fit for fit in enough if fit.option.kind != "local"), None)
-        sentence = f"The simplest that is enough is {_counted(enough[0])}."
+        sentence = f"The simplest option that is enough is {_counted(enough[0])}."
         if shared is None:
-            return f"{sentence} No shared storage of the catalog is."
+            return f"{sentence} No shared storage of the catalog is enough."
         if shared is enough[0]:
             return sentence
         return f"{sentence} Shared by all machines, it is {_counted(shared)}."
@@ -174,5 +174,5 @@ def _missing(needs: dict[Limit, tuple[float, float]], option: StorageOption) -> 
         for limit, (need, one) in needs.items()
         if need > option.most_units * one
     ]
-    where = " a machine" if option.kind == "local" else ""
+    where = " per machine" if option.kind == "local" else ""
     return f"lacks {' and '.join(short)}{where}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def fabric(
     *,
-    nodes: Annotated[int | None, typer.Option(min=1, help="How many machines.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Number of machines.")] = None,
     ports_per_node: Annotated[
         int | None, typer.Option(min=1, help="Ports of each machine on this network.")
     ] = None,
@@ -27,14 +27,14 @@ def fabric(
         str | None, typer.Option(help="Another switch for the upper tiers.", metavar="ID")
     ] = None,
     rails: Annotated[
-        int, typer.Option(min=1, help="Keep port i of all machines together, in so many rails.")
+        int, typer.Option(min=1, help="Number of rails: port i of all machines stays together.")
     ] = 1,
     oversubscription: Annotated[
-        float, typer.Option(help="Bandwidth below a leaf over that above it; 1 is non-blocking.")
+        float, typer.Option(help="Bandwidth below a leaf to that above it; 1 is non-blocking.")
     ] = 1.0,
     nodes_per_rack: Annotated[int, typer.Option(min=1, help="Machines in one rack.")] = 4,
     racks_per_row: Annotated[
-        int | None, typer.Option(min=1, help="Racks in one row; ten or a square floor.")
+        int | None, typer.Option(min=1, help="Racks per row; by default ten, or a square floor.")
     ] = None,
     storage_ports: Annotated[
         int | None, typer.Option(min=1, help="Ports of each machine on a storage network.")
@@ -52,7 +52,7 @@ def fabric(
         str, typer.Option(help="With --workload: the scaling efficiency to keep.")
     ] = "90 %",
     batch: Annotated[
-        int | None, typer.Option(min=1, help="With --workload: samples a GPU and step.")
+        int | None, typer.Option(min=1, help="With --workload: batch size per GPU.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the drawing to this file.")] = None,
     json_output: JsonOption = False,

@@ -13,9 +13,9 @@ def storage(
     on: Annotated[
         str, typer.Option(help="A *.cluster.yaml, or a catalog machine.", metavar="CLUSTER")
     ],
-    batch: Annotated[int | None, typer.Option(min=1, help="Samples a GPU and step.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size per GPU.")] = None,
     checkpoint_size: Annotated[
-        str | None, typer.Option(help="Of one checkpoint; 12 bytes a parameter unless said.")
+        str | None, typer.Option(help="Size of a checkpoint; by default 12 bytes per parameter.")
     ] = None,
     checkpoint_time: Annotated[
         str, typer.Option(help="How long writing a checkpoint may take.")
@@ -23,7 +23,9 @@ def storage(
     checkpoint_every: Annotated[
         str, typer.Option(help="How long training runs between checkpoints.")
     ] = "30 min",
-    checkpoints_kept: Annotated[int, typer.Option(min=0, help="Checkpoints to hold.")] = 3,
+    checkpoints_kept: Annotated[
+        int, typer.Option(min=0, help="Number of checkpoints to keep.")
+    ] = 3,
     json_output: JsonOption = False,
 ) -> None:
     """Say what bandwidth and capacity a workload needs, and compare ways to provide them.

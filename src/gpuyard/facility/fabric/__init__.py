@@ -8,9 +8,9 @@ from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest, spines_for
 from gpuyard.facility.fabric.shape import Shape
 from gpuyard.facility.fabric.supporting_networks import (
+    default_storage_servers,
     management_network,
     storage_network,
-    usual_storage_servers,
 )
 from gpuyard.facility.fabric.wiring import Wiring
 
@@ -25,11 +25,11 @@ __all__ = [
     "Wiring",
     "bill_of",
     "cheapest_fabric",
+    "default_storage_servers",
     "design_fabric",
     "fabrics_on",
     "management_network",
     "place_switches",
     "spines_for",
     "storage_network",
-    "usual_storage_servers",
 ]

@@ -41,11 +41,11 @@ class FabricRequest:
         above = switches().get(self.spine)
         if above.port_gbit_per_second != leaf.up_gbit_per_second:
             raise UserMistake(
-                f"{leaf.id} goes up at {leaf.up_gbit_per_second:g} Gbit/s and {above.id} has ports of "
+                f"the uplinks of {leaf.id} run at {leaf.up_gbit_per_second:g} Gbit/s and the ports of {above.id} at "
                 f"{above.port_gbit_per_second:g}; {_allowed_spines(leaf)}"
             )
         if above.kind != leaf.kind:
-            raise UserMistake(f"{leaf.id} speaks {leaf.kind} and {above.id} {above.kind}")
+            raise UserMistake(f"{leaf.id} is {leaf.kind} and {above.id} is {above.kind}")
         return leaf, above
 
     def ports(self) -> SwitchPorts:
@@ -58,7 +58,9 @@ class FabricRequest:
         if self.nodes < 1 or self.ports_per_node < 1:
             raise UserMistake("a fabric joins at least one machine with at least one port")
         if self.endpoints > MOST_ENDPOINTS:
-            raise UserMistake(f"{self.endpoints:,} ports: up to {MOST_ENDPOINTS:,} are designed")
+            raise UserMistake(
+                f"{self.endpoints:,} ports are too many: up to {MOST_ENDPOINTS:,} are supported"
+            )
         if self.rails < 1 or self.ports_per_node % self.rails:
             allowed = [
                 str(d) for d in range(1, self.ports_per_node + 1) if not self.ports_per_node % d
@@ -85,7 +87,7 @@ class FabricRequest:
         return UserMistake(
             f"three tiers of {leaf.id} can't join {self.endpoints:,} ports{rails} at an "
             f"oversubscription of {self.oversubscription:g}; take a switch with more ports, fewer "
-            "ports a machine, or more oversubscription"
+            "ports per machine, or more oversubscription"
         )
 
 
@@ -104,4 +106,4 @@ def _allowed_spines(leaf: Switch) -> str:
     fitting = spines_for(leaf)
     if not fitting:
         return "no switch of the catalog takes its uplinks"
-    return f"for its upper tier --spine may be {', '.join(fitting)}"
+    return f"for its upper tiers --spine may be {', '.join(fitting)}"

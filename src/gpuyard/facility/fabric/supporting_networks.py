@@ -45,10 +45,10 @@ def storage_network(
     nodes: int, ports_per_node: int, switch: str, floor: TypicalFloor
 ) -> FabricDesign:
     """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
-    servers = usual_storage_servers(nodes)
+    servers = default_storage_servers(nodes)
     return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))
 
 
-def usual_storage_servers(nodes: int) -> int:
+def default_storage_servers(nodes: int) -> int:
     """How many there are where nobody says."""
     return math.ceil(nodes / _MACHINES_PER_STORAGE_SERVER)

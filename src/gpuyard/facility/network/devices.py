@@ -66,7 +66,7 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
 
 
 def storage_device() -> Device:
-    """A usual storage server; estimated."""
+    """A typical storage server; estimated."""
     box = servers().get(_STORAGE_SERVER)
     peak = box.max_watts or box.supplies_needed * box.supply_watts
     return Device(

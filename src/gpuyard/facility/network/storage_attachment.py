@@ -6,7 +6,7 @@ from gpuyard.catalog import Link, gpus, links, machines
 from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.facility.fabric import HostPorts, usual_storage_servers
+from gpuyard.facility.fabric import HostPorts, default_storage_servers
 from gpuyard.specs import Cluster, Storage
 
 SERVER_PORTS = 2
@@ -45,7 +45,7 @@ def attach_storage(
     servers, assumed = spec.servers, []
     guessed = servers is None
     if servers is None:
-        servers = usual_storage_servers(cluster.nodes) if assume and cluster.nodes > 1 else 0
+        servers = default_storage_servers(cluster.nodes) if assume and cluster.nodes > 1 else 0
         if servers:
             assumed.append(
                 f"{servers} storage server{'s' if servers > 1 else ''}, one for every ten machines"

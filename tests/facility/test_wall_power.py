@@ -9,10 +9,10 @@ from gpuyard.specs import Cluster
 
 
 def test_from_parts_by_hand() -> None:
-    device, draw = server_device(read_cluster("supermicro-4029gp-trt"))
+    device, power = server_device(read_cluster("supermicro-4029gp-trt"))
     # 8 × 250 W, 2 CPUs of 205 W, 256 GB of GPU memory at 0.4 W, 2 cards of 10 W, 4 disks, board
     parts = 2000 + 410 + 102.4 + 20 + 48 + 60
-    assert dict(draw.parts)["fans"] == pytest.approx(0.15 * parts)
+    assert dict(power.parts)["fans"] == pytest.approx(0.15 * parts)
     output = parts * 1.15
     # 4 supplies of 2000 W at 38 % are between 94 % (at 20 %) and 96 % (at 50 %)
     at = 0.94 + 0.02 * (output / 8000 - 0.2) / 0.3
@@ -21,9 +21,9 @@ def test_from_parts_by_hand() -> None:
 
 
 def test_a_nameplate_is_the_peak() -> None:
-    device, draw = server_device(read_cluster("dgx-h100"))
+    device, power = server_device(read_cluster("dgx-h100"))
     assert device.peak_watts == 10_200
-    assert draw.basis.startswith("nameplate")
+    assert power.basis.startswith("nameplate")
     assert (device.rack_units, device.supplies, device.inlet) == (8, 6, "c20")
 
 
@@ -45,11 +45,11 @@ def test_every_catalog_machine_has_a_box_that_its_supplies_can_feed() -> None:
     for machine in machines():
         if machine.id.startswith("aws-"):
             continue
-        device, draw = server_device(read_cluster(machine.id))
+        device, power = server_device(read_cluster(machine.id))
         assert device.peak_watts >= device.typical_watts > 0, machine.id
         if machine.id in servers():
             row = servers().get(machine.id)
-            output = sum(watts for _, watts in draw.parts)
+            output = sum(watts for _, watts in power.parts)
             assert output <= row.supplies * row.supply_watts, machine.id
 
 
