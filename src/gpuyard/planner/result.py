@@ -263,29 +263,3 @@ class PlanResult:
         parts = any(choice.price_is_estimate for choice in self.shown)
         estimated = " Servers from parts are estimates." if parts else ""
         return f"Prices date from {dates[0]} to {dates[-1]}.{estimated}"
-
-    @property
-    def siting_table(self) -> tuple[str, list[str], list[list[str]]]:
-        """On premises and in a colocation, side by side: title, columns and rows."""
-        columns = [
-            "where",
-            "energy per month",
-            "rent per month",
-            "room per month",
-            "total",
-            "cost per run",
-            "caveat",
-        ]
-        rows = [
-            [
-                f"{siting.where}, PUE {siting.pue:g}, ${siting.usd_per_kwh:g}/kWh",
-                dollars(siting.energy_usd_per_month),
-                dollars(siting.rent_usd_per_month) if siting.way == "colocate" else "",
-                "" if siting.build_usd_per_month is None else dollars(siting.build_usd_per_month),
-                dollars(siting.total_usd),
-                dollars(siting.usd_per_run),
-                "; ".join(siting.broken_rules),
-            ]
-            for siting in self.places
-        ]
-        return "Where the bought machines could go", columns, rows
