@@ -189,4 +189,4 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
     refused = cli("prices", "update", "--from", str(old), environment=home, status=2)
     assert "take it with --older" in refused.stderr
     assert "in use again" in cli("prices", "reset", environment=home).stdout
-    assert "nothing to undo" in cli("prices", "reset", environment=home).stdout
+    assert "Nothing to undo" in cli("prices", "reset", environment=home).stdout

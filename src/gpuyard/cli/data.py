@@ -16,7 +16,8 @@ def fetch(
     name: Annotated[str, typer.Argument(help="spoken-digits")],
     *,
     from_directory: Annotated[
-        Path | None, typer.Option("--from", help="Take the clips from this directory instead.")
+        Path | None,
+        typer.Option("--from", metavar="DIRECTORY", help="Import the clips from this directory."),
     ] = None,
 ) -> None:
     """Fetch a dataset into gpuyard's home; the Free Spoken Digit Dataset is CC BY-SA 4.0.
@@ -26,6 +27,7 @@ def fetch(
     if name != "spoken-digits":
         raise UnknownName("dataset", name, ["spoken-digits"])
     from gpuyard.paths import dataset_directory
+    from gpuyard.report.terminal import say
     from gpuyard.workloads.digit_clips import import_clips
 
     target = dataset_directory(name)
@@ -33,7 +35,7 @@ def fetch(
         count = import_clips(from_directory, target)
     else:
         count = _download(target)
-    console().print(f"{count} clips in {target}", highlight=False, soft_wrap=True)
+    say(f"{count} clips in {target}", stderr=False)
 
 
 def _download(target: Path) -> int:

@@ -1,10 +1,14 @@
 """`gpuyard horovod`: build Horovod, so that its strategy can be measured."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json
+from gpuyard.cli.options import DryRunOption, console
+from gpuyard.cli.output import JsonOption, show
+
+if TYPE_CHECKING:
+    from gpuyard.run.horovod_build import HorovodBuild
 
 app = typer.Typer(help="Build Horovod for this PyTorch.", no_args_is_help=True)
 
@@ -25,32 +29,23 @@ def install(
 ) -> None:
     """Build Horovod 0.28.1 with gloo against the PyTorch that is installed; takes some minutes.
 
-    Its own build asks for C++14, which current PyTorch is past; a wrapper around the compiler asks for C++17.
+    Horovod's own build asks for C++14, and PyTorch needs C++17 now: a wrapper around the compiler asks for that.
 
     Example: gpuyard horovod install --dry-run
     """
-    import shlex
-
+    from gpuyard.report.answer import Answer, Picture, Sentence
     from gpuyard.run.horovod_build import VERSION, build, is_installed, plan_build
 
-    out = console(stderr=json_output)
     if is_installed() and not fresh and not dry_run:
-        if json_output:
-            print_json({"installed": True, "built": False})
-        else:
-            out.print("Horovod is installed; build it anew with --fresh.", highlight=False)
+        words = "Horovod is installed; build it again with --fresh."
+        show(
+            Answer([Sentence(words)], {"installed": True, "built": False}), json_output=json_output
+        )
         return
     plan = plan_build()
     if dry_run:
-        if json_output:
-            print_json(plan.describe())
-            return
-        out.print("CXX is a wrapper:", highlight=False)
-        out.print(plan.wrapper, highlight=False, markup=False)
-        for name, value in plan.environment.items():
-            out.print(f"{name}={value}", highlight=False)
-        for command in plan.commands:
-            out.print(shlex.join(command), highlight=False, markup=False, soft_wrap=True)
+        lines = _script(plan)
+        show(Answer([Picture(lines=lambda _: lines)], plan.describe()), json_output=json_output)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -58,7 +53,14 @@ def install(
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("building", total=None)
         build(plan, lambda line: progress.update(task, description=line[:70]))
-    if json_output:
-        print_json({"installed": True, "built": True, "version": VERSION})
-    else:
-        out.print(f"Horovod {VERSION} is installed.", highlight=False)
+    built = {"installed": True, "built": True, "version": VERSION}
+    show(Answer([Sentence(f"Horovod {VERSION} is installed.")], built), json_output=json_output)
+
+
+def _script(plan: "HorovodBuild") -> list[str]:
+    """What would be run, as a shell takes it."""
+    import shlex
+
+    environment = [f"{name}={value}" for name, value in plan.environment.items()]
+    commands = [shlex.join(command) for command in plan.commands]
+    return ["CXX is a wrapper:", *plan.wrapper.splitlines(), *environment, *commands]

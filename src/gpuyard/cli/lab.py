@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.lab import Health, LabPlan, LabState
+    from gpuyard.report.answer import Table
 
 app = typer.Typer(help="Bring up an emulated cluster on this machine.", no_args_is_help=True)
 
-NameOption = Annotated[
-    str | None, typer.Option(help="Which lab; not needed where there is only one.")
-]
+NameOption = Annotated[str | None, typer.Option(help="Which lab, if there are several.")]
 
 
 @app.callback()
@@ -26,23 +26,23 @@ def lab() -> None:
 @app.command()
 def up(
     *,
-    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 2,
-    link: Annotated[str, typer.Option(help="Rate of each node's link, like 1Gbit.")] = "1Gbit",
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 2,
+    link: Annotated[str, typer.Option(help="Rate of each node's link, e.g. 1Gbit.")] = "1Gbit",
     link_of: Annotated[
         list[str] | None,
-        typer.Option(help="Another rate for one node, like 3=100Mbit; may be given again."),
+        typer.Option(help="Rate of one node's link, e.g. 3=100Mbit; repeatable."),
     ] = None,
-    racks: Annotated[int, typer.Option(help="Racks that the nodes are spread over.")] = 1,
+    racks: Annotated[int, typer.Option(help="Racks to spread the nodes over.")] = 1,
     uplink: Annotated[
-        str | None, typer.Option(help="Rate from each rack to the others; else it never limits.")
+        str | None, typer.Option(help="Rate from each rack to the others (default: no limit).")
     ] = None,
     latency: Annotated[
-        str, typer.Option(help="Added to every way between two nodes, like 50us; needs netem.")
+        str, typer.Option(help="Latency added between two nodes, e.g. 50us; needs netem.")
     ] = "0 s",
     dilation: Annotated[
-        float, typer.Option(help="Run so many times slower, for links faster than this machine.")
+        float, typer.Option(help="Run this many times slower, for links faster than this machine.")
     ] = 1.0,
-    name: Annotated[str, typer.Option(help="What to call it.")] = "lab",
+    name: Annotated[str, typer.Option(help="Name of the lab.")] = "lab",
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -53,6 +53,8 @@ def up(
     Example: gpuyard lab up --nodes 8 --link 1Gbit --link-of 3=100Mbit
     """
     from gpuyard import lab as room
+    from gpuyard.report.answer import Answer
+    from gpuyard.report.terminal import say
 
     plan = room.plan_lab(
         nodes,
@@ -67,13 +69,11 @@ def up(
     if not dry_run:
         _clean_up()
         room.up(plan)
-    if json_output:
-        print_json(plan.describe())
-    else:
-        _print_plan(plan, "would be made" if dry_run else "is up")
+    table = _plan_table(plan, "would be made" if dry_run else "is up")
+    show(Answer([table], plan.describe()), json_output=json_output)
     too_much = room.overload(plan)
     if too_much is not None:
-        _say(too_much)
+        say(too_much)
 
 
 @app.command()
@@ -83,24 +83,24 @@ def status(*, name: NameOption = None, json_output: JsonOption = False) -> None:
     Example: gpuyard lab status
     """
     from gpuyard import lab as room
+    from gpuyard.report.answer import Answer, Part
+    from gpuyard.report.terminal import say
 
     _clean_up()
     for sentence in room.unreadable():
-        _say(sentence)
+        say(sentence)
     found = [(known, health) for known, health in room.labs() if name in (None, known.plan.name)]
     if name is not None and not found:
         room.find(name)  # says so, with the closest name
-    if json_output:
-        print_json([_status(known, health) for known, health in found])
-        return
-    if not found:
-        _say("There is no lab. Make one with: gpuyard lab up --nodes 4 --link 1Gbit")
-        return
+    tables: list[Part] = []
     for known, health in found:
         running = len(room.processes_in(known.namespaces))
-        _print_plan(
-            known.plan, f"is {health}, {running} process{'' if running == 1 else 'es'} in it"
-        )
+        words = f"is {health}, {running} process{'' if running == 1 else 'es'} in it"
+        tables.append(_plan_table(known.plan, words))
+    document = [_status(known, health) for known, health in found]
+    show(Answer(tables, document), json_output=json_output)
+    if not found and not json_output:
+        say("There is no lab. Make one with: gpuyard lab up --nodes 4 --link 1Gbit")
 
 
 @app.command("exec", context_settings={"ignore_unknown_options": True})
@@ -125,13 +125,14 @@ def execute(
 def down(
     *,
     name: NameOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All labs.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove all labs.")] = False,
 ) -> None:
     """Remove a lab, and end what still runs in it.
 
     Example: gpuyard lab down
     """
     from gpuyard import lab as room
+    from gpuyard.report.terminal import say
 
     removed = _clean_up()
     if every:
@@ -142,7 +143,7 @@ def down(
         names = [_chosen(name)]
     for one in names:
         room.down(one)
-        _say(f"Lab {one!r} is removed.")
+        say(f"Lab {one!r} is removed.")
 
 
 def _chosen(name: str | None) -> str:
@@ -158,10 +159,11 @@ def _chosen(name: str | None) -> str:
 
 def _clean_up() -> list[str]:
     from gpuyard import lab as room
+    from gpuyard.report.terminal import say
 
     removed = room.remove_orphans()
     for name in removed:
-        _say(f"Lab {name!r} was left behind by a process that died, or lost to a reboot: removed.")
+        say(f"Lab {name!r} was left behind by a process that died, or lost to a reboot: removed.")
     return removed
 
 
@@ -175,11 +177,8 @@ def _links_of(texts: list[str]) -> dict[int, str]:
     return found
 
 
-def _say(text: str) -> None:
-    console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_plan(plan: "LabPlan", state: str) -> None:
+def _plan_table(plan: "LabPlan", state: str) -> "Table":
+    from gpuyard.report.answer import Column, Table
     from gpuyard.units import format_bit_rate, format_seconds
 
     facts = [f"lab {plan.name!r} {state}"]
@@ -191,9 +190,9 @@ def _print_plan(plan: "LabPlan", state: str) -> None:
         facts.append(f"{format_seconds(plan.latency_seconds)} latency")
     if plan.dilation > 1:
         facts.append(f"time dilated {plan.dilation:g} times")
-    print_table(
+    return Table(
         ", ".join(facts),
-        ["node", "address", "link", "rack", "cores"],
+        ["node", "address", "link", "rack", Column("cores", 1)],
         [
             [
                 node.name,

@@ -1,10 +1,16 @@
 """`gpuyard prices`: take in a newer table of cloud prices, or go back to the shipped one."""
 
-from typing import Annotated
+import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, show
+
+if TYPE_CHECKING:
+    from gpuyard.catalog.price_update import PriceUpdate
+    from gpuyard.report.answer import Answer
 
 app = typer.Typer(
     help="Take in newer cloud prices; `gpuyard catalog prices` shows them.", no_args_is_help=True
@@ -16,10 +22,11 @@ _MOST_SHOWN = 20
 def update(
     *,
     source: Annotated[
-        str, typer.Option("--from", help="A CSV file, or an http(s) address of one.")
+        str,
+        typer.Option("--from", metavar="SOURCE", help="A CSV file, or the http(s) address of one."),
     ],
     older: Annotated[
-        bool, typer.Option("--older", help="Take it even if it is older than what is in use.")
+        bool, typer.Option("--older", help="Use it even if it is older than what is in use.")
     ] = False,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
@@ -28,9 +35,7 @@ def update(
 
     Example: gpuyard prices update --from prices.csv --dry-run
     """
-    from dataclasses import asdict
-
-    from gpuyard import paths, units
+    from gpuyard import paths
     from gpuyard.catalog import prices
     from gpuyard.catalog.price_update import compare_tables, read_source
     from gpuyard.catalog.prices import newest_date, read_price_table
@@ -48,36 +53,46 @@ def update(
     found = compare_tables(before, after)
     if not dry_run:
         write_text(paths.prices_file(), text)
-    if json_output:
-        dates = {"before": was.isoformat(), "after": becomes.isoformat()}
-        print_json({"stored": not dry_run, "newest_price": dates, **asdict(found)})
-        return
+    show(_answer(found, was, becomes, text, stored=not dry_run), json_output=json_output)
+
+
+def _answer(
+    found: "PriceUpdate", was: datetime.date, becomes: datetime.date, text: str, *, stored: bool
+) -> "Answer":
+    from dataclasses import asdict
+
+    from gpuyard import units
+    from gpuyard.report.answer import Answer, Part, Sentence, Table
+
+    parts: list[Part] = []
     if found.changed:
-        print_table(
-            f"Changed prices, $/h: {len(found.changed)}",
-            ["instance", str(was), str(becomes), "change"],
-            [
+        more = len(found.changed) - _MOST_SHOWN
+        parts.append(
+            Table(
+                f"Changed prices, $/h: {len(found.changed)}",
+                ["instance", str(was), str(becomes), "change"],
                 [
-                    change.id,
-                    f"{change.before_usd_per_hour:.2f}",
-                    f"{change.after_usd_per_hour:.2f}",
-                    f"{100 * (change.after_usd_per_hour / change.before_usd_per_hour - 1):+.0f} %",
-                ]
-                for change in found.changed[:_MOST_SHOWN]
-            ],
+                    [
+                        change.id,
+                        f"{change.before_usd_per_hour:.2f}",
+                        f"{change.after_usd_per_hour:.2f}",
+                        f"{100 * (change.after_usd_per_hour / change.before_usd_per_hour - 1):+.0f} %",
+                    ]
+                    for change in found.changed[:_MOST_SHOWN]
+                ],
+                note=f"{more} more with --json" if more > 0 else "",
+            )
         )
-    out = console()
-    left = len(found.changed) - _MOST_SHOWN
-    if left > 0:
-        out.print(f"and {left} more; --json has all", highlight=False)
-    what = "would be used" if dry_run else "in use from now on"
-    out.print(
-        f"{found.rows:,} prices up to {becomes} {what}: {len(found.added)} added, "
-        f"{len(found.removed)} gone, {len(found.changed)} changed "
-        f"({units.format_bytes(len(text.encode()))})",
-        highlight=False,
-        soft_wrap=True,
+    what = "in use from now on" if stored else "would be used"
+    parts.append(
+        Sentence(
+            f"{found.rows:,} prices up to {becomes} {what}: {len(found.added)} added, "
+            f"{len(found.removed)} removed, {len(found.changed)} changed "
+            f"({units.format_bytes(len(text.encode()))})."
+        )
     )
+    dates = {"before": was.isoformat(), "after": becomes.isoformat()}
+    return Answer(parts, {"stored": stored, "newest_price": dates, **asdict(found)})
 
 
 @app.command()
@@ -92,6 +107,7 @@ def reset(
     from gpuyard import paths
     from gpuyard.catalog.prices import newest_date, shipped_prices
     from gpuyard.errors import GpuyardError
+    from gpuyard.report.terminal import say
 
     path = paths.prices_file()
     shipped = f"the shipped prices up to {newest_date(shipped_prices())}"
@@ -105,4 +121,4 @@ def reset(
         except OSError as error:
             raise GpuyardError(f"{path} can't be removed: {error.strerror}") from None
         message = f"{shipped} are in use again"
-    console().print(message, highlight=False, markup=False, soft_wrap=True)
+    say(f"{message[0].upper()}{message[1:]}.", stderr=False)
