@@ -24,7 +24,7 @@ needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 co
 
 # What takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
 MACHINE = pytest.mark.xdist_group("machine")
-_MACHINE_ROOMS = ("lab", "measure", "run", "study")
+_MACHINE_ROOMS = ("lab", "measure", "run", "soak", "study")
 _MACHINE_FIXTURES = {"can_make_labs", "slurm"}
 
 
