@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from gpuyard.cli.exchange_options import parse_exchange
 from gpuyard.errors import UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.relief import plan_relief, run_relief
 from gpuyard.measure.training.timing import schedule
+from gpuyard.run.places import Here
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
@@ -17,21 +19,26 @@ Build = Callable[..., Workload]
 
 
 @needs_two_cores
-@pytest.mark.parametrize(
-    "remedy",
-    [
+def test_each_remedy_learns_and_keeps_the_ranks_equal(tiny: Build) -> None:
+    remedies = (
         ExchangeOptions(compress="fp16"),
         ExchangeOptions(compress="bf16"),
         ExchangeOptions(compress="powersgd:1"),
         ExchangeOptions(accumulate=3),
         ExchangeOptions(bucket_mb=0.001),
-        ExchangeOptions(local_sgd=3, accumulate=2, compress="fp16"),
-    ],
-    ids=lambda remedy: remedy.label,
-)
-def test_each_remedy_learns_and_keeps_the_ranks_equal(
-    store: ResultsStore, tiny: Build, remedy: ExchangeOptions
-) -> None:
+    )
+    plan = plan_relief(tiny(), 2, 32, Here(), samples=6000, remedies=remedies)
+    runs = run_relief(plan).runs  # all in one set of ranks
+    assert [run.remedy for run in runs] == [ExchangeOptions(), *remedies]
+    for run in runs:
+        assert run.ranks_equal, run.remedy.label
+        assert run.loss is not None and run.loss_first is not None
+        assert run.loss < run.loss_first, run.remedy.label
+
+
+@needs_two_cores
+def test_a_measured_remedy_is_timed_in_whole_periods(store: ResultsStore, tiny: Build) -> None:
+    remedy = ExchangeOptions(local_sgd=3, accumulate=2, compress="fp16")
     sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=0.8, remedy=remedy)
     (m,) = run_sweep(sweep, store)
     assert m.remedy == remedy
