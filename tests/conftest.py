@@ -1,6 +1,9 @@
-"""What the tests share: a home of their own, and the command line as a user has it."""
+"""What the tests share: a home of their own, the machine, and the command line as a user has it."""
 
+import fcntl
 import os
+import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,12 +20,17 @@ ROOT = Path(__file__).parents[1]
 
 # no test asserts time; and what CI says of a commit does not change from run to run
 settings.register_profile("gpuyard", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("gpuyard")
 Cli = Callable[..., Done]
 MakeMeasurement = Callable[..., Measurement]
 needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
-# What takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
+# a job in the background ignores Ctrl-C, and so would each process that a test starts and interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+# what takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
 MACHINE = pytest.mark.xdist_group("machine")
 _MACHINE_ROOMS = ("lab", "measure", "run", "soak", "study")
 _MACHINE_FIXTURES = {"can_make_labs", "slurm"}
@@ -37,11 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Path]:
     """No test sees or changes the user's own store."""
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
-    return directory
+    yield directory
+    if (directory / "measuring.lock").exists():
+        group = request.node.get_closest_marker("xdist_group")
+        assert group == MACHINE.mark, "a test that measures needs the mark MACHINE"
 
 
 @pytest.fixture
@@ -51,10 +64,13 @@ def can_make_labs(home: Path) -> Iterator[None]:
         lab.check_can_make_labs()
     except MissingRequirement as missing:
         pytest.skip(str(missing))
-    yield
-    lab.remove_orphans()
-    for known, _ in lab.labs():
-        lab.down(known.plan.name)
+    # the tests of another checkout count namespaces, too; the kernel frees it with this process
+    with (Path(tempfile.gettempdir()) / "gpuyard-tests-of-labs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        lab.remove_orphans()
+        for known, _ in lab.labs():
+            lab.down(known.plan.name)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from gpuyard import paths
 from gpuyard.measure import Measurement, ResultsStore, StepParts, to_json_lines
 from gpuyard.predict import calibration_from_json
 from gpuyard.study import study_result_from_json
-from tests.conftest import Cli, MakeMeasurement
+from tests.conftest import MACHINE, Cli, MakeMeasurement
 
 MODEL = """\
 from torch import nn
@@ -84,6 +84,7 @@ def on_gpus(make_measurement: MakeMeasurement) -> list[Measurement]:
     return runs
 
 
+@MACHINE
 def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, home: Path) -> None:
     bench = ("bench", "train", "wide.workload.yaml", "--workers", "1,2", "--batch", "4,8")
     cli(*bench, "--time-per-point", "0.2 s", cwd=project)

@@ -15,7 +15,7 @@ from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
 from tests.soak.killing import Yard
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.soak
 
 KILLS = 10
 GPUYARD = (sys.executable, "-m", "gpuyard")
