@@ -1,18 +1,17 @@
 """From a cluster and a site to the whole room: racks, power, cords, cooling, network and what is missing."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import Contents, Device
 from gpuyard.facility.housing import HousingCost, housing_terms
 from gpuyard.facility.network.cables import NetworkCable, network_cables
 from gpuyard.facility.network.room_network import RoomNetwork, network_for
 from gpuyard.facility.power.cord_list import check_cords
 from gpuyard.facility.power.pdu_choice import PduChoice, choose_pdus
-from gpuyard.facility.power.rack_power import CannotPower, Contents, RackPower, power_rack
+from gpuyard.facility.power.rack_power import CannotPower, RackPower, power_rack
 from gpuyard.facility.power.wall_power import WallPower
 from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M
 from gpuyard.facility.racks.packing import Limits, Packing, pack
@@ -39,7 +38,6 @@ class FacilityDesign:
     server: Device
     wall_power: WallPower
     pdu_choice: PduChoice
-    limits: Limits
     packing: Packing
     room: Room
     power: tuple[RackPower, ...]
@@ -77,13 +75,6 @@ class FacilityDesign:
         """Towers stand beside a desk and take no rack."""
         return all(placed.device.tower for placed in self.room.placed)
 
-    def contents(self, rack: int) -> Contents:
-        return contents_of(self.room, rack)
-
-
-def contents_of(room: Room, rack: int) -> Contents:
-    return tuple(Counter(placed.device for placed in room.in_rack(rack)).items())
-
 
 def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
     """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
@@ -94,9 +85,7 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
     pdu_choice = choose_pdus(server, cluster.nodes, rules, limits)
     model = pdu_choice.model
     if model is not None and model.rack_units:
-        limits = Limits(
-            limits.units - model.rack_units * rules.site.feeds, limits.weight_kg, limits.watts
-        )
+        limits = replace(limits, units=limits.units - model.rack_units * rules.site.feeds)
     network = network_for(
         cluster,
         pdu_choice.servers_per_rack,
@@ -107,9 +96,9 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
     with _telling_what_was_assumed(network):
         for device, _ in network.devices:
             _refuse(device_shortfalls(device, rules), rules)
-        packing, room, power, limits = _powered(kinds, limits, pdu_choice, network, rules)
+        packing, room, power = _powered(kinds, limits, pdu_choice, network, rules)
         cables = network_cables(network, room)
-        _refuse(room_shortfalls(room, power, rules, _longest_m(network, room)), rules)
+        _refuse(room_shortfalls(room, power, rules, _longest_m(cables)), rules)
     design = FacilityDesign(
         cluster=cluster,
         rules=rules,
@@ -117,7 +106,6 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         server=server,
         wall_power=wall_power,
         pdu_choice=pdu_choice,
-        limits=limits,
         packing=packing,
         room=room,
         power=power,
@@ -163,17 +151,17 @@ def _powered(
     pdu_choice: PduChoice,
     network: RoomNetwork,
     rules: SiteRules,
-) -> tuple[Packing, Room, tuple[RackPower, ...], Limits]:
+) -> tuple[Packing, Room, tuple[RackPower, ...]]:
     """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
     alone = [(device, _most_alone(device, limits, pdu_choice)) for device, _ in kinds]
     reason = ""
     for fewer in range(_TRIES):
         most = tuple((device, max(count - fewer, 1)) for device, count in alone)
-        bounded = Limits(limits.units, limits.weight_kg, limits.watts, most)
+        bounded = replace(limits, most=most)
         packing = pack(kinds, bounded)
         room = _within_reach(packing, bounded, network, rules)
         try:
-            return packing, room, _power_all(room, pdu_choice), bounded
+            return packing, room, _power_all(room, pdu_choice)
         except CannotPower as cannot:
             reason = str(cannot)
     raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
@@ -186,17 +174,17 @@ def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules:
     room = place(packing, limits, rack.per_row, network)
     if limit_m is None or "per_row" in rack.model_fields_set:
         return room
-    if _longest_m(network, room) <= limit_m:
+    if _longest_m(network_cables(network, room)) <= limit_m:
         return room
     square = max(1, round((room.floor.racks * RACK_WIDTH_M / ROW_PITCH_M) ** 0.5))
     counts = range(max(1, square - _ROWS_TRIED), square + _ROWS_TRIED + 1)
     lengths = dict.fromkeys(-(-room.floor.racks // count) for count in counts)
     tried = [room, *(place(packing, limits, length, network) for length in lengths)]
-    return min(tried, key=lambda one: _longest_m(network, one))
+    return min(tried, key=lambda one: _longest_m(network_cables(network, one)))
 
 
-def _longest_m(network: RoomNetwork, room: Room) -> float:
-    return max((cable.length_m for cable in network_cables(network, room)), default=0.0)
+def _longest_m(cables: Sequence[NetworkCable]) -> float:
+    return max((cable.length_m for cable in cables), default=0.0)
 
 
 def _most_alone(device: Device, limits: Limits, pdu_choice: PduChoice) -> int:
@@ -219,7 +207,7 @@ def _power_all(room: Room, pdu_choice: PduChoice) -> tuple[RackPower, ...]:
     known: dict[Contents, RackPower] = {}
     power = []
     for rack in range(room.floor.racks):
-        contents = contents_of(room, rack)
+        contents = room.contents(rack)
         if contents not in known:
             known[contents] = power_rack(contents, pdu_choice.pdus, pdu_choice.per_feed)
         power.append(known[contents])

@@ -65,3 +65,7 @@ class Device:
         if left >= self.supplies_needed:
             return "full speed"
         return "slower" if left >= self.supplies_minimum else "off"
+
+
+Contents = tuple[tuple[Device, int], ...]
+"""What is in one rack: devices and how many of each."""

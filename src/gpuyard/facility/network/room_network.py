@@ -30,7 +30,6 @@ class RoomNetwork:
     """Each is None where there is none: one machine alone needs no network. Hosts are the machines, and
     after them the storage servers, from 0."""
 
-    nodes: int = 1
     compute: FabricDesign | None = None
     storage: FabricDesign | None = None
     management: FabricDesign | None = None
@@ -104,7 +103,6 @@ def network_for(
         management = management_network(every, boxes, floor, cluster.management_ports)
         devices += switch_devices("management", management)
     return RoomNetwork(
-        nodes=nodes,
         compute=compute,
         storage=storage,
         management=management,

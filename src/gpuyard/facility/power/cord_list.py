@@ -87,7 +87,9 @@ def _distance_m(
 
 def check_cords(design: "FacilityDesign") -> None:
     """Raise where no cord is long enough; racks with the same contents are corded the same."""
-    for rack in {design.contents(rack): rack for rack in range(design.room.floor.racks)}.values():
+    for rack in {
+        design.room.contents(rack): rack for rack in range(design.room.floor.racks)
+    }.values():
         for _ in rack_cords(design, rack):
             pass
 

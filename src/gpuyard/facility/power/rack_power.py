@@ -6,14 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import Contents, Device
 from gpuyard.facility.power.cord import cord_amps, outlets_for
 from gpuyard.facility.power.electricity import apparent_va
 from gpuyard.facility.power.phases import CordLoad, PhaseBalance, balance
 from gpuyard.facility.power.rack_pdu import RackPdu
-
-Contents = tuple[tuple[Device, int], ...]
-"""What is in one rack: devices and how many of each."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,6 @@ class RackPower:
     """Every PDU of a rack."""
 
     pdus: tuple[LoadedPdu, ...]
-
-    def on(self, feed: str) -> list[LoadedPdu]:
-        return [load for load in self.pdus if load.feed == feed]
 
 
 class CannotPower(Exception):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import Contents, Device
 from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
 from gpuyard.facility.racks.floor_plan import FloorPlan, PlacedDevice
@@ -32,6 +32,9 @@ class Room:
 
     def in_rack(self, rack: int) -> list[PlacedDevice]:
         return self._by_rack[rack]
+
+    def contents(self, rack: int) -> Contents:
+        return tuple(Counter(one.device for one in self.in_rack(rack)).items())
 
     def of_kind(self, kind: str) -> list[PlacedDevice]:
         """In the order of their numbers."""

@@ -44,7 +44,7 @@ def rack_table(design: FacilityDesign) -> Table:
 
 def _names(design: FacilityDesign, rack: RackRequirements) -> Counter[str]:
     names: Counter[str] = Counter()
-    for device, count in design.contents(rack.number - 1):
+    for device, count in design.room.contents(rack.number - 1):
         names[device.name] += count
     return names
 
@@ -221,7 +221,9 @@ def cost_table(design: FacilityDesign) -> Table:
 def cord_table(design: FacilityDesign) -> Table:
     """Racks that are alike are listed once, and no more kinds than a few."""
     columns = ["rack", "feed", "PDU", "bank", "device", "supply", "plug", "connector", "m", "A"]
-    first_of = {frozenset(design.contents(r)): r for r in reversed(range(design.room.floor.racks))}
+    first_of = {
+        frozenset(design.room.contents(r)): r for r in reversed(range(design.room.floor.racks))
+    }
     rows = [
         [
             *(str(cord.rack), cord.feed, str(cord.pdu), str(cord.bank)),
