@@ -19,29 +19,24 @@ from gpuyard.run.probe import ask
 from gpuyard.run.process import Command
 
 _HOST = re.compile(r"^(?:[\w.-]+@)?[A-Za-z0-9_][\w.:-]*$")
-PORTS = (20_000, 30_000)  # below what Linux gives to outgoing connections
-NO_HOROVOD = "horovod is measured on this machine and in labs; measure ddp elsewhere"
 _FORWARDED = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "GPUYARD_HOME")
 
 
 @dataclass(frozen=True)
-class Hosts(Place):
-    """In this order: rank 0 is on the first, which the others must be able to reach by this name."""
+class OtherMachines(Place):
+    """Nodes by name, which share nothing with this machine; rank 0 is on the first."""
 
     names: tuple[str, ...]
     room: tuple[int, ...] = ()
+    """For so many ranks on each; none given: one."""
     gpus: tuple[tuple[str, ...], ...] = ()
-    port: int = field(default_factory=lambda: random.randrange(*PORTS))
+    """Of each, as it has said itself; none given: nobody has asked."""
+    # below what Linux gives to outgoing connections
+    port: int = field(default_factory=lambda: random.randrange(20_000, 30_000))
 
-    kind: ClassVar[Kind] = "hosts"
-    why_no_horovod: ClassVar[str | None] = NO_HOROVOD
-
-    def __post_init__(self) -> None:
-        for name in self.names:
-            if not _HOST.match(name):
-                raise UserMistake(f"{name!r} is not a host; write names like node1,node2")
-        if shutil.which("ssh") is None:
-            raise MissingRequirement("hosts are reached over ssh, which is not installed here")
+    why_no_horovod: ClassVar[str | None] = (
+        "horovod is measured on this machine and in labs; measure ddp elsewhere"
+    )
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -54,6 +49,20 @@ class Hosts(Place):
     @property
     def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
         return self.gpus or ((),) * len(self.names)
+
+
+@dataclass(frozen=True)
+class Hosts(OtherMachines):
+    """Reached over ssh; the first must be reached by the others by its name here."""
+
+    kind: ClassVar[Kind] = "hosts"
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if not _HOST.match(name):
+                raise UserMistake(f"{name!r} is not a host; write names like node1,node2")
+        if shutil.which("ssh") is None:
+            raise MissingRequirement("hosts are reached over ssh, which is not installed here")
 
     @property
     def meeting(self) -> Meeting:

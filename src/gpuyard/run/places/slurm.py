@@ -1,18 +1,17 @@
 """Workers on the nodes of the Slurm allocation that gpuyard itself runs in, started by srun."""
 
 import os
-import random
 import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.run.places.hosts import NO_HOROVOD, PORTS
-from gpuyard.run.places.place import Kind, Meeting, Place, room_for_ranks
+from gpuyard.run.places.hosts import OtherMachines
+from gpuyard.run.places.place import Kind, Meeting, room_for_ranks
 from gpuyard.run.probe import ask
 from gpuyard.run.process import Command
 
@@ -41,30 +40,13 @@ _NOT_OF_A_STEP = (
 
 
 @dataclass(frozen=True)
-class SlurmAllocation(Place):
+class SlurmAllocation(OtherMachines):
     """A step of one task for each process; `--overlap`, because the batch script holds the cores too."""
 
-    names: tuple[str, ...]
     address: str | None = None  # of the first; None: its name is one
-    room: tuple[int, ...] = ()
-    gpus: tuple[tuple[str, ...], ...] = ()
     allocated_gpus: tuple[int, ...] = ()
-    port: int = field(default_factory=lambda: random.randrange(*PORTS))
 
     kind: ClassVar[Kind] = "slurm"
-    why_no_horovod: ClassVar[str | None] = NO_HOROVOD
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self.names
-
-    @property
-    def ranks_by_node(self) -> tuple[int, ...]:
-        return self.room or (1,) * len(self.names)
-
-    @property
-    def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
-        return self.gpus or ((),) * len(self.names)
 
     @property
     def meeting(self) -> Meeting:
@@ -116,7 +98,7 @@ def allocation(ranks_per_node: int | None = None) -> SlurmAllocation:
     counts = tuple(allocated.get(name, 0) for name in names)
     found = SlurmAllocation(
         names,
-        _address_of_first(names, nodes),
+        address=_address_of_first(names, nodes),
         room=room_for_ranks(counts, ranks_per_node),
         allocated_gpus=counts,
     )
