@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics.demand import demand_from_csv, described_demand
-from gpuyard.economics.slurm_demand import demand_from_sacct, gpus_of
+from gpuyard.economics.demand import demand_from_csv, demand_from_sacct, described_demand, gpus_of
 from gpuyard.errors import UserMistake
 
 # as `sacct -P -o JobID,Start,End,AllocTRES` prints it

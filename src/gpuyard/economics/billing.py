@@ -1,15 +1,20 @@
-"""What a cloud bills for hours of use: increments and minimums, commitments, storage, egress.
+"""A price of renting as people state it, and what a cloud bills for hours of use: increments and minimums,
+commitments, storage, egress.
 
-Every function takes floats or NumPy arrays that broadcast against each other, and returns dollars in
-their common shape. Prices are those of the whole thing that is rented (an instance, a cluster)."""
+Every function that bills takes floats or NumPy arrays that broadcast against each other, and returns dollars
+in their common shape. Prices are those of the whole thing that is rented (an instance, a cluster).
+"""
 
+import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
 
+from gpuyard import units
 from gpuyard.economics.amounts import Amounts, Array, array_of, check_not_negative, check_share
-from gpuyard.errors import UserMistake
+from gpuyard.errors import BadQuantity, UserMistake
 
 INCREMENTS: Mapping[str, float] = {
     "hour": 1.0,
@@ -20,6 +25,46 @@ INCREMENTS: Mapping[str, float] = {
 """What clouds round a use up to, in hours."""
 
 _SLACK = 1e-9  # 0.67 / 0.01 is 67.00000000000001; that is not a 68th increment
+
+
+@dataclass(frozen=True)
+class RentPrice:
+    """By the hour of use or by the year; the other one is zero."""
+
+    usd_per_hour: float
+    usd_per_year: float
+    words: str
+    date: datetime.date | None  # None: as the user gives it
+
+
+def rent_price(text: str) -> RentPrice:
+    """ "$1.50/h", "$160308/year", or an instance of the catalog with its price and date."""
+    if "/" in text and "$" not in text and not text[:1].isdigit():
+        from gpuyard.catalog import price_named
+
+        price = price_named(text)
+        return RentPrice(price.usd_per_hour, 0.0, price.id, price.date)
+    try:
+        hourly = units.parse_usd_per_hour(text)
+        return RentPrice(hourly, 0.0, f"{units.format_usd(hourly)}/h", None)
+    except BadQuantity:
+        pass
+    try:
+        yearly = units.parse_usd_per_year(text)
+        return RentPrice(0.0, yearly, f"{units.format_usd(yearly)} a year", None)
+    except BadQuantity:
+        raise UserMistake(
+            f"{text!r} is not a price of renting; write it like '$1.50/h', '$160308/year' or "
+            "'aws/p4d.24xlarge'"
+        ) from None
+
+
+def hourly_rent(text: str, otherwise: str) -> RentPrice:
+    """The same where only a price by the hour makes sense."""
+    price = rent_price(text)
+    if price.usd_per_year:
+        raise UserMistake(otherwise)
+    return price
 
 
 def billed_hours(

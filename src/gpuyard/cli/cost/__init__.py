@@ -24,8 +24,8 @@ from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UserMistake, describe_unknown
 
 if TYPE_CHECKING:
+    from gpuyard.economics.billing import RentPrice
     from gpuyard.economics.rent_or_own import RentOrOwn
-    from gpuyard.economics.rent_price import RentPrice
 
 _HORIZON_MONTHS = 36
 _HOURS_PER_YEAR = 2000.0
@@ -107,8 +107,8 @@ def cost(
         raise UserMistake("give --hours-per-year or --utilisation, not both")
     if rest not in (None, "pay", "resell"):
         raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
+    from gpuyard.economics.billing import rent_price
     from gpuyard.economics.rent_or_own import RentOrOwn
-    from gpuyard.economics.rent_price import rent_price
     from gpuyard.report.answers.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
 
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR

@@ -58,8 +58,8 @@ def growth(
 
     Example: gpuyard cost growth --researchers 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-machine 8
     """
+    from gpuyard.economics.billing import hourly_rent
     from gpuyard.economics.growth import Growth, NextMachine, plan_growth
-    from gpuyard.economics.rent_price import hourly_rent
     from gpuyard.report.answers.growth import growth_answer
 
     rented = hourly_rent(rent, "--rent is the price of one GPU by the hour")

@@ -82,9 +82,9 @@ def hybrid(
     """
     if sum(source is not None for source in (demand, sacct, load)) != 1:
         raise UserMistake("give one of --demand, --sacct and --load")
+    from gpuyard.economics.billing import hourly_rent
     from gpuyard.economics.demand import described_demand
     from gpuyard.economics.hybrid import best_hybrid
-    from gpuyard.economics.rent_price import hourly_rent
     from gpuyard.report.answers.hybrid import hybrid_answer
 
     if load is not None:
@@ -106,8 +106,7 @@ def hybrid(
 
 
 def _read(table: Path | None, sacct: Path | None, hours_each: float | None) -> "Demand":
-    from gpuyard.economics.demand import demand_from_csv
-    from gpuyard.economics.slurm_demand import demand_from_sacct
+    from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
 
     path = table or sacct
     try:
@@ -144,8 +143,8 @@ def _mix(
     demand: "Demand", prices: "HybridPrices", gpus_per_machine: int, reserved: str
 ) -> "CapacityMix":
     from gpuyard.economics.amounts import HOURS_PER_YEAR
+    from gpuyard.economics.billing import rent_price
     from gpuyard.economics.capacity_mix import Tier, best_mix
-    from gpuyard.economics.rent_price import rent_price
 
     price = rent_price(reserved)
     held = price.usd_per_year / HOURS_PER_YEAR if price.usd_per_year else price.usd_per_hour

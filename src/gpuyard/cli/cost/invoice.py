@@ -42,10 +42,10 @@ def invoice(
         INCREMENTS,
         billed_hours,
         fitting_increments,
+        hourly_rent,
         on_demand_usd,
         to_cents,
     )
-    from gpuyard.economics.rent_price import hourly_rent
     from gpuyard.report.answer import Answer, Part, Sentence, Table
 
     if increment not in INCREMENTS:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard import units
+from gpuyard.economics.billing import RentPrice
 from gpuyard.economics.ownership import (
     loan_payment_usd,
     monthly_parts_usd,
@@ -27,7 +28,6 @@ from gpuyard.economics.rent_or_own import (
     rest_of_term_usd,
     saving_usd,
 )
-from gpuyard.economics.rent_price import RentPrice
 from gpuyard.economics.sensitivity import Bar, Spread, monte_carlo, tornado
 from gpuyard.report.answer import (
     ALL_BATCHES,
