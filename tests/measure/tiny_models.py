@@ -110,6 +110,22 @@ class WaitsAtBatch3(nn.Module):
         return self.inner(inputs)  # type: ignore[no-any-return]
 
 
+class Busy(nn.Module):
+    """Takes at least BUSY_SECONDS of a core, however fast it is."""
+
+    BUSY_SECONDS = 0.005
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        until = time.thread_time() + self.BUSY_SECONDS
+        while time.thread_time() < until:
+            pass
+        return self.inner(inputs)  # type: ignore[no-any-return]
+
+
 def learnable() -> TensorDataset:
     """Which of the first four numbers is the largest, 200 times."""
     inputs = torch.randn(200, 16, generator=torch.Generator().manual_seed(7))

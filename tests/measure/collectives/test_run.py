@@ -155,7 +155,7 @@ def test_a_dry_run_measures_nothing(cli: Cli) -> None:
         (["--lab", "2x1Gbit", "--hosts", "a,b"], "exclude each other"),
         (["--lab", "2x1Gbit", "--workers", "3"], "2 nodes with up to 1 each have room for 2"),
         (["--factor", "1"], "factor of 2 or more"),
-        (["--kind", "x"], ""),
+        (["--kind", "x"], "No such option: --kind"),
     ],
 )
 def test_mistakes_are_sentences(arguments: list[str], sentence: str, cli: Cli) -> None:

@@ -8,6 +8,7 @@ from gpuyard import lab
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.run.places import LabNodes
 from gpuyard.specs import KnownThroughput, Workload
+from tests.measure.tiny_models import Busy
 
 Build = Callable[..., Workload]
 
@@ -51,10 +52,13 @@ def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> No
 
 
 def test_real_computing_is_stretched(store: ResultsStore, tiny: Build) -> None:
-    plan = lab.plan_lab(2, "1 Gbit/s", name="test-plain")
-    plain = measure(store, tiny(), plan, launcher="direct")
     plan = lab.plan_lab(2, "1 Gbit/s", name="test-stretched", dilation=8)
-    stretched = measure(store, tiny(), plan, launcher="direct")
-    assert len(set(stretched.parameter_checksums)) == 1
-    assert stretched.key != plain.key
-    assert stretched.loss_last is not None
+    m = measure(store, tiny("Busy"), plan, launcher="direct")
+    # not stretched, a step would seem to take an eighth of what it took
+    assert m.step.compute_seconds >= Busy.BUSY_SECONDS
+    assert m.step.step_seconds >= Busy.BUSY_SECONDS
+    assert len(set(m.parameter_checksums)) == 1
+    plain = lab.plan_lab(2, "1 Gbit/s", name="test-stretched")
+    assert m.key not in {
+        p.key for p in plan_sweep(tiny("Busy"), [2], [4], place=LabNodes(plain)).points
+    }
