@@ -29,9 +29,9 @@ def collectives(
         ),
     ] = "all_reduce",
     size: Annotated[
-        str, typer.Option("--bytes", help="Sizes, like 1KB..1GB or 1MB,10MB.")
+        str, typer.Option("--bytes", help="Sizes, e.g. 1KB..1GB or 1MB,10MB.")
     ] = "1KB..16MB",
-    factor: Annotated[int, typer.Option(help="How much larger the next size of a range is.")] = 4,
+    factor: Annotated[int, typer.Option(help="Factor between two sizes of a range.")] = 4,
     workers: Annotated[
         int | None,
         typer.Option(help="Workers in total; else 2 here, or as many as the nodes have room for."),

@@ -39,12 +39,14 @@ def relief(
     slurm: SlurmOption = False,
     ranks_per_node: RanksPerNodeOption = None,
     launcher: LauncherOption = None,
-    batch: Annotated[int | None, typer.Option(help="Batch of one worker.", min=1)] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Batch size per worker (default: the workload's).", min=1)
+    ] = None,
     samples: Annotated[
-        int, typer.Option(help="Samples that every remedy trains on, at least.", min=1)
+        int, typer.Option(help="Least samples that each remedy trains on.", min=1)
     ] = 6000,
     tolerance: Annotated[
-        str, typer.Option(help="How much above plain DDP's the loss may be and count as equal.")
+        str, typer.Option(help="How much higher than plain DDP's the loss may be.")
     ] = "5 %",
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,

@@ -26,15 +26,15 @@ def storage(
         str, typer.Option(help="What is trained: a catalog model, unet3d or cosmoflow.")
     ] = "resnet50",
     gpu: Annotated[str, typer.Option(help="A catalog GPU to stand for.")] = "h100-sxm5-80gb",
-    gpus: Annotated[int, typer.Option(help="How many of them.", min=1)] = 8,
+    gpus: Annotated[int, typer.Option(help="Number of GPUs.", min=1)] = 8,
     batch: Annotated[
-        int | None, typer.Option(help="Samples of one GPU and step; else MLPerf's.", min=1)
+        int | None, typer.Option(help="Batch size per GPU (default: MLPerf's).", min=1)
     ] = None,
     dataset: Annotated[
         Path | None,
         typer.Option(help="A data set to read, instead of writing one and removing it."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Of the data set that is written.")] = "1 GB",
+    size: Annotated[str, typer.Option(help="Size of the data set that is written.")] = "1 GB",
     time_per_point: TimePerPointOption = 10.0,
     readers: Annotated[int, typer.Option(help="Threads that read for each GPU.", min=1)] = 4,
     dry_run: DryRunOption = False,

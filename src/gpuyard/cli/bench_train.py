@@ -41,12 +41,10 @@ def train(
         str, typer.Argument(help="A *.workload.yaml file, or the name of a catalog model.")
     ],
     *,
-    workers: Annotated[
-        str, typer.Option(help="Worker counts, each the total over all nodes, like 1,2.")
-    ] = "1,2",
+    workers: Annotated[str, typer.Option(help="Numbers of workers in total, e.g. 1,2.")] = "1,2",
     batch: Annotated[
         str | None,
-        typer.Option(help="Batch sizes of one worker, like 10,50; else the workload's own."),
+        typer.Option(help="Batch sizes per worker, e.g. 10,50 (default: the workload's)."),
     ] = None,
     strategy: Annotated[
         str, typer.Option(help="How gradients are exchanged: ddp, dataparallel or horovod.")

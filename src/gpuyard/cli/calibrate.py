@@ -20,11 +20,11 @@ def calibrate(
         list[Path] | None,
         typer.Option(
             metavar="STORE|EXPORT",
-            help="A results store or an export as JSON lines; several are taken together.",
+            help="A results store or an export as JSON lines; repeatable.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The file to write, instead of gpuyard's own.")
+        Path | None, typer.Option(help="File to write (default: gpuyard's own).")
     ] = None,
     doubtful: Annotated[
         bool, typer.Option("--doubtful", help="Use runs that are marked as not credible, too.")
@@ -33,7 +33,7 @@ def calibrate(
         bool, typer.Option("--force", help="Write it even where it makes predictions worse.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take the calibration away: back to the defaults.")
+        bool, typer.Option("--remove", help="Remove the calibration: back to the defaults.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Fit and check, and write or remove nothing.")

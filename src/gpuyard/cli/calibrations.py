@@ -14,7 +14,7 @@ CalibrationOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|none",
-        help="Constants by gpuyard calibrate; without it the one in gpuyard's directory, if any.",
+        help="Calibration to use (default: your own, if there is one).",
     ),
 ]
 

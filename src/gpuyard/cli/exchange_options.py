@@ -15,14 +15,14 @@ CompressOption = Annotated[
 ]
 AccumulateOption = Annotated[
     int,
-    typer.Option(help="Backward passes for one exchange (gradient accumulation).", metavar="N"),
+    typer.Option(help="Backward passes per exchange (gradient accumulation).", metavar="N"),
 ]
 BucketOption = Annotated[
     float | None, typer.Option(help="Size of ddp's buckets or Horovod's fusion buffer in MiB.")
 ]
 LocalSgdOption = Annotated[
     int,
-    typer.Option(help="Updates of each worker alone between two averagings.", metavar="N"),
+    typer.Option(help="Local updates between two averagings.", metavar="N"),
 ]
 HierarchicalOption = Annotated[
     bool,

@@ -27,11 +27,11 @@ def predict(
     on: Annotated[
         str, typer.Option(help="A *.cluster.yaml, or a catalog machine.", metavar="CLUSTER")
     ],
-    gpus: Annotated[str, typer.Option(help="How many GPUs, e.g. 1,2,4,8.")] = "1,2,4,8",
+    gpus: Annotated[str, typer.Option(help="Numbers of GPUs, e.g. 1,2,4,8.")] = "1,2,4,8",
     gpus_per_node: Annotated[
-        int | None, typer.Option(min=1, help="Use so many GPUs of each machine.")
+        int | None, typer.Option(min=1, help="GPUs used in each machine.")
     ] = None,
-    batch: Annotated[str | None, typer.Option(help="Per-GPU batch sizes, e.g. 32,64.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Batch sizes per GPU, e.g. 32,64.")] = None,
     strategy: Annotated[
         str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
     ] = "ddp",
@@ -45,14 +45,12 @@ def predict(
     ] = 0,
     why: Annotated[
         bool,
-        typer.Option(
-            "--why", help="Explain the most GPUs at the first batch, and what would help."
-        ),
+        typer.Option("--why", help="Explain the largest number of GPUs, and what would help."),
     ] = False,
     knee_threshold: Annotated[
         str | None,
         typer.Option(
-            help="With --why: what an added GPU must bring of what one does alone.",
+            help="With --why: least gain of an added GPU, as a share of one GPU.",
             show_default=_KNEE_THRESHOLD,
         ),
     ] = None,

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 KindOption = Annotated[
     Kind,
-    typer.Option(help="Training runs, one of the other benches, or runs that are not credible."),
+    typer.Option(help="What was measured, or rejected runs."),
 ]
 
 
@@ -154,9 +154,7 @@ def export(
     export_format: Annotated[
         Format, typer.Option("--format", help="JSON lines with everything, or flat CSV rows.")
     ] = Format.JSON,
-    output: Annotated[
-        Path | None, typer.Option(help="The file to write, instead of stdout.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
     kind: KindOption = Kind.TRAIN,
     workload: WorkloadOption = None,
 ) -> None:

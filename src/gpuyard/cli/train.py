@@ -16,21 +16,21 @@ def train(
         str, typer.Argument(help="A *.workload.yaml file, or the name of a catalog model.")
     ],
     *,
-    workers: Annotated[int, typer.Option(help="Processes that train together.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Number of workers.", min=1)] = 1,
     batch: Annotated[
         int | None,
-        typer.Option(help="Samples of one worker and update; else 50 over all workers.", min=1),
+        typer.Option(help="Batch size per worker (default: 50 over all workers).", min=1),
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the training data at most.", min=1)] = 20,
+    epochs: Annotated[int, typer.Option(help="Most passes over the training data.", min=1)] = 20,
     accuracy: Annotated[
         str, typer.Option(help="Stop when the accuracy on the training data is above this.")
     ] = "99 %",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The file to keep the run in; else one in gpuyard's home.")
+        Path | None, typer.Option(help="File to keep the run in (default: one in gpuyard's home).")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin again instead of going on from the checkpoint.")
+        bool, typer.Option("--fresh", help="Start over instead of resuming from the checkpoint.")
     ] = False,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
