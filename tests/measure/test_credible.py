@@ -63,3 +63,14 @@ def test_faster_than_the_link(good: Measurement) -> None:
     assert "the lab's shaping did not hold" in str(JUDGE(sped, None))
     honest = sped.model_copy(update={"all_reduce_seconds": 0.83})
     assert JUDGE(honest, None) is None
+    on_one_node = lab.model_copy(update={"nodes": ("a",), "ranks_per_node": 2})
+    assert JUDGE(sped.model_copy(update={"place": on_one_node}), None) is None
+
+
+def test_on_other_machines_it_is_their_hardware_that_counts(good: Measurement) -> None:
+    unknown = good.provenance.model_copy(update={"threads_per_worker": 0})
+    fast = good.model_copy(update={"samples_per_second": 100.0, "provenance": unknown})
+    assert JUDGE(fast, None) is None
+    k80 = RunPlace(kind="hosts", nodes=("a",), gpus=("Tesla K80",))
+    told = fast.model_copy(update={"device": "cuda", "place": k80, "samples_per_second": 1e4})
+    assert "is more than k80's peak can do" in str(JUDGE(told, None))

@@ -184,7 +184,9 @@ def test_ranks_a_node_are_part_of_what_is_measured(programs: Path) -> None:
 
 def test_a_node_needs_a_gpu_for_each_of_its_ranks(programs: Path) -> None:
     gpus = (("A100",) * 4, ("A100",) * 2)
-    assert Hosts(("a", "b"), room=(4, 2), gpus=gpus).missing_gpus(6) is None
+    enough = Hosts(("a", "b"), room=(4, 2), gpus=gpus)
+    assert enough.missing_gpus(6) is None
+    assert enough.record(6).gpus == ("A100",) * 4
     missing = Hosts(("a", "b"), room=(4, 4), gpus=gpus).missing_gpus(8)
     assert missing == "4 workers need 4 GPUs, b has 2"
 

@@ -62,11 +62,14 @@ def _too_fast(m: Measurement, profile: ModelProfile, precision: Precision) -> st
 
 def _peak_flops(m: Measurement, precision: Precision) -> tuple[float | None, str]:
     if m.device == "cuda":
-        gpu = catalog_gpu(m.provenance.gpus[0]) if m.provenance.gpus else None
+        names = m.place.gpus or m.provenance.gpus
+        gpu = catalog_gpu(names[0]) if names else None
         return (
             gpu.peak_flops(precision) if gpu else None
         ), f"{gpu.id if gpu else 'the GPU'}'s peak"
-    threads = max(1, m.provenance.threads_per_worker)
+    threads = m.provenance.threads_per_worker
+    if not threads:  # other machines decide themselves
+        return None, "a CPU"
     widening = {"fp16": 2.0, "bf16": 32.0}.get(precision, 1.0)  # AMX does 16 times AVX-512's bf16
     return threads * _CPU_FLOPS_PER_CYCLE * _CPU_HERTZ * widening, "any CPU of so many cores"
 

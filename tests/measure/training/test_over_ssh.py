@@ -34,6 +34,7 @@ def test_two_ranks_on_each_of_two_hosts_train_together(
             "kind": "hosts",
             "nodes": list(HOSTS),
             "ranks_per_node": 2,
+            "gpus": [],
             "link_bytes_per_second": None,
             "dilation": 1.0,
         }

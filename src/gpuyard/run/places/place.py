@@ -27,6 +27,10 @@ class RunPlace(BaseModel):
         int | None,
         Field(description="on the first node, the last may have fewer; None: one, or all here"),
     ] = None
+    gpus: Annotated[
+        tuple[str, ...],
+        Field(description="of the first node, as it said; none: see the provenance"),
+    ] = ()
     link_bytes_per_second: Annotated[
         float | None,
         Field(description="of the slowest node's link, each direction; None: not known"),
@@ -173,6 +177,7 @@ class Place(ABC):
             kind=self.kind,
             nodes=self.nodes[: seats[-1].node + 1],
             ranks_per_node=seats[0].local_world_size,
+            gpus=() if self.on_this_machine else self.gpus_by_node[0],
             dilation=self.dilation,
         )
 
