@@ -193,6 +193,8 @@ class _Listening(Generic[Event]):
 
 
 def _how(status: int) -> str:
+    if status == LOST_PEER_STATUS:
+        return "has lost its connection to another rank, which said nothing (is its host still up?)"
     if status >= 0:
         return f"ended with status {status}"
     name = signal.Signals(-status).name
