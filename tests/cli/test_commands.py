@@ -77,7 +77,7 @@ def test_doctor_with_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> 
     [
         (["predict", "resnet50", "--on", "dgx-a10"], "did you mean 'dgx-a100'"),
         (["predict", "resnet-50", "--on", "dgx-a100"], "did you mean 'resnet50'"),
-        (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "1,x"], "'x' in '1,x' is not a number of GPUs"),
+        (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "1,x"], "number of GPUs: expected whole numbers like 1,2,4, got 'x' in '1,x'"),
         (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "0"], "must be 1 or more"),
         (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "16"], "need 2 nodes; the cluster has 1 × 8 GPUs"),
         (["predict", "resnet50", "--on", "dgx-a100", "--strategy", "dpp"], "did you mean 'ddp'"),

@@ -16,3 +16,11 @@ def test_paragraphs_are_as_wide_as_the_terminal(cli: Cli) -> None:
     # every line but a paragraph's last is full: the next word would not have fitted
     full = [line for line in described if line.strip()][:-1]
     assert full and all(len(line.rstrip()) > 64 for line in full[1:])
+
+
+def test_a_wrong_value_is_told_with_what_was_expected(cli: Cli) -> None:
+    for value, sentence in (
+        (["train", "resnet18", "--workers", "two"], "expected a whole number, got 'two'"),
+        (["train", "resnet18", "--workers", "0"], "must be 1 or more, got '0'"),
+    ):
+        assert sentence in " ".join(cli(*value, status=2).stderr.split())

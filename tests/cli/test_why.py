@@ -115,7 +115,7 @@ def test_the_time_line_as_a_picture(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["resnet50", "--on", "dgx-a100", "--batch", "0"], "0 is not a batch size: it must be 1 or more"),
+        (["resnet50", "--on", "dgx-a100", "--batch", "0"], "batch size: must be 1 or more, up to 1,000,000,000, got 0"),
         (["resnet50", "--on", "TWO", "--gpus", "3"], "3 GPUs at 2 a node need 2 nodes; the cluster has 1 × 2 GPUs"),
         (["resnet-49", "--on", "dgx-a100"], "did you mean 'resnet50'"),
         (["EMPTY", "--on", "dgx-a100"], "batch_per_gpu"),

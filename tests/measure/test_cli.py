@@ -83,7 +83,9 @@ def test_a_doubtful_run_is_told_and_one_without_a_loss_is_no_success(
 
 
 def test_bad_counts_are_a_users_mistake(workload_file: str) -> None:
-    with pytest.raises(UserMistake, match="'two' in '1,two' is not a worker count"):
+    with pytest.raises(
+        UserMistake, match="worker count: expected whole numbers like 1,2,4, got 'two' in '1,two'"
+    ):
         CliRunner().invoke(
             bench.app, ["train", workload_file, "--workers", "1,two"], catch_exceptions=False
         )

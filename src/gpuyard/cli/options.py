@@ -97,12 +97,10 @@ def parse_counts(text: str, what: str = "count") -> list[int]:
             number = int(part)
         except ValueError:
             raise UserMistake(
-                f"{part.strip()!r} in {text!r} is not a {what}; write whole numbers like 1,2,4"
+                f"{what}: expected whole numbers like 1,2,4, got {part.strip()!r} in {text!r}"
             ) from None
         if not 1 <= number <= _MOST:
-            raise UserMistake(
-                f"{part.strip()} is not a {what}: it must be 1 or more, up to {_MOST:,}"
-            )
+            raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part.strip()}")
         if number not in counts:
             counts.append(number)
     return counts

@@ -1,5 +1,5 @@
-"""Help in plain words: FILE and N where typer would show types of Python, and paragraphs that are as wide
-as the terminal, however wide the source is."""
+"""Help and complaints in plain words: FILE and N where typer would show types of Python, paragraphs that are
+as wide as the terminal, and of a wrong value what was expected."""
 
 import inspect
 from collections.abc import Callable
@@ -14,8 +14,24 @@ def make_plain(command: Any) -> None:
     command.help = unwrapped(command.help) if command.help else None
     parameters = command.get_params
     command.get_params = lambda context: with_placeholders(parameters(context), command.callback)
+    command.parse_args = _complaining_plainly(command.parse_args)
     for below in getattr(command, "commands", {}).values():
         make_plain(below)
+
+
+def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
+    def parse_args(context: Any, args: list[str]) -> list[str]:
+        try:
+            return parse(context, args)
+        except Exception as error:
+            invalid: Any = error.__cause__ or error.__context__
+            if hasattr(error, "message") and hasattr(invalid, "errors"):
+                from gpuyard.specs.loading import expected_and_got
+
+                error.message = expected_and_got(invalid.errors()[0])
+            raise
+
+    return parse_args
 
 
 def unwrapped(text: str) -> str:
