@@ -1,14 +1,12 @@
 """Profiles of well-known models: which gradients a training step sends, in which order, and what
 one sample costs. `scripts/profile_models.py` writes the data files."""
 
-import csv
 import functools
 from collections import defaultdict
-from importlib import resources
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from gpuyard.catalog.tables import Fact, Table
+from gpuyard.catalog.tables import Fact, Table, csv_rows
 
 FP32_BYTES = 4
 
@@ -56,12 +54,7 @@ class ModelProfile(Fact):
 def models() -> Table[ModelProfile]:
     """The models that gpuyard knows without running them."""
     layers: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in sorted(_rows("model_layers.csv"), key=lambda row: int(row.pop("position"))):
+    for row in sorted(csv_rows("model_layers.csv"), key=lambda row: int(row.pop("position"))):
         layers[row.pop("model")].append({"name": row.pop("layer"), **row})
-    profiles = ({**row, "layers": layers[row["id"]]} for row in _rows("models.csv"))
+    profiles = ({**row, "layers": layers[row["id"]]} for row in csv_rows("models.csv"))
     return Table("model", map(ModelProfile.model_validate, profiles))
-
-
-def _rows(file_name: str) -> list[dict[str, str]]:
-    text = (resources.files(__package__) / "data" / file_name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))

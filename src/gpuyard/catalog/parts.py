@@ -10,7 +10,7 @@ from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
 from gpuyard.specs import Topology
 
 
-class GpuPrice(Fact):
+class GpuListPrice(Fact):
     """A launch or street price. `scripts/import_gpu_prices.py` writes the data file."""
 
     usd: float = Field(gt=0)
@@ -57,8 +57,8 @@ def build_ids() -> frozenset[str]:
 
 
 @functools.cache
-def gpu_prices() -> Table[GpuPrice]:
-    return read_csv("GPU with a price", GpuPrice, "gpu_prices.csv")
+def gpu_prices() -> Table[GpuListPrice]:
+    return read_csv("GPU with a price", GpuListPrice, "gpu_prices.csv")
 
 
 @functools.cache

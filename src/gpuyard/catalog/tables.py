@@ -65,9 +65,13 @@ def read_toml(kind: str, fact: type[F], file_name: str) -> Table[F]:
 
 def read_csv(kind: str, fact: type[F], file_name: str) -> Table[F]:
     """A data file with one line a fact; an empty cell is a value that is not known."""
-    rows = csv.DictReader(_text(file_name).splitlines())
-    known = ({column: cell for column, cell in row.items() if cell} for row in rows)
+    known = ({column: cell for column, cell in row.items() if cell} for row in csv_rows(file_name))
     return Table(kind, (fact.model_validate(row) for row in known))
+
+
+def csv_rows(file_name: str) -> list[dict[str, str]]:
+    """The lines of a data file, cell by column."""
+    return list(csv.DictReader(_text(file_name).splitlines()))
 
 
 def _text(file_name: str) -> str:

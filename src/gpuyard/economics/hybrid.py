@@ -40,7 +40,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongForecast:
     """The demand turns out other than thought, with the GPUs owned as decided."""
 
     demand_factor: float
@@ -61,7 +61,7 @@ class Hybrid:
     rent_all: Mix
     own_all: Mix  # enough for the peak
     quantile: float  # of the demand that is owned
-    if_wrong: tuple[Wrong, ...]
+    if_wrong: tuple[WrongForecast, ...]
 
 
 def best_hybrid(
@@ -78,7 +78,7 @@ def best_hybrid(
         real = demand.times(factor)
         known = _best(real, prices, gpus_per_machine)
         kept = mix_of(real, prices, best.own_gpus)
-        wrong.append(Wrong(factor, kept.usd_per_year, known.own_gpus, known.usd_per_year))
+        wrong.append(WrongForecast(factor, kept.usd_per_year, known.own_gpus, known.usd_per_year))
     peak = _whole(float(demand.gpus.max()), gpus_per_machine)
     return Hybrid(
         best=best,

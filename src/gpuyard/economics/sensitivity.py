@@ -22,7 +22,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Bar:
+class TornadoBar:
     """One input at both ends of its range, everything else as it is."""
 
     name: str
@@ -66,7 +66,7 @@ def ranges_around(case: RentOrOwn, swing: float) -> dict[str, tuple[float, float
     return found
 
 
-def tornado(case: RentOrOwn, ranges: Ranges) -> list[Bar]:
+def tornado(case: RentOrOwn, ranges: Ranges) -> list[TornadoBar]:
     """One bar an input, the one that moves the saving most first."""
     bars = []
     for name, (low, high) in ranges.items():
@@ -77,7 +77,7 @@ def tornado(case: RentOrOwn, ranges: Ranges) -> list[Bar]:
         saving = np.broadcast_to(saving_usd(ends), 2).tolist()
         months = np.broadcast_to(break_even_months(ends), 2).tolist()
         even = [m if np.isfinite(m) else None for m in months]
-        bars.append(Bar(name, low, high, saving[0], saving[1], even[0], even[1]))
+        bars.append(TornadoBar(name, low, high, saving[0], saving[1], even[0], even[1]))
     return sorted(bars, key=lambda bar: -bar.swing_usd)
 
 

@@ -1,7 +1,7 @@
 """Offers: ways to get the same work done (by the hour, by the year, on spot, owned) and their prices."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -57,6 +57,14 @@ class _Rented(OfferSpec):
     storage: KeptData | None = None
     egress: MovedData | None = None
 
+    price_key: ClassVar[str] = "price"
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> "_Rented":
+        if (getattr(self, self.price_key) is None) == (self.instance is None):
+            raise ValueError(f"this offer has either {self.price_key!r} or 'instance'")
+        return self
+
 
 class OnDemandOffer(_Rented):
     """By the hour, when it is used."""
@@ -70,16 +78,11 @@ class OnDemandOffer(_Rented):
         float | None, Field(ge=0, le=8784, description="paid with the discount, used or not")
     ] = None
 
-    @model_validator(mode="after")
-    def _has_a_price(self) -> "OnDemandOffer":
-        if (self.price is None) == (self.instance is None):
-            raise ValueError("an offer on demand has either 'price' or 'instance'")
-        return self
-
 
 class ReservedOffer(_Rented):
     """By the year, used or not."""
 
+    price_key = "price_per_year"
     kind: Literal["reserved"]
     price_per_year: Annotated[Usd | None, Field(description="of one instance")] = None
     discount: Annotated[
@@ -93,12 +96,6 @@ class ReservedOffer(_Rented):
     ] = None
     resale: Annotated[Share, Field(description="of the unused part, where it is resold")] = 0.0
 
-    @model_validator(mode="after")
-    def _has_a_price(self) -> "ReservedOffer":
-        if (self.price_per_year is None) == (self.instance is None):
-            raise ValueError("a reserved offer has either 'price_per_year' or 'instance'")
-        return self
-
 
 class SpotOffer(_Rented):
     """By the hour, and it can be taken away."""
@@ -111,12 +108,6 @@ class SpotOffer(_Rented):
     checkpoint_every: Annotated[
         Seconds | None, Field(gt=0, description="without it, Daly's optimum")
     ] = None
-
-    @model_validator(mode="after")
-    def _has_a_price(self) -> "SpotOffer":
-        if (self.price is None) == (self.instance is None):
-            raise ValueError("a spot offer has either 'price' or 'instance'")
-        return self
 
 
 class OwnedOffer(OfferSpec):

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from gpuyard.economics.sensitivity import Bar
+from gpuyard.economics.sensitivity import TornadoBar
 from gpuyard.planner import PlanResult
 from gpuyard.predict import Choke, Constant, Prediction, Remedy
 from gpuyard.specs import StrategyName
@@ -102,7 +102,7 @@ class HorizonResult:
     owned_cash_by_month: tuple[float, ...]  # for as much work as is rented
     break_even_months: float | None  # None: never
     swing: float  # by which each input was moved
-    tornado: tuple[Bar, ...]
+    tornado: tuple[TornadoBar, ...]
 
 
 @dataclass(frozen=True)

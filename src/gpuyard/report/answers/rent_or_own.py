@@ -28,7 +28,7 @@ from gpuyard.economics.rent_or_own import (
     rest_of_term_usd,
     saving_usd,
 )
-from gpuyard.economics.sensitivity import Bar, Spread, monte_carlo, tornado
+from gpuyard.economics.sensitivity import Spread, TornadoBar, monte_carlo, tornado
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -129,7 +129,7 @@ def rent_or_own_answer(question: RentOrOwnQuestion) -> Answer:
 
 
 def rent_or_own_charts(
-    case: RentOrOwn, bars: Sequence[Bar], spread: Spread | None = None
+    case: RentOrOwn, bars: Sequence[TornadoBar], spread: Spread | None = None
 ) -> list[Chart]:
     """Payments by month, break-even against use, what matters most, and how sure it is."""
     cash = {
@@ -233,7 +233,7 @@ def _horizon_words(question: RentOrOwnQuestion) -> str:
     )
 
 
-def _tornado_table(bars: list[Bar]) -> Table:
+def _tornado_table(bars: list[TornadoBar]) -> Table:
     def months(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f} months"
 
@@ -274,7 +274,7 @@ def _spread_words(spread: Spread) -> str:
 
 
 def _document(
-    question: RentOrOwnQuestion, bars: list[Bar], spread: Spread | None
+    question: RentOrOwnQuestion, bars: list[TornadoBar], spread: Spread | None
 ) -> dict[str, Any]:
     case, simple = question.case, question.simple
     rented, owned = rented_cash_by_month(case), comparable_cash_by_month(case)

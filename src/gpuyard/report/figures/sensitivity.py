@@ -4,7 +4,7 @@ many draws of all of them give."""
 from collections.abc import Sequence
 
 from gpuyard.draw.palette import COLOURS
-from gpuyard.economics.sensitivity import Bar, Spread
+from gpuyard.economics.sensitivity import Spread, TornadoBar
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, bar_axis, frame, value_axis, x_axis
 from gpuyard.units import format_months, format_share, format_usd
 
@@ -48,7 +48,7 @@ def input_value(name: str, value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def tornado_option(bars: Sequence[Bar], saving_usd: float, months: int) -> Option:
+def tornado_option(bars: Sequence[TornadoBar], saving_usd: float, months: int) -> Option:
     """The chart around what owning saves as stated."""
     shown = list(bars[:_MOST_BARS])
     verb = "saves" if saving_usd >= 0 else "costs"
@@ -80,11 +80,11 @@ def tornado_option(bars: Sequence[Bar], saving_usd: float, months: int) -> Optio
     return option
 
 
-def _label(bar: Bar) -> str:
+def _label(bar: TornadoBar) -> str:
     return f"{input_name(bar.name)}\n{input_value(bar.name, bar.low)} to {input_value(bar.name, bar.high)}"
 
 
-def _piece(bar: Bar, end: str, base_usd: float) -> Option:
+def _piece(bar: TornadoBar, end: str, base_usd: float) -> Option:
     at, usd = (
         (bar.low, bar.saving_at_low_usd) if end == "low" else (bar.high, bar.saving_at_high_usd)
     )
@@ -92,7 +92,7 @@ def _piece(bar: Bar, end: str, base_usd: float) -> Option:
     return {"value": usd - base_usd, "tooltip": {"formatter": text}}
 
 
-def _described(bar: Bar, base_usd: float) -> str:
+def _described(bar: TornadoBar, base_usd: float) -> str:
     low, high = (
         format_usd(usd - base_usd) for usd in (bar.saving_at_low_usd, bar.saving_at_high_usd)
     )
