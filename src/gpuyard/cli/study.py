@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 
 def study(
-    file: Annotated[Path, typer.Argument(help="A *.study.yaml.")],
+    file: Annotated[Path, typer.Argument(help="A *.study.yaml.", metavar="FILE")],
     *,
-    output: Annotated[Path, typer.Option(help="Directory for report.html and study.json.")] = Path(
-        "study"
-    ),
+    output: Annotated[
+        Path, typer.Option(metavar="DIRECTORY", help="For report.html and study.json.")
+    ] = Path("study"),
     fresh: FreshOption = False,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure here, predict elsewhere, price, and write one report with a verdict for each workload.
+    """Say for each workload whether more GPUs would help, and write a report.
+
+    Measures here, predicts elsewhere, and compares prices.
 
     Example: gpuyard study examples/spoken-digits.study.yaml --output study
     """

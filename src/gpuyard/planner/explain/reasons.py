@@ -128,7 +128,7 @@ def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) 
         return []
     return [
         f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
-        f"{other.what} would do it for {dollars(other.usd_per_run)} in "
+        f"{other.what}, would do it for {dollars(other.usd_per_run)} in "
         f"{units.format_seconds(other.run_seconds)}."
     ]
 
@@ -154,7 +154,8 @@ def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice
         for other in choices(candidates, ranking, rows)
     ]
     if none:
-        listed = " or ".join(ACQUIRED[acquisition] for acquisition in none)
+        *most, last = (ACQUIRED[acquisition] for acquisition in none)
+        listed = f"{', '.join(most)} or {last}" if most else last
         found.append(f"No option meets the goal when {listed}.")
     return found
 
