@@ -1,4 +1,4 @@
-"""Offers: ways to get the same work done (by the hour, by the year, on spot, owned) and their prices."""
+"""Offers: how to get the same work done (by the hour, by the year, on spot, owned) and the prices."""
 
 import datetime
 from typing import Annotated, ClassVar, Literal
@@ -42,7 +42,7 @@ class OfferSpec(Spec):
 
     name: Annotated[str, Field(min_length=1)]
     speed: Annotated[
-        float, Field(gt=0, le=1e6, description="work an hour, as a multiple of the file's hours")
+        float, Field(gt=0, le=1e6, description="work per hour, relative to the hours of the file")
     ] = 1.0
     date: Annotated[
         datetime.date | None, Field(description="of the price; a catalog instance brings its own")
@@ -72,15 +72,15 @@ class OnDemandOffer(_Rented):
     kind: Literal["on-demand"]
     price: Annotated[UsdPerHour | None, Field(description="of one instance")] = None
     increment: Annotated[Increment, Field(description="what each run is rounded up to")] = "second"
-    minimum: Annotated[Seconds, Field(description="billed for each run at least")] = 0.0
+    minimum: Annotated[Seconds, Field(description="least that is billed for each run")] = 0.0
     discount: Annotated[Share, Field(description="on everything, or on what is committed")] = 0.0
     committed_hours_per_year: Annotated[
-        float | None, Field(ge=0, le=8784, description="paid with the discount, used or not")
+        float | None, Field(ge=0, le=8784, description="paid with the discount, even when idle")
     ] = None
 
 
 class ReservedOffer(_Rented):
-    """By the year, used or not."""
+    """By the year, paid even when idle."""
 
     price_key = "price_per_year"
     kind: Literal["reserved"]
@@ -89,10 +89,10 @@ class ReservedOffer(_Rented):
         Share, Field(description="off the price of `instance` on demand, for all hours of a year")
     ] = 0.0
     term: Annotated[Seconds, Field(gt=0)] = 365.25 * 86400
-    upfront: Annotated[Share, Field(description="of a term, paid at its start")] = 0.0
+    upfront: Annotated[Share, Field(description="share of a term that is paid at its start")] = 0.0
     rest: Annotated[
         Literal["pay", "resell"] | None,
-        Field(description="what becomes of a term that runs past the horizon"),
+        Field(description="what happens to a term that runs past the horizon"),
     ] = None
     resale: Annotated[Share, Field(description="of the unused part, where it is resold")] = 0.0
 
@@ -141,7 +141,7 @@ class OwnedOffer(OfferSpec):
 
 
 class Offers(Spec):
-    """The work, for how long, and the ways to get it done."""
+    """The work, for how long, and the offers for it."""
 
     name: Annotated[str, Field(min_length=1)]
     hours_per_year: Annotated[

@@ -103,7 +103,7 @@ class Site(Spec):
     def _both_feeds_have_circuits(self) -> "Site":
         feeds = {circuit.feed for circuit in self.circuits}
         if self.feeds == 2 and None not in feeds and feeds != {"A", "B"}:
-            raise ValueError("with two feeds, there are circuits of feed A and of feed B")
+            raise ValueError("with two feeds, circuits are needed on feed A and on feed B")
         if self.feeds == 1 and "B" in feeds:
             raise ValueError("a circuit is on feed B, but 'feeds' is 1")
         return self

@@ -16,7 +16,11 @@ class SweepLink(Spec):
     rate: Annotated[BytesPerSecond, Field(description="of each node's link, each direction")]
     dilation: Annotated[
         float,
-        Field(ge=1, le=10_000, description="everything runs so many times slower; results don't"),
+        Field(
+            ge=1,
+            le=10_000,
+            description="everything runs this many times slower; results are scaled back",
+        ),
     ] = 1.0
 
 

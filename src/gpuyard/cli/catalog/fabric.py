@@ -55,7 +55,7 @@ def cables() -> View:
 
 
 def storage() -> View:
-    """Ways to keep samples and checkpoints: rates and capacity of one unit.
+    """Storage for samples and checkpoints: rates and capacity of one unit.
 
     Example: gpuyard catalog storage cephfs-nvme
     """

@@ -35,7 +35,7 @@ def gpus() -> View:
 
 
 def machines() -> View:
-    """Machines: which GPUs, how they hang together, network cards, power.
+    """Machines: which GPUs, how they are connected, network cards, power.
 
     Example: gpuyard catalog machines dgx-a100
     """

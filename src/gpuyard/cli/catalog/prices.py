@@ -100,7 +100,7 @@ def ports() -> View:
 
 
 def cloud_data() -> View:
-    """What clouds ask for keeping data and for taking it out.
+    """Cloud data: what storage and egress cost.
 
     Example: gpuyard catalog cloud-data aws
     """
@@ -111,9 +111,9 @@ def cloud_data() -> View:
         table(),
         {
             "id": lambda c: c.id,
-            "$/GB/month": lambda c: f"{c.storage_usd_per_gb_month:g}",
-            "$/GB out": lambda c: f"{c.egress_usd_per_gb:g}",
-            "free GB out a month": lambda c: f"{c.free_egress_gb_per_month:g}",
+            "storage $/GB/month": lambda c: f"{c.storage_usd_per_gb_month:g}",
+            "egress $/GB": lambda c: f"{c.egress_usd_per_gb:g}",
+            "free GB per month": lambda c: f"{c.free_egress_gb_per_month:g}",
             "note": lambda c: c.note,
             "date": lambda c: c.date,
         },
