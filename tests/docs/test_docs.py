@@ -17,8 +17,9 @@ from ruamel.yaml import YAML
 from gpuyard import lab
 from gpuyard.cli.main import app
 from gpuyard.errors import MissingRequirement
-from gpuyard.predict import constants
+from gpuyard.predict import STRATEGIES, constants
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.tuning import fitted
 from gpuyard.specs.schema import SPECS
 from tests.command_line import Done, run_here, run_process, run_program
 from tests.conftest import MACHINE
@@ -236,9 +237,15 @@ def all_constants() -> Iterator[Constant]:
         for one in value.values() if isinstance(value, dict) else [value]:
             if isinstance(one, Constant):
                 yield one
+    for strategy in STRATEGIES.values():
+        yield from strategy.constants
+        yield from (strategy.overlap(fitted()), strategy.overlap_between(fitted()))
+        yield from strategy.slowdowns(fitted())
 
 
-@pytest.mark.parametrize("constant", list(all_constants()), ids=lambda c: f"{c.name}={c.value:g}")
+@pytest.mark.parametrize(
+    "constant", sorted(set(all_constants()), key=str), ids=lambda c: f"{c.name}={c.value:g}"
+)
 def test_the_page_on_predictions_has_every_constant(constant: Constant) -> None:
     section = sections(DOCS / "predict.md")["Constants"]
     rows = re.findall(rf"^\| `{constant.name}` \| (.*?) \|", section, re.MULTILINE)

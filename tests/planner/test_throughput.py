@@ -6,15 +6,14 @@ import pytest
 from gpuyard.catalog import gpus, models
 from gpuyard.planner.shapes import Shape, _inside, inside_of
 from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
-from gpuyard.predict import Calibration, predict_cluster
+from gpuyard.predict import Calibration, predict_cluster, scenario_of
 from gpuyard.predict.calibration.document import (
     CalibratedLine,
     CheckedErrors,
     HardwareCalibration,
 )
-from gpuyard.predict.explain.remedies import changes
+from gpuyard.predict.explain.remedies import proposals
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.setting import setting_of
 from gpuyard.specs import Cluster, MachineSpec, Network, Workload
 from gpuyard.specs.plan import RemedyName
 
@@ -66,14 +65,30 @@ def test_remedies_are_those_of_relief(remedy: RemedyName, words: str) -> None:
     for i in np.flatnonzero((table.remedy == 1) & (table.batch_per_gpu == 64)):
         shape, nodes = SHAPES[table.shape[i]], int(table.nodes[i])
         here = Placement(nodes * shape.gpus, nodes, shape.gpus)
-        asked = WORKLOAD, PROFILE, cluster(shape, nodes)
-        (plain,) = predict_cluster(*asked, [here.gpus], batches=[64]).predictions
-        setting = setting_of(*asked, plain)
-        (change,) = [c for c in changes(setting, here) if words in c.what]
-        rate = float(change.samples_per_second([here])[0])
-        assert table.samples_per_second[i] == pytest.approx(rate)
+        scenario = scenario_of(WORKLOAD, PROFILE, cluster(shape, nodes))
+        (proposal,) = [p for p in proposals(scenario, here) if words in p.what]
+        assert table.samples_per_second[i] == pytest.approx(proposal.rate(here))
         checked += 1
     assert checked == 7
+
+
+def test_a_long_table_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = found(("none", "powersgd"))
+    monkeypatch.setattr("gpuyard.predict.table.CHUNK_ROWS", 5)
+    parts = found(("none", "powersgd"))
+    assert np.array_equal(parts.samples_per_second, whole.samples_per_second)
+    assert np.array_equal(parts.low, whole.low)
+
+
+def test_the_strategy_is_one_of_what_is_combined() -> None:
+    lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
+    grid = Grid((1, 2), (64,), ("none",), strategy="parameter-server")
+    table = predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, grid)
+    row = int(np.flatnonzero((table.shape == 1) & (table.nodes == 2))[0])
+    (p,) = predict_cluster(
+        WORKLOAD, PROFILE, cluster(SHAPES[1], 2), [16], strategy="parameter-server"
+    ).predictions
+    assert table.samples_per_second[row] == pytest.approx(p.samples_per_second)
 
 
 def test_accumulation_sees_more_samples_an_update() -> None:

@@ -1,11 +1,14 @@
 """How gradients are packed."""
 
 import datetime
+from typing import get_args
 
 import pytest
 
 from gpuyard.catalog import LayerProfile, ModelProfile, models
-from gpuyard.predict.strategies.buckets import pack
+from gpuyard.predict import strategy_of
+from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.specs import DEFAULT_EXCHANGE, StrategyName
 
 MIB = 1024 * 1024
 
@@ -29,6 +32,10 @@ def model(*megabytes: float) -> ModelProfile:
     )
 
 
+def pack(profile: ModelProfile, strategy: str) -> Buckets:
+    return strategy_of(strategy).buckets(profile, DEFAULT_EXCHANGE)
+
+
 def test_ddp_closes_a_small_first_bucket_and_then_25_mib_ones() -> None:
     buckets = pack(model(0.5, 0.5, 10, 10, 10, 3), "ddp")
     assert list(buckets.size_bytes / MIB) == [1, 30, 3]
@@ -49,11 +56,11 @@ def test_dataparallel_sends_everything_after_backward() -> None:
     assert list(buckets.ready_share) == [1]
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "horovod", "dataparallel", "parameter-server"])
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
 @pytest.mark.parametrize("name", models().ids())
 def test_no_gradient_is_lost(name: str, strategy: str) -> None:
     profile = models().get(name)
-    buckets = pack(profile, strategy)  # type: ignore[arg-type]
+    buckets = pack(profile, strategy)
     assert buckets.total_bytes == profile.gradient_bytes
     assert all(0 < share <= 1 + 1e-12 for share in buckets.ready_share)
     assert list(buckets.ready_share) == sorted(buckets.ready_share)

@@ -16,20 +16,21 @@ from gpuyard.predict import (
     Pipe,
     Placement,
     Platform,
-    Question,
+    PlatformScenario,
     calibration_from_json,
     predict,
     predict_cluster,
+    scenario_of,
+    strategy_of,
 )
+from gpuyard.predict.all_reduce import all_reduce
 from gpuyard.predict.calibration.calibrate import calibrate
 from gpuyard.predict.calibration.checking import errors
 from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
-from gpuyard.predict.exchange import all_reduce_seconds
-from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.tables import configurations
 from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName, Workload
 
 V100S = Hardware("cuda", "v100-sxm2-16gb", 8)
@@ -73,16 +74,13 @@ def simulated(
     for model, known in lines.items():
         workload, profile = Workload(name=model, model=model), models().get(model)
         line = ComputeLine(*known, "measured", "true")
-        question = Question(tuple(Placement(k, 1, k) for k in workers), batches, strategy)
-        made = predict(workload, profile, platform, line, question)
+        scenario = PlatformScenario(workload, profile, platform, line, strategy_of(strategy))
+        made = predict(scenario, [Placement(k, 1, k) for k in workers], batches)
         for p in made.predictions:
             factor = float(np.exp(noise * random.standard_normal()))
-            table, traffic = configurations(
-                workload, profile, platform, line, [(Placement(p.gpus, 1, p.gpus), 1)],
-                strategy=strategy,
-            )  # fmt: skip
+            table = scenario.at([p.placement])
             size = np.asarray(float(profile.gradient_bytes))
-            bare = float(all_reduce_seconds(table, size, traffic.launch_seconds)[0])
+            bare = float(all_reduce(table, table.traffic.launch_seconds)(size)[0])
             rows.append(
                 TrainingRow(
                     hardware=hardware,
@@ -337,10 +335,11 @@ def test_reasons_and_remedies_stand_on_the_same_constants(v100s: Calibration) ->
     here = cluster()
     made = predict_cluster(workload, profile, here, [8], batches=[4], calibration=v100s)
     prediction = made.predictions[0]
-    why = explain(workload, profile, here, prediction, calibration=v100s)
+    scenario = scenario_of(workload, profile, here, calibration=v100s)
+    why = explain(scenario, prediction)
     assert why.timeline.step_seconds == pytest.approx(prediction.step.seconds, rel=1e-6)
     # another layout of the machine is not the one whose links were measured
-    remedies = relieve_cluster(workload, profile, here, prediction, calibration=v100s)
+    remedies = relieve(scenario, prediction)
     assert any("nvlink" in relief.what or "nvswitch" in relief.what for relief in remedies)
 
 

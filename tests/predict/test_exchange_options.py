@@ -1,21 +1,29 @@
 """What a training script chooses about its exchange: how often, how many bytes, in which packs."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.exchange import Paths
-from gpuyard.predict.explain.remedies import relieve_cluster
-from gpuyard.predict.explain.why import explain
-from gpuyard.predict.hierarchical import hierarchical_seconds
-from gpuyard.predict.horovod import wait_seconds
-from gpuyard.predict.step import Configurations, Traffic, step_parts
+from gpuyard.predict import (
+    PlatformScenario,
+    Prediction,
+    Remedy,
+    predict,
+    scenario_of,
+    strategy_of,
+)
+from gpuyard.predict.all_reduce import hierarchical
+from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.explain.why import Why, explain
+from gpuyard.predict.step import step_parts
 from gpuyard.predict.strategies import powersgd
 from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.predict.strategies.horovod import wait_seconds
+from gpuyard.predict.table import Paths, Table, Traffic
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
 
@@ -33,32 +41,46 @@ FULL = Cluster(
 )
 
 
-def predicted(
-    *, cluster: Cluster = ONE_EACH, gpus: int = 8, strategy: StrategyName = "ddp", **chosen: object
-) -> Prediction:
+def scenario(
+    *, cluster: Cluster = ONE_EACH, strategy: StrategyName = "ddp", **chosen: Any
+) -> PlatformScenario:
     spec = read_workload("vgg16")
     exchange = ExchangeOptions.model_validate(chosen)
-    made = predict_cluster(
-        spec, profile_of(spec), cluster, [gpus], strategy=strategy, exchange=exchange
-    )
-    return made.predictions[0]
+    return scenario_of(spec, profile_of(spec), cluster, strategy=strategy, exchange=exchange)
 
 
-def exposed(**chosen: object) -> float:
-    return predicted(**chosen).step.exposed_communication_seconds  # type: ignore[arg-type]
+def predicted(*, gpus: int = 8, **asked: Any) -> Prediction:
+    one = scenario(**asked)
+    (made,) = predict(one, one.platform.placements([gpus])).predictions
+    return made
+
+
+def remedies(*, gpus: int = 8, **asked: Any) -> tuple[Remedy, ...]:
+    one = scenario(**asked)
+    return relieve(one, predicted(gpus=gpus, **asked))
+
+
+def explained(*, gpus: int = 8, **asked: Any) -> Why:
+    one = scenario(**asked)
+    return explain(one, predicted(gpus=gpus, **asked))
+
+
+def exposed(**chosen: Any) -> float:
+    return predicted(**chosen).step.exposed_communication_seconds
 
 
 def column(*values: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return np.array(values)
 
 
-def table(rows: int = 1) -> Configurations:
+def table(rows: int = 1) -> Table:
     """Two machines of one GPU, 1 s of compute, one link of 1 GB/s."""
 
     def same(value: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.full(rows, value)
 
-    return Configurations(
+    return Table(
+        traffic=TRAFFIC,
         nodes=same(2.0),
         gpus_per_node=same(1.0),
         inside_bytes_per_second=same(np.inf),
@@ -75,7 +97,7 @@ def table(rows: int = 1) -> Configurations:
 
 
 TRAFFIC = Traffic(
-    strategy="ddp",
+    strategy=strategy_of("ddp"),
     buckets=Buckets(np.array([8e8]), np.array([1.0])),  # 0.8 s between two members
     input_bytes_per_sample=0.0,
     storage_bytes_per_sample=0.0,
@@ -96,7 +118,7 @@ def test_the_core_takes_them_as_columns() -> None:
         local_sgd=column(1, 1, 8, 2),
         sent_share=column(1, 1, 1, 0.5),
     )
-    parts = step_parts(many, TRAFFIC)
+    parts = step_parts(many)
     # 2 · 1/2 · 0.8 GB over 1 GB/s, once in 1, 4, 8 and 4 passes, half of it in the last
     assert parts.exposed_communication_seconds == pytest.approx([0.8, 0.2, 0.1, 0.1])
     assert parts.step_seconds == pytest.approx([1.8, 1.2, 1.1, 1.1])
@@ -104,11 +126,9 @@ def test_the_core_takes_them_as_columns() -> None:
 
 def test_local_sgd_hides_nothing_and_accumulation_does() -> None:
     hides = replace(TRAFFIC, overlap_between=1.0, buckets=Buckets(np.array([8e8]), np.array([0.5])))
-    many = replace(table(2), accumulate=column(4, 1), local_sgd=column(1, 4))
+    many = replace(table(2), traffic=hides, accumulate=column(4, 1), local_sgd=column(1, 4))
     # ready half-way through a backward of 0.6 s: 0.3 s of the 0.8 hide
-    assert step_parts(many, hides).exposed_communication_seconds == pytest.approx(
-        [0.5 / 4, 0.8 / 4]
-    )
+    assert step_parts(many).exposed_communication_seconds == pytest.approx([0.5 / 4, 0.8 / 4])
 
 
 def test_defaults_are_today() -> None:
@@ -136,21 +156,18 @@ def test_samples_a_second_are_those_of_the_mean_step() -> None:
         ({"local_sgd": 4}, "local SGD"),
     ],
 )
-def test_what_is_chosen_is_what_the_remedy_promised(chosen: dict[str, object], remedy: str) -> None:
-    spec = read_workload("vgg16")
-    found = relieve_cluster(spec, profile_of(spec), ONE_EACH, predicted())
-    (promised,) = [r for r in found if remedy in r.what]
-    with_it = predicted(**chosen)  # type: ignore[arg-type]
+def test_what_is_chosen_is_what_the_remedy_promised(chosen: dict[str, Any], remedy: str) -> None:
+    (promised,) = [r for r in remedies() if remedy in r.what]
+    with_it = predicted(**chosen)
     assert with_it.samples_per_second == pytest.approx(promised.samples_per_second)
-    again = relieve_cluster(spec, profile_of(spec), ONE_EACH, with_it)
-    assert promised.what not in [r.what for r in again]
+    assert promised.what not in [r.what for r in remedies(**chosen)]
 
 
 def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
     profile = profile_of(read_workload("vgg16"))
     lossy, plain = predicted(compress="powersgd:4"), predicted()
     assert lossy.memory_bytes - plain.memory_bytes == profile.gradient_bytes
-    cost = powersgd.seconds(profile, 484e9)  # a GTX 1080 Ti's memory
+    cost = float(powersgd.seconds(profile, np.array(484e9)))  # a GTX 1080 Ti's memory
     more = lossy.step.compute_seconds - plain.step.compute_seconds
     assert more == pytest.approx(cost, rel=0.01)
     alone = predicted(gpus=1, compress="powersgd:4")
@@ -159,24 +176,19 @@ def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
 
 def test_power_sgd_costs_a_gpu_only_where_it_exchanges() -> None:
     """Passes that only accumulate have no hook to run."""
-    ways: tuple[dict[str, object], ...] = (
+    ways: tuple[dict[str, Any], ...] = (
         {},
         {"compress": "powersgd:4"},
         {"compress": "powersgd:4", "accumulate": 4},
     )
-    plain, every, fourth = (
-        predicted(**chosen).step.compute_seconds  # type: ignore[arg-type]
-        for chosen in ways
-    )
+    plain, every, fourth = (predicted(**chosen).step.compute_seconds for chosen in ways)
     assert fourth - plain == pytest.approx((every - plain) / 4)
 
 
 def test_local_sgd_may_send_half_of_the_bytes_as_it_is_measured() -> None:
     halved = exposed(local_sgd=4, compress="fp16")
     assert 0.45 < halved / exposed(local_sgd=4) < 0.55
-    spec = read_workload("vgg16")
-    averaging = predicted(local_sgd=4)
-    found = relieve_cluster(spec, profile_of(spec), ONE_EACH, averaging)
+    found = remedies(local_sgd=4)
     (relief,) = [r for r in found if r.what == "parameters sent as 16-bit numbers"]
     chosen = predicted(local_sgd=4, compress="fp16")
     assert chosen.samples_per_second == pytest.approx(relief.samples_per_second)
@@ -188,25 +200,22 @@ def test_a_larger_rank_sends_more() -> None:
 
 
 def test_bucket_sizes_are_those_asked_for() -> None:
-    spec = read_workload("vgg16")
-    profile = profile_of(spec)
-    whole = predicted(bucket=2.0**30)
-    drawn = explain(spec, profile, ONE_EACH, whole).timeline.lane("exchange")
+    drawn = explained(bucket=2.0**30).timeline.lane("exchange")
     assert len(drawn) == 2  # the first of 1 MiB, closed by a layer, then all the rest
+    profile = profile_of(read_workload("vgg16"))
     assert sum(bar.size_bytes or 0 for bar in drawn) == profile.gradient_bytes
 
 
 def test_a_time_line_shows_the_step_that_exchanges() -> None:
-    spec = read_workload("vgg16")
     p = predicted(accumulate=4, compress="fp16")
-    why = explain(spec, profile_of(spec), ONE_EACH, p)
+    why = explained(accumulate=4, compress="fp16")
     (tail,) = [bar for bar in why.timeline.bars if bar.name == "exposed exchange"]
     lasts = tail.end_seconds - tail.start_seconds
     assert lasts == pytest.approx(4 * p.step.exposed_communication_seconds)
     assert "one step in 4" in why.timeline.note
     assert any("one exchange in 4 steps" in sentence for sentence in why.sentences)
     sent = sum(bar.size_bytes or 0 for bar in why.timeline.lane("exchange"))
-    assert sent == pytest.approx(profile_of(spec).gradient_bytes / 2)
+    assert sent == pytest.approx(profile_of(read_workload("vgg16")).gradient_bytes / 2)
 
 
 @pytest.mark.parametrize(
@@ -218,10 +227,10 @@ def test_a_time_line_shows_the_step_that_exchanges() -> None:
     ],
 )
 def test_what_a_strategy_cannot_do(
-    strategy: StrategyName, chosen: dict[str, object], says: str
+    strategy: StrategyName, chosen: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UserMistake, match=says):
-        predicted(gpus=1, strategy=strategy, **chosen)  # type: ignore[arg-type]
+        predicted(gpus=1, strategy=strategy, **chosen)
 
 
 def test_two_levels_by_hand() -> None:
@@ -234,7 +243,7 @@ def test_two_levels_by_hand() -> None:
         between_bytes_per_second=column(1e9, np.inf),
         between_latency_seconds=column(1e-2, 0.0),
     )
-    found = hierarchical_seconds(paths, np.array(1e9), 1e-4)
+    found = hierarchical(paths, 1e-4)(np.array(1e9))
     # 3 launches, 2·3 hops inside, 2·1 between, then the bytes
     assert found[0] == pytest.approx(3e-4 + 6e-3 + 2e-2 + 2 * 3 / 4 * 0.1 + 2 * 1 / 2 * 1.0)
     assert np.isinf(found[1])
@@ -248,9 +257,7 @@ def test_two_levels_save_most_between_two_machines() -> None:
         return flat / levels
 
     assert gain(2) > gain(4) > 1
-    spec = read_workload("vgg16")
-    found = relieve_cluster(spec, profile_of(spec), FULL, predicted(cluster=FULL, gpus=16))
-    (relief,) = [r for r in found if "hierarchical" in r.what]
+    (relief,) = [r for r in remedies(cluster=FULL, gpus=16) if "hierarchical" in r.what]
     chosen = predicted(cluster=FULL, gpus=16, hierarchical=True)
     assert chosen.samples_per_second == pytest.approx(relief.samples_per_second)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster
+from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster, scenario_of
 from gpuyard.predict.constants import SLOWDOWN, SLOWDOWN_BETWEEN
-from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve
 from gpuyard.specs import (
     Cluster,
     Dataset,
@@ -93,7 +93,7 @@ def test_storage_is_the_choke_where_it_is_slower_than_the_cores() -> None:
 def test_more_workers_or_more_cores_are_a_remedy() -> None:
     def remedies(workload: Workload, cluster: Cluster, gpus: int) -> dict[str, float]:
         p = one(workload, cluster, gpus)
-        found = relieve_cluster(workload, profile_of(workload), cluster, p)
+        found = relieve(scenario_of(workload, profile_of(workload), cluster), p)
         return {r.what: r.gain for r in found if "input workers" in r.what}
 
     spec = fed(preprocess="8 ms", input_workers=2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import predict_cluster
+from gpuyard.predict import PlatformScenario, predict, scenario_of
 from gpuyard.predict.explain.knee import find_knee, placements_to_try
 from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.workloads import profile_of
@@ -19,10 +19,12 @@ CURVES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=40).map(np.array)
 
 def knees(workload: str, cluster: str, gpus: int, threshold: float = 0.5) -> Knees:
     spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
-    profile = profile_of(spec)
-    (prediction,) = predict_cluster(spec, profile, place, [gpus]).predictions
-    _, found = relieve_with_knees(spec, profile, place, prediction, threshold=threshold)
-    return found
+    return knees_of(scenario_of(spec, profile_of(spec), place), gpus, threshold)
+
+
+def knees_of(scenario: PlatformScenario, gpus: int, threshold: float = 0.5) -> Knees:
+    (prediction,) = predict(scenario, scenario.platform.placements([gpus])).predictions
+    return relieve_with_knees(scenario, prediction, threshold)[1]
 
 
 @given(CURVES, st.floats(0, 1))
@@ -111,7 +113,5 @@ def test_the_knee_does_not_depend_on_how_many_gpus_were_asked_about() -> None:
 
 def test_dataparallel_has_its_knee_inside_one_machine() -> None:
     spec, place = read_workload("vgg16"), read_cluster("apollo.cluster.yaml", EXAMPLES)
-    profile = profile_of(spec)
-    predicted = predict_cluster(spec, profile, place, [8], strategy="dataparallel")
-    _, found = relieve_with_knees(spec, profile, place, predicted.predictions[0])
-    assert found.as_it_is.most_gpus == 8
+    scenario = scenario_of(spec, profile_of(spec), place, strategy="dataparallel")
+    assert knees_of(scenario, 8).as_it_is.most_gpus == 8

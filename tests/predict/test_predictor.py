@@ -19,11 +19,12 @@ from gpuyard.predict import (
     LINK_HERE,
     ClusterPrediction,
     compute_line,
-    constants,
     fit_line,
     place,
     predict_cluster,
 )
+from gpuyard.predict.constants import UNCERTAINTY
+from gpuyard.predict.strategies import dataparallel
 from gpuyard.specs import (
     Cluster,
     KnownThroughput,
@@ -145,7 +146,7 @@ def test_known_throughput_is_scaled_to_another_gpu_and_says_so() -> None:
     )
     line = compute_line(spec, models().get("resnet50"), gpus().get("a100-sxm4-40gb"))
     assert line.basis == "scaled"
-    assert line.relative_uncertainty == constants.UNCERTAINTY["scaled"]
+    assert line.relative_uncertainty == UNCERTAINTY["scaled"]
 
 
 def test_line_through_two_batches_is_exact() -> None:
@@ -232,7 +233,7 @@ def test_what_is_taken_for_cpu_ranks_is_what_the_script_measured() -> None:
     assert HOP_HERE.value == measured["hop_seconds"]
     assert GLOO_OVERLAP.value == measured["overlap"]
     assert CPU_VARIATION.value == measured["variation"]
-    assert constants.DATA_PARALLEL_HOST.value == measured["data_parallel_host_seconds"]
+    assert dataparallel.HOST.value == measured["data_parallel_host_seconds"]
 
 
 def test_how_far_measurements_differ_is_what_the_script_measured() -> None:
@@ -242,6 +243,6 @@ def test_how_far_measurements_differ_is_what_the_script_measured() -> None:
     assert done.returncode == 0, "run: python scripts/measure_spread.py"
     text = (root / "tests" / "data" / "spread.json").read_text(encoding="utf-8")
     sigma = json.loads(text)["sigma"]
-    assert constants.UNCERTAINTY["measured here"] == sigma["compute"]
-    assert constants.UNCERTAINTY["measured link"] == sigma["exchange"]
-    assert constants.UNCERTAINTY["input"] == sigma["input"]
+    assert UNCERTAINTY["measured here"] == sigma["compute"]
+    assert UNCERTAINTY["measured link"] == sigma["exchange"]
+    assert UNCERTAINTY["input"] == sigma["input"]

@@ -7,11 +7,10 @@ import pytest
 
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Remedy, predict_cluster
-from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict import Remedy, predict, scenario_of, strategy_of
+from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.strategies import powersgd
-from gpuyard.predict.strategies.buckets import bucket_caps
-from gpuyard.specs import Cluster, MachineSpec, Network, Storage, StrategyName
+from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, Storage, StrategyName
 from gpuyard.workloads import profile_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,8 +22,9 @@ def reliefs(
     spec = read_workload(workload, EXAMPLES)
     place = read_cluster(cluster, EXAMPLES) if isinstance(cluster, str) else cluster
     profile = profile_of(spec)
-    (prediction,) = predict_cluster(spec, profile, place, [gpus], strategy=strategy).predictions
-    return prediction.samples_per_second, relieve_cluster(spec, profile, place, prediction)
+    scenario = scenario_of(spec, profile, place, strategy=strategy)
+    (prediction,) = predict(scenario, scenario.platform.placements([gpus])).predictions
+    return prediction.samples_per_second, relieve(scenario, prediction)
 
 
 def named(found: tuple[Remedy, ...], word: str) -> Remedy:
@@ -156,7 +156,7 @@ def test_powersgd_shrinks_what_is_large_and_warns() -> None:
     _, found = reliefs("vgg16", "ethernet.cluster.yaml", 8)
     assert "accuracy may fall" in named(found, "PowerSGD").caveat
     vgg = models().get("vgg16")
-    sent = powersgd.compressed(vgg, bucket_caps("ddp"))
+    sent = strategy_of("ddp").buckets(vgg, ExchangeOptions(compress="powersgd:2"))
     assert 100 < vgg.gradient_bytes / sent.total_bytes < 1000
     tiny = LayerProfile(name="bias", parameters=10, forward_flops=0)
     assert powersgd.sent_bytes(tiny) == tiny.gradient_bytes
@@ -183,8 +183,9 @@ def test_accumulation_does_not_help_what_waits_for_storage() -> None:
     )
     spec = read_workload("resnet50")
     profile = profile_of(spec)
-    (prediction,) = predict_cluster(spec, profile, cluster, [8]).predictions
-    gains = {r.what: r.gain for r in relieve_cluster(spec, profile, cluster, prediction)}
+    scenario = scenario_of(spec, profile, cluster)
+    (prediction,) = predict(scenario, scenario.platform.placements([8])).predictions
+    gains = {r.what: r.gain for r in relieve(scenario, prediction)}
     assert prediction.choke == "storage"
     assert not any("accumulation" in what for what in gains)
     assert any("storage" in what for what in gains)

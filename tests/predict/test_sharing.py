@@ -7,7 +7,7 @@ from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import build_preset, side_by_side
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE
-from gpuyard.predict import Prediction, predict_cluster
+from gpuyard.predict import Prediction, predict_cluster, scenario_of
 from gpuyard.predict.explain.why import explain
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Workload
 from gpuyard.workloads import profile_of
@@ -96,7 +96,7 @@ def test_jobs_that_do_not_fit_beside_each_other() -> None:
 def test_why_says_who_else_is_there() -> None:
     spec, place = workload(), cluster()
     p = predicted(place, 2, 3)
-    why = explain(spec, profile_of(spec), place, p)
+    why = explain(scenario_of(spec, profile_of(spec), place, beside=3), p)
     assert any("shared with 3 equal jobs" in sentence for sentence in why.sentences)
     # the knee is sought among the GPUs that others leave
     assert why.knee.as_it_is.most_gpus == 2

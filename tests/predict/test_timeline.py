@@ -1,6 +1,7 @@
 """The time line of a step says the same as the prediction, bar by bar."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_cluster, read_workload
-from gpuyard.predict import Prediction, predict_cluster
+from gpuyard.predict import Prediction, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.step import Configurations, Traffic, step_parts
+from gpuyard.predict.step import step_parts
 from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.predict.table import Table, Traffic
 from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 
@@ -24,18 +26,26 @@ def drawn(
     workload: str, cluster: str, gpus: int, strategy: StrategyName = "ddp"
 ) -> tuple[Prediction, TimeLine]:
     spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
-    profile = profile_of(spec)
-    (prediction,) = predict_cluster(spec, profile, place, [gpus], strategy=strategy).predictions
-    return prediction, explain(spec, profile, place, prediction).timeline
+    scenario = scenario_of(spec, profile_of(spec), place, strategy=strategy)
+    (prediction,) = predict(scenario, scenario.platform.placements([gpus])).predictions
+    return prediction, explain(scenario, prediction).timeline
 
 
 def table(
-    nodes: float, gpus_per_node: float, fixed: float, rate: float, storage: float, host: float
-) -> Configurations:
+    traffic: Traffic,
+    *,
+    nodes: float,
+    gpus_per_node: float,
+    fixed: float,
+    rate: float,
+    storage: float,
+    host: float,
+) -> Table:
     def column(value: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.array([value])
 
-    return Configurations(
+    return Table(
+        traffic=traffic,
         nodes=column(nodes),
         gpus_per_node=column(gpus_per_node),
         inside_bytes_per_second=column(10 * rate),
@@ -52,12 +62,12 @@ def table(
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> tuple[Configurations, Traffic]:
+def steps(draw: st.DrawFn) -> Table:
     count = draw(st.integers(0, 12))
     sizes = draw(st.lists(st.floats(1e3, 4e8), min_size=count, max_size=count))
     shares = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
     traffic = Traffic(
-        strategy=draw(st.sampled_from(["ddp", "horovod", "parameter-server", "dataparallel"])),
+        strategy=strategy_of(draw(st.sampled_from(get_args(StrategyName)))),
         buckets=Buckets(np.array(sizes), np.sort(np.array(shares))),
         input_bytes_per_sample=6e5,
         storage_bytes_per_sample=1e5,
@@ -69,7 +79,8 @@ def steps(draw: st.DrawFn) -> tuple[Configurations, Traffic]:
         slowdown_between=draw(st.floats(0, 0.1)),
         launch_seconds=3e-5,
     )
-    one = table(
+    return table(
+        traffic,
         nodes=draw(st.integers(1, 64)),
         gpus_per_node=draw(st.integers(1, 8)),
         fixed=draw(st.floats(1e-4, 1.0)),
@@ -77,15 +88,12 @@ def steps(draw: st.DrawFn) -> tuple[Configurations, Traffic]:
         storage=draw(st.one_of(st.just(np.inf), st.floats(1e6, 1e10))),
         host=draw(st.sampled_from([0.0, 0.01])),
     )
-    return one, traffic
 
 
 @given(steps())
-def test_it_ends_with_the_step_and_its_bars_follow_each_other(
-    step: tuple[Configurations, Traffic],
-) -> None:
-    line = time_line(*step)
-    assert line.step_seconds == pytest.approx(float(step_parts(*step).step_seconds[0]))
+def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: Table) -> None:
+    line = time_line(step)
+    assert line.step_seconds == pytest.approx(float(step_parts(step).step_seconds[0]))
     now = 0.0
     for bar in (*line.lane("compute"), *line.lane("wait")):
         assert bar.start_seconds == pytest.approx(now)
@@ -96,10 +104,8 @@ def test_it_ends_with_the_step_and_its_bars_follow_each_other(
 
 
 @given(steps())
-def test_buckets_never_share_the_link_nor_leave_before_they_are_full(
-    step: tuple[Configurations, Traffic],
-) -> None:
-    line = time_line(*step)
+def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: Table) -> None:
+    line = time_line(step)
     free = 0.0
     for bar in line.lane("exchange"):
         assert bar.ready_seconds is not None
@@ -109,8 +115,8 @@ def test_buckets_never_share_the_link_nor_leave_before_they_are_full(
 
 
 @given(steps())
-def test_the_last_bucket_ends_with_the_exposed_tail(step: tuple[Configurations, Traffic]) -> None:
-    line = time_line(*step)
+def test_the_last_bucket_ends_with_the_exposed_tail(step: Table) -> None:
+    line = time_line(step)
     tail = next((bar for bar in line.lane("wait") if bar.name == "exposed exchange"), None)
     if tail is not None and line.lane("exchange"):
         assert line.lane("exchange")[-1].end_seconds == pytest.approx(tail.end_seconds)
@@ -150,14 +156,14 @@ def test_where_less_hides_than_could_it_says_so() -> None:
     _, line = drawn("resnet50", "ethernet.cluster.yaml", 8)
     assert line.stretch > 1.02
     assert f"{line.stretch:.2f} × as long" in line.note
-    ideal = time_line(*ideal_step())
+    ideal = time_line(ideal_step())
     assert ideal.stretch == pytest.approx(1)
     assert ideal.note == ""
 
 
-def ideal_step() -> tuple[Configurations, Traffic]:
+def ideal_step() -> Table:
     traffic = Traffic(
-        strategy="ddp",
+        strategy=strategy_of("ddp"),
         buckets=Buckets(np.array([1e6, 2.5e7, 5e6]), np.array([0.1, 0.6, 1.0])),
         input_bytes_per_sample=0.0,
         storage_bytes_per_sample=0.0,
@@ -169,7 +175,7 @@ def ideal_step() -> tuple[Configurations, Traffic]:
         slowdown_between=0.0,
         launch_seconds=0.0,
     )
-    return table(4, 1, 0.1, 1e9, np.inf, 0.0), traffic
+    return table(traffic, nodes=4, gpus_per_node=1, fixed=0.1, rate=1e9, storage=np.inf, host=0.0)
 
 
 def test_a_layer_larger_than_a_bucket_is_one() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.predict.exchange import Paths, all_reduce_seconds
+from gpuyard.predict.all_reduce import all_reduce
 from gpuyard.predict.platform.transport import between_rate, expected_maximum, inside_rate
+from gpuyard.predict.table import Paths
 from gpuyard.predict.tuning import Tuning
 
 TUNING = Tuning()
@@ -72,14 +73,14 @@ def paths(nodes: float, per_node: float) -> Paths:
 
 def test_the_bandwidth_that_a_message_sees_grows_with_its_size() -> None:
     sizes = 2.0 ** np.arange(10, 31)
-    seen = [size / all_reduce_seconds(paths(1, 8), np.array(size), 3e-5)[0] for size in sizes]
+    seen = [size / all_reduce(paths(1, 8), 3e-5)(np.array(size))[0] for size in sizes]
     assert np.all(np.diff(seen) > 0)
     assert seen[-1] == pytest.approx(2e11 * 8 / 14, rel=0.02)
 
 
 def test_many_machines_take_the_tree_for_a_small_message() -> None:
     small, many = np.array(1024.0), paths(512, 8)
-    tree = all_reduce_seconds(many, small, 0.0)[0]
+    tree = all_reduce(many, 0.0)(small)[0]
     ring_hops = 2 * (511 * 1e-5 + (4096 - 512) * 3e-6)
     assert tree < ring_hops / 10
 
@@ -87,4 +88,4 @@ def test_many_machines_take_the_tree_for_a_small_message() -> None:
 def test_the_links_of_a_ring_work_at_once() -> None:
     size, slow = np.array(1e9), np.array([1e10])
     evenly = replace(paths(2, 4), inside_bytes_per_second=slow)
-    assert all_reduce_seconds(evenly, size, 0.0) == all_reduce_seconds(paths(2, 4), size, 0.0)
+    assert all_reduce(evenly, 0.0)(size) == all_reduce(paths(2, 4), 0.0)(size)

@@ -11,7 +11,6 @@ from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.draw.validation import validation_svg
 from gpuyard.predict.compute import roofline
 from gpuyard.predict.constants import UNCERTAINTY
-from gpuyard.predict.sweep import Sweep, sweep
 from gpuyard.predict.tuning import RooflineFit, Spread, fitted, fitted_roofline, spread
 from gpuyard.predict.validation import Report, report, validate
 from gpuyard.predict.validation.cases import compiled
@@ -124,7 +123,7 @@ def test_a_row_does_not_see_the_published_figure_that_it_is_compared_with() -> N
 def test_predicting_an_anchor_gives_the_anchor() -> None:
     """Where the anchor has several GPUs, compute is what makes the model give its step."""
     for cases in compiled(published("mlperf").rows):
-        object.__setattr__(cases, "place", cases.anchor_place)
+        object.__setattr__(cases, "spots", cases.anchor_spots)
         object.__setattr__(cases, "batch", cases.anchor_batch)
         seconds = cases.predicted(fitted("mlperf")).step_seconds
         assert seconds == pytest.approx(cases.anchor_seconds, rel=0.01)
@@ -161,22 +160,3 @@ def test_the_page_has_a_scatter_of_every_table(everything: Report) -> None:
     assert "<script" not in text
     drawn = validation_svg(everything.training.tables["horovod"])
     assert drawn.count('r="2.4"') == 9
-
-
-def test_a_sweep_agrees_with_itself_whatever_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Sweep(
-        model="resnet50",
-        gpu="a100-sxm4-80gb",
-        gpus_per_node=8,
-        topology="nvswitch",
-        nodes=(1, 2, 16),
-        batches=(16, 64),
-        link_bytes_per_second=(1e9, 1e10, 5e10),
-        precisions=("fp16",),
-        strategies=("ddp", "parameter-server"),
-    )
-    whole = sweep(asked)
-    assert len(whole.samples_per_second) == 3 * 2 * 3 * 2
-    assert np.all(whole.scaling_efficiency <= 1)
-    monkeypatch.setattr("gpuyard.predict.sweep.CHUNK_ROWS", 5)
-    assert np.array_equal(sweep(asked).samples_per_second, whole.samples_per_second)

@@ -68,7 +68,8 @@ def predict(
     from gpuyard.catalog.specfiles import read_cluster, read_workload
     from gpuyard.cli.strategies import parse_strategy
     from gpuyard.files import write_text
-    from gpuyard.predict import predict_cluster
+    from gpuyard.predict import predict as predict_placements
+    from gpuyard.predict import scenario_of
     from gpuyard.report.answers.predict import predict_answer, why_svg
     from gpuyard.workloads import profile_of
 
@@ -76,21 +77,23 @@ def predict(
         raise UserMistake("--svg draws what --why explains: add --why")
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold is about what --why explains: add --why")
-    spec, cluster = read_workload(workload), read_cluster(on)
-    profile = profile_of(spec)
+    spec = read_workload(workload)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
     constants = chosen_calibration(calibration)
-    result = predict_cluster(
+    counts = parse_counts(gpus, "number of GPUs")
+    scenario = scenario_of(
         spec,
-        profile,
-        cluster,
-        parse_counts(gpus, "number of GPUs"),
-        batches=parse_counts(batch, "batch size") if batch else (),
+        profile_of(spec),
+        read_cluster(on),
         strategy=parse_strategy(strategy),
-        gpus_per_node=gpus_per_node,
         exchange=exchange,
         beside=other_jobs,
         calibration=constants,
+    )
+    result = predict_placements(
+        scenario,
+        scenario.platform.placements(counts, gpus_per_node),
+        parse_counts(batch, "batch size") if batch else (),
     )
     others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
     how = [strategy, *exchange.words, *others]
@@ -99,13 +102,10 @@ def predict(
         from gpuyard.predict.explain.why import explain
 
         explained = explain(
-            spec,
-            profile,
-            cluster,
+            scenario,
             # the first batch of the most GPUs: `max` keeps the first of equals
             max(result.predictions, key=lambda p: p.gpus),
             threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
-            calibration=constants,
         )
     answer = predict_answer(result, how, calibration=constants, why=explained)
     if explained and svg:

@@ -14,13 +14,12 @@ from gpuyard.planner.runs import CloudData, PlannedRuns
 from gpuyard.planner.shapes import Shape
 from gpuyard.planner.throughput import (
     Grid,
-    Integers,
     Throughputs,
     predict_shapes,
     usable_lines,
 )
 from gpuyard.predict import Calibration, ComputeLine
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Acquisition, Plan
 

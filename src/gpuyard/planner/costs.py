@@ -12,8 +12,7 @@ from gpuyard.economics.spot import spot_hours_per_useful_hour, spot_usd
 from gpuyard.planner.offers import OfferColumns
 from gpuyard.planner.premises import Premises
 from gpuyard.planner.runs import PlannedRuns
-from gpuyard.planner.throughput import Integers
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 

@@ -12,8 +12,7 @@ from gpuyard.planner.candidates import Candidates, Truths
 from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.offers import OWNED
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, plainest_of, same_machines
-from gpuyard.planner.throughput import Integers
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
 MIXING_SAVES_NOTHING = "A mix saves nothing: it is cheapest to own enough for all runs, or none."

@@ -8,7 +8,7 @@ import numpy as np
 from gpuyard.planner.runs import CloudData, PlannedRuns
 from gpuyard.planner.servers import Server
 from gpuyard.planner.shapes import Shape, network_name
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 

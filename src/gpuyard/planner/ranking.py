@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.throughput import Integers
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Integers
 
 HARDLY_WORSE = 0.03
 DATA_STAYS = "data may not leave the building"

@@ -11,7 +11,7 @@ from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.amounts import HOURS_PER_MONTH
 from gpuyard.economics.billing import egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan, Renting
 

@@ -6,14 +6,12 @@ Many offers share one shape, so each is predicted once.
 import functools
 from dataclasses import dataclass
 
-import numpy as np
-
 from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
-from gpuyard.predict import platform_of
 from gpuyard.predict.platform.fabric import Fabric, between_machines
-from gpuyard.specs import Cluster, MachineSpec, Network, Topology
+from gpuyard.predict.platform.machine import InMachine
+from gpuyard.specs import Network, Topology
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,10 @@ def _inside_like(gpu: str, gpus: int, topology: Topology) -> Inside:
 
 
 def _inside(gpu: str, gpus: int, topology: Topology) -> Inside:
-    machine = MachineSpec(gpu=gpu, gpus=gpus, topology=topology)
-    platform = platform_of(Cluster(name=gpu, machine=machine))
-    pipe = platform.inside(gpus)
-    to_gpu = platform.host_to_gpu_bytes_per_second
-    return Inside(
-        pipe.bytes_per_second, pipe.latency_seconds, np.inf if to_gpu is None else to_gpu(gpus)
-    )
+    machine = InMachine.of(gpus_table().get(gpu), gpus, topology)
+    pipe = machine.pipe(gpus)
+    to_gpu = machine.host_to_gpu_bytes_per_second(gpus)
+    return Inside(pipe.bytes_per_second, pipe.latency_seconds, to_gpu)
 
 
 @functools.cache

@@ -9,19 +9,14 @@ from gpuyard.predict.constants import (
     GLOO_OVERLAP,
     GPU_VARIATION,
     Constant,
-    default_overlap,
 )
-from gpuyard.predict.explain.general import Remedy
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform.fabric import Pipe
 from gpuyard.predict.platform.platform import Platform, machine_of, platform_of
-from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
-from gpuyard.predict.predictor import (
-    Question,
-    predict,
-    predict_cluster,
-    relieve,
-)
+from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Remedy, Step
+from gpuyard.predict.predictor import predict, predict_cluster
+from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
+from gpuyard.predict.strategies import STRATEGIES, Strategy, strategy_of
 
 __all__ = [
     "CALIBRATED",
@@ -30,6 +25,7 @@ __all__ = [
     "GPU_VARIATION",
     "HOP_HERE",
     "LINK_HERE",
+    "STRATEGIES",
     "Calibration",
     "Choke",
     "ClusterPrediction",
@@ -38,13 +34,14 @@ __all__ = [
     "Pipe",
     "Placement",
     "Platform",
+    "PlatformScenario",
     "Prediction",
-    "Question",
     "Remedy",
+    "Scenario",
     "Step",
+    "Strategy",
     "calibration_from_json",
     "compute_line",
-    "default_overlap",
     "fit_line",
     "machine_of",
     "measured_constants",
@@ -52,5 +49,6 @@ __all__ = [
     "platform_of",
     "predict",
     "predict_cluster",
-    "relieve",
+    "scenario_of",
+    "strategy_of",
 ]

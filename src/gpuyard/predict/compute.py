@@ -10,6 +10,7 @@ from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
+from gpuyard.predict.table import Floats, Rows
 from gpuyard.predict.tuning import RooflineFit, fitted_roofline
 from gpuyard.specs import Precision, Workload
 
@@ -31,6 +32,24 @@ class ComputeLine:
     @property
     def relative_uncertainty(self) -> float:
         return c.UNCERTAINTY[self.basis]
+
+    def columns(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Both parts, for every row."""
+        like = rows.batch_per_gpu
+        fixed, per_sample = self.fixed_seconds, self.seconds_per_sample
+        return np.full_like(like, fixed), np.full_like(like, per_sample)
+
+
+@dataclass(frozen=True)
+class ComputeLines:
+    """The same for every entry of a fleet."""
+
+    fixed_seconds: Floats
+    seconds_per_sample: Floats
+    constants: tuple[Constant, ...] = ()
+
+    def columns(self, rows: Rows) -> tuple[Floats, Floats]:
+        return self.fixed_seconds[rows.entry], self.seconds_per_sample[rows.entry]
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuyard.predict.constants import Constant
-from gpuyard.specs import ExchangeOptions, StrategyName
+from gpuyard.predict.placement import Placement
+from gpuyard.specs import StrategyName
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 
@@ -55,14 +56,20 @@ class Prediction:
     beside: int = 0  # equal jobs on the same machines
 
     @property
-    def exchange(self) -> ExchangeOptions:
-        return ExchangeOptions(
-            accumulate=self.accumulate,
-            local_sgd=self.local_sgd,
-            compress=self.compress,
-            bucket=self.bucket_bytes,
-            hierarchical=self.hierarchical,
-        )
+    def placement(self) -> Placement:
+        return Placement(self.gpus, self.nodes, self.gpus_per_node)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that would help one configuration, and by how much."""
+
+    what: str
+    samples_per_second: float
+    gain: float  # times the throughput as it is: 1.5 is half as fast again
+    caveat: str = ""  # what it costs besides money
+    memory_bytes: float | None = None  # of a GPU, where the change needs more of it
+    adds_gpus: bool = False
 
 
 @dataclass(frozen=True)

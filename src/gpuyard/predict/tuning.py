@@ -12,10 +12,8 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Truths = npt.NDArray[np.bool_]
+from gpuyard.predict.table import Floats, Truths
 
 
 @dataclass(frozen=True)

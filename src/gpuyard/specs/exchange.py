@@ -73,6 +73,11 @@ class ExchangeOptions(Spec):
         return None if self.bucket_mb is None else self.bucket_mb * _MEBIBYTE
 
     @property
+    def chosen(self) -> frozenset[str]:
+        """The keys that are not as usual."""
+        return frozenset(name for name, value in self if value != getattr(DEFAULT_EXCHANGE, name))
+
+    @property
     def plain(self) -> bool:
         """Nothing is chosen."""
         return self == DEFAULT_EXCHANGE

@@ -1,9 +1,10 @@
 """This machine as the predictor sees it: a compute line and a link, both from its own measurements."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement, hardware_of
 from gpuyard.predict import (
     CPU_VARIATION,
@@ -17,10 +18,12 @@ from gpuyard.predict import (
     Pipe,
     Placement,
     Platform,
+    PlatformScenario,
+    Strategy,
     fit_line,
     measured_constants,
 )
-from gpuyard.specs import StrategyName
+from gpuyard.specs import Workload
 
 THIS_MACHINE = "this machine"
 
@@ -29,16 +32,15 @@ THIS_MACHINE = "this machine"
 class ThisMachine:
     """What the one-worker runs and the bare all-reduces of one workload say about this machine."""
 
-    line: ComputeLine
-    platform: Platform
-    overlap: Constant
-    variation: Constant
+    scenario: PlatformScenario
     placements: tuple[Placement, ...]
 
 
 def fit_this_machine(
+    workload: Workload,
+    profile: ModelProfile,
+    strategy: Strategy,
     measurements: Sequence[Measurement],
-    strategy: StrategyName,
     calibration: Calibration | None = None,
 ) -> ThisMachine:
     """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces; what a calibration
@@ -74,11 +76,17 @@ def fit_this_machine(
         link_basis="measured link" if link.basis == "measured" else "assumed link",
         own=tuple(own.values()),
     )
-    return ThisMachine(
-        line,
+    scenario = PlatformScenario(
+        workload,
+        profile,
         platform,
-        platform.constant(GLOO_OVERLAP) if on_cpu else platform.overlap(strategy),
-        platform.constant(CPU_VARIATION if on_cpu else GPU_VARIATION),
+        line,
+        strategy,
+        variation=platform.constant(CPU_VARIATION if on_cpu else GPU_VARIATION),
+    )
+    overlap = platform.constant(GLOO_OVERLAP) if on_cpu else scenario.overlaps[0]
+    return ThisMachine(
+        replace(scenario, overlap=overlap),
         tuple(Placement(count, 1, count) for count in workers),
     )
 

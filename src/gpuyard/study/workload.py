@@ -8,14 +8,15 @@ from gpuyard.measure import Measurement
 from gpuyard.predict import (
     Calibration,
     ClusterPrediction,
+    ComputeLine,
     Placement,
+    PlatformScenario,
     Prediction,
-    Question,
     predict,
-    predict_cluster,
-    relieve,
+    scenario_of,
+    strategy_of,
 )
-from gpuyard.predict.explain.remedies import relieve_cluster
+from gpuyard.predict.explain.remedies import relieve
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
@@ -49,9 +50,8 @@ class Case:
 class OtherCluster:
     """A cluster that is not here, and what was predicted for it."""
 
-    cluster: Cluster
+    scenario: PlatformScenario
     predicted: ClusterPrediction
-    calibration: Calibration | None = None
 
     @property
     def largest(self) -> Prediction:
@@ -62,17 +62,16 @@ def predict_elsewhere(
     case: Case, cluster: Cluster, asked: StudyCluster, calibration: Calibration | None = None
 ) -> OtherCluster:
     """Predict the scaling on a cluster that is not here."""
-    predicted = predict_cluster(
+    scenario = scenario_of(
         case.workload,
         case.profile,
         cluster,
-        asked.gpus,
-        batches=(case.batch,),
         strategy=asked.strategy,
         exchange=asked.exchange,
         calibration=calibration,
     )
-    return OtherCluster(cluster, predicted, calibration)
+    placements = scenario.platform.placements(asked.gpus)
+    return OtherCluster(scenario, predict(scenario, placements, (case.batch,)))
 
 
 def assemble(
@@ -86,8 +85,9 @@ def assemble(
     curves: list[Curve] = []
     epochs: list[EpochTime] = []
     if measurements:
-        here = fit_this_machine(measurements, case.strategy, calibration)
-        made = _predict_here(case, here, here.placements, (case.batch,))
+        strategy = strategy_of(case.strategy)
+        here = fit_this_machine(case.workload, case.profile, strategy, measurements, calibration)
+        made = predict(here.scenario, here.placements, (case.batch,))
         curves.append(
             Curve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
         )
@@ -122,55 +122,33 @@ def assemble(
     )
 
 
-def _predict_here(
-    case: Case, here: ThisMachine, placements: tuple[Placement, ...], batches: tuple[int, ...]
-) -> ClusterPrediction:
-    """This machine, and machines with more of the same, from its own one-worker runs."""
-    return predict(
-        case.workload,
-        case.profile,
-        here.platform,
-        here.line,
-        Question(placements, batches, case.strategy),
-        overlap=here.overlap,
-        variation=here.variation,
-    )
-
-
 def _finding_here(
     case: Case, measurements: Sequence[Measurement], here: ThisMachine, curve: Sequence[Prediction]
 ) -> Finding:
     at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
     largest = max(at_batch, key=lambda m: m.workers)
     same = next(p for p in curve if p.gpus == largest.workers)
-    remedies = relieve(
-        case.workload,
-        case.profile,
-        here.platform,
-        here.line,
-        same,
-        overlap=here.overlap,
-        variation=here.variation,
-    )
     return measured_finding(
-        largest, _alone(case, at_batch, here), remedies, case.profile.gradient_bytes
+        largest,
+        _alone(case, at_batch, here.scenario.line),
+        relieve(here.scenario, same),
+        case.profile.gradient_bytes,
     )
 
 
-def _alone(case: Case, at_batch: Sequence[Measurement], here: ThisMachine) -> Alone:
+def _alone(case: Case, at_batch: Sequence[Measurement], line: ComputeLine) -> Alone:
     for m in at_batch:
         if m.workers == 1:
             return Alone(m.samples_per_second, m.step.compute_seconds)
-    seconds = here.line.fixed_seconds + case.batch * here.line.seconds_per_sample
+    seconds = line.fixed_seconds + case.batch * line.seconds_per_sample
     return Alone(case.batch / seconds, seconds)
 
 
 def _finding_elsewhere(case: Case, other: OtherCluster) -> Finding:
-    remedies = relieve_cluster(
-        case.workload, case.profile, other.cluster, other.largest, calibration=other.calibration
-    )
+    largest = other.largest
+    remedies = relieve(other.scenario, largest)
     return predicted_finding(
-        other.predicted.cluster, other.largest, remedies, case.profile.gradient_bytes
+        other.predicted.cluster, largest, remedies, case.profile.gradient_bytes
     )
 
 
@@ -213,7 +191,7 @@ def _epochs_here(
     ]
     worker_counts = sorted({m.workers for m in measurements})
     placements = tuple(Placement(workers, 1, workers) for workers in worker_counts)
-    for p in _predict_here(case, here, placements, case.epoch_batches).predictions:
+    for p in predict(here.scenario, placements, case.epoch_batches).predictions:
         seconds = case.samples / p.samples_per_second
         basis: Basis = "fitted" if p.gpus == worker_counts[0] else "predicted"
         epochs.append(EpochTime(THIS_MACHINE, p.gpus, p.batch_per_gpu, seconds, basis))
@@ -221,17 +199,7 @@ def _epochs_here(
 
 
 def _epochs_elsewhere(case: Case, other: OtherCluster) -> list[EpochTime]:
-    largest = other.largest
-    made = predict_cluster(
-        case.workload,
-        case.profile,
-        other.cluster,
-        [largest.gpus],
-        batches=case.epoch_batches,
-        strategy=largest.strategy,
-        exchange=largest.exchange,
-        calibration=other.calibration,
-    )
+    made = predict(other.scenario, [other.largest.placement], case.epoch_batches)
     return [
         EpochTime(
             made.cluster, p.gpus, p.batch_per_gpu, case.samples / p.samples_per_second, "predicted"

@@ -5,6 +5,7 @@ is also asked with longer periods, since what it does to the loss is about to be
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 
 from gpuyard.measure.training.measurement import Measurement
@@ -16,13 +17,12 @@ from gpuyard.predict import (
     Pipe,
     Placement,
     Platform,
+    PlatformScenario,
+    strategy_of,
 )
-from gpuyard.predict.explain.exchange_remedies import BUCKET_MEGABYTES
-from gpuyard.predict.explain.general import ACCUMULATED_STEPS
 from gpuyard.predict.platform.fabric import between_machines
-from gpuyard.predict.setting import throughput
 from gpuyard.predict.strategies.powersgd import RANK
-from gpuyard.predict.tables import configurations
+from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES
 from gpuyard.predict.tuning import fitted
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Workload
@@ -58,18 +58,17 @@ def foreseen_gains(
     line = ComputeLine(0.0, seconds / batch, "measured here", f"run {alone.id}")
     where = Placement(workers, platform.nodes, platform.gpus_per_node)
 
+    plainly = PlatformScenario(
+        workload.model_copy(update={"batch_per_gpu": batch}),
+        profile,
+        platform,
+        line,
+        strategy_of("ddp"),
+        variation=CPU_VARIATION,
+    )
+
     def rate(remedy: ExchangeOptions) -> float:
-        table = configurations(
-            workload,
-            profile,
-            platform,
-            line,
-            [(where, batch)],
-            strategy="ddp",
-            exchange=remedy,
-            variation=CPU_VARIATION,
-        )
-        return float(throughput(*table)[0])
+        return float(replace(plainly, exchange=remedy).samples_per_second([where])[0])
 
     plain = rate(ExchangeOptions())
     buckets = [ExchangeOptions(bucket_mb=float(size)) for size in BUCKET_MEGABYTES]

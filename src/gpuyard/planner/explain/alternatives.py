@@ -20,8 +20,7 @@ from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_
 from gpuyard.planner.offers import OWNED, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
 from gpuyard.planner.result import Alternative, Choice, Siting, dollars
-from gpuyard.planner.throughput import Integers
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
 _SAME = 1.005  # costs that close are called the same

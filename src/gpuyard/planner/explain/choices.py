@@ -10,7 +10,7 @@ from gpuyard.planner.mixes import Mixes, repriced_usd
 from gpuyard.planner.offers import is_assumed
 from gpuyard.planner.ranking import Ranking
 from gpuyard.planner.result import Choice, RentedRest
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats
 
 
 def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> list[Choice]:

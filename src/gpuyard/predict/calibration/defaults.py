@@ -12,8 +12,10 @@ from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, Train
 from gpuyard.predict.compute import MOST_FIXED, ComputeLine, compute_line, fit_line
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, platform_of
-from gpuyard.specs import Cluster, MachineSpec
+from gpuyard.predict.platform.platform import Platform, platform_from
+from gpuyard.predict.strategies import strategy_of
+from gpuyard.predict.tuning import fitted
+from gpuyard.specs import MachineSpec
 
 # of gloo inside one machine, where several workers were not measured
 HOP_HERE = Constant("hop_latency_here", 449e-6, "seconds", "elsewhere", c.CPU_RANKS)
@@ -27,7 +29,7 @@ def default_platform(hardware: Hardware) -> Platform:
     if hardware.gpu is not None and hardware.count <= _MOST_GPUS:
         # a run does not say how its GPUs hang together, so it is the topology of a plain machine
         machine = MachineSpec(gpu=hardware.gpu.id, gpus=hardware.count)
-        return platform_of(Cluster(name=hardware.label, machine=machine))
+        return platform_from(hardware.label, hardware.gpu, machine)
     return Platform(
         name=hardware.label,
         nodes=1,
@@ -46,7 +48,7 @@ def default_variation(hardware: Hardware) -> Constant:
 
 
 def default_overlap(hardware: Hardware) -> Constant:
-    return c.GLOO_OVERLAP if hardware.device == "cpu" else c.default_overlap("ddp")
+    return c.GLOO_OVERLAP if hardware.device == "cpu" else strategy_of("ddp").overlap(fitted())
 
 
 def free_constants(hardware: Hardware, links: LinkRates | None) -> tuple[Free, ...]:

@@ -9,7 +9,7 @@ from gpuyard.predict.calibration.defaults import FreeLine, free_constants, free_
 from gpuyard.predict.calibration.free import Free
 from gpuyard.predict.calibration.model import Block, compiled, times
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats
 
 # what the formulas leave out; no run counts as known better than this
 MODEL_ERROR = 0.05

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.predict import exchange
+from gpuyard.predict.all_reduce import all_reduce
 from gpuyard.predict.calibration.defaults import (
     default_overlap,
     default_platform,
@@ -14,11 +14,12 @@ from gpuyard.predict.calibration.defaults import (
 from gpuyard.predict.calibration.rows import Hardware, LineKey, TrainingRow
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
-from gpuyard.predict.tables import configurations
+from gpuyard.predict.scenario import PlatformScenario
+from gpuyard.predict.step import step_parts
+from gpuyard.predict.strategies import strategy_of
+from gpuyard.predict.table import Floats, Rows, Table
 
 Lines = Mapping[LineKey, tuple[float, float]]
-_RINGS = ("ddp", "horovod")
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
 
 
@@ -28,32 +29,24 @@ class Block:
 
     key: LineKey
     rows: tuple[TrainingRow, ...]
-    table: Configurations
-    traffic: Traffic
+    table: Table
 
-    def with_line(self, fixed_seconds: float, seconds_per_sample: float) -> "Block":
-        table = replace(
-            self.table,
-            fixed_seconds=np.full(len(self.rows), fixed_seconds),
-            seconds_per_sample=np.full(len(self.rows), seconds_per_sample),
-        )
-        return replace(self, table=table)
-
-    def with_constants(self, values: Mapping[str, float]) -> "Block":
-        """Those of `free_constants`; what is not there keeps its default."""
-        table, traffic = self.table, self.traffic
-        hides = traffic.strategy in _RINGS
+    def tabled(
+        self, values: Mapping[str, float], fixed_seconds: float, seconds_per_sample: float
+    ) -> Table:
+        """With a line and those of `free_constants`; what is not there keeps its default."""
+        table, traffic = self.table, self.table.traffic
+        hides = traffic.strategy.calibrated
 
         def column(name: str, default: Floats) -> Floats:
             return np.full(len(self.rows), values[name]) if name in values else default
 
         return replace(
-            self,
-            table=replace(
-                table,
-                inside_bytes_per_second=column("link_inside", table.inside_bytes_per_second),
-                inside_latency_seconds=column("hop_latency", table.inside_latency_seconds),
-            ),
+            table,
+            fixed_seconds=np.full(len(self.rows), fixed_seconds),
+            seconds_per_sample=np.full(len(self.rows), seconds_per_sample),
+            inside_bytes_per_second=column("link_inside", table.inside_bytes_per_second),
+            inside_latency_seconds=column("hop_latency", table.inside_latency_seconds),
             traffic=replace(
                 traffic,
                 launch_seconds=values.get("collective_launch", traffic.launch_seconds),
@@ -80,19 +73,19 @@ def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[Block, ..
         grouped.setdefault((row.key, row.strategy), []).append(row)
     blocks = []
     for (key, _), members in grouped.items():
-        first = members[0]
-        table, traffic = configurations(
+        first, strategy = members[0], strategy_of(members[0].strategy)
+        scenario = PlatformScenario(
             first.workload,
             first.profile,
             # input is part of a measured step, as it is of a line that is fitted to it
             replace(platform, host_to_gpu_bytes_per_second=None, storage_bytes_per_second=None),
             _NO_LINE,
-            [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members],
-            strategy=first.strategy,
-            overlap=default_overlap(hardware) if first.strategy in _RINGS else None,
+            strategy,
+            overlap=default_overlap(hardware) if strategy.calibrated else None,
             variation=default_variation(hardware),
         )
-        blocks.append(Block(key, tuple(members), table, traffic))
+        spots = [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members]
+        blocks.append(Block(key, tuple(members), scenario.table(Rows.of(spots))))
     return tuple(blocks)
 
 
@@ -100,10 +93,10 @@ def times(blocks: Sequence[Block], constants: Mapping[str, float], lines: Lines)
     """What the step model says of every row."""
     step, busy, bare = [], [], []
     for block in blocks:
-        made = block.with_line(*lines[block.key]).with_constants(constants)
-        parts = step_parts(made.table, made.traffic)
+        table = block.tabled(constants, *lines[block.key])
+        parts = step_parts(table)
         step.append(parts.step_seconds)
         busy.append(parts.compute_seconds + parts.straggler_seconds)
-        size = np.asarray(float(made.traffic.buckets.size_bytes.sum()))
-        bare.append(exchange.all_reduce_seconds(made.table, size, made.traffic.launch_seconds))
+        size = np.asarray(table.traffic.buckets.total_bytes)
+        bare.append(all_reduce(table, table.traffic.launch_seconds)(size))
     return Times(np.concatenate(step), np.concatenate(busy), np.concatenate(bare))

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from gpuyard.predict.placement import Placement, place
+from gpuyard.predict.table import Floats
 
-Floats = npt.NDArray[np.float64]
 DEFAULT_THRESHOLD = 0.5
 _MOST_NODE_COUNTS = 256
 

@@ -1,13 +1,13 @@
 """The time line of one step: what computes, which bucket is in flight, and what is waited for."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from gpuyard.predict.step import Configurations, Floats, Traffic, step_parts
-from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.predict.step import step_parts
+from gpuyard.predict.table import Floats, Table, Traffic
 
 # below this the buckets are as good as undisturbed, and the reader need not be told
 _NOTABLE_STRETCH = 1.02
@@ -51,7 +51,7 @@ class TimeLine:
         yield from ((bar.name, (bar,)) for bar in self.lane("wait"))
 
 
-def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
+def time_line(table: Table) -> TimeLine:
     """The step of a one-row table, on the average worker.
 
     A bucket starts when it is full on the slowest worker and the one before it has ended. Less hides
@@ -61,7 +61,7 @@ def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
     """
     if len(table.nodes) != 1:
         raise ValueError("a time line is drawn for one configuration at a time")
-    parts = step_parts(table, traffic)
+    parts, traffic = step_parts(table), table.traffic
     compute = float(parts.compute_seconds[0])
     forward = compute * (1 - traffic.backward_share)
     host = float(table.host_overhead_seconds[0])
@@ -71,7 +71,7 @@ def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
     straggling = float(parts.straggler_seconds[0])
     ready = forward + traffic.buckets.ready_share * (compute - forward)
     lag = 1 + straggling / compute
-    seconds = _bucket_seconds(table, traffic)
+    seconds = _bucket_seconds(table)
     stretch = _stretch(ready * lag, seconds, compute * lag + tail) if tail > 0 else 1.0
     bars = [Bar("compute", "forward", 0.0, forward), Bar("compute", "backward", forward, compute)]
     sizes = traffic.buckets.size_bytes * table.sent_share
@@ -93,11 +93,8 @@ def time_line(table: Configurations, traffic: Traffic) -> TimeLine:
 
 
 def _note(traffic: Traffic, stretch: float) -> str:
-    if traffic.strategy == "dataparallel" and traffic.buckets.total_bytes:
-        return (
-            "Parameters go out before forward and gradients come back after backward; both are "
-            "drawn after backward, because the model has only their sum."
-        )
+    if traffic.strategy.drawn_as and traffic.buckets.total_bytes:
+        return traffic.strategy.drawn_as
     if stretch < _NOTABLE_STRETCH:
         return ""
     return (
@@ -107,15 +104,12 @@ def _note(traffic: Traffic, stretch: float) -> str:
     )
 
 
-def _bucket_seconds(table: Configurations, traffic: Traffic) -> Floats:
+def _bucket_seconds(table: Table) -> Floats:
     """Of each bucket alone on the link."""
-
-    def alone(size: float) -> float:
-        one = replace(traffic, buckets=Buckets(np.array([size]), np.array([1.0])))
-        return float(step_parts(table, one).communication_seconds[0])
-
-    seen = {size: alone(size) for size in set(traffic.buckets.size_bytes.tolist())}
-    return np.array([seen[size] for size in traffic.buckets.size_bytes.tolist()])
+    alone = table.traffic.strategy.bucket_seconds(table)
+    sizes = table.traffic.buckets.size_bytes.tolist()
+    seen = {size: float(alone(size * table.sent_share)[0]) for size in set(sizes)}
+    return np.array([seen[size] for size in sizes])
 
 
 def _stretch(ready: Floats, seconds: Floats, end_seconds: float) -> float:
@@ -136,7 +130,6 @@ def _in_flight(
         if lasts > 0:
             start = max(full * lag, free)
             free = start + lasts
-            whole = traffic.strategy == "dataparallel"
-            name = "parameters, gradients" if whole else f"bucket {len(bars) + 1}"
+            name = traffic.strategy.bucket_name(len(bars) + 1)
             bars.append(Bar("exchange", name, start, free, full, size))
     return bars

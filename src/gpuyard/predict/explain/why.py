@@ -4,18 +4,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuyard.catalog import ModelProfile
-from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.explain.general import Remedy
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.predict.explain.timeline import TimeLine, time_line
-from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.prediction import Choke, Prediction
-from gpuyard.predict.setting import Setting, setting_of
-from gpuyard.predict.step import doubled, step_parts
-from gpuyard.specs import Cluster, Workload
+from gpuyard.predict.prediction import Choke, Prediction, Remedy
+from gpuyard.predict.scenario import PlatformScenario
+from gpuyard.predict.step import step_parts
+from gpuyard.predict.table import Table
 from gpuyard.units import (
     format_bit_rate,
     format_byte_rate,
@@ -50,48 +46,46 @@ class Why:
 
 
 def explain(
-    workload: Workload,
-    profile: ModelProfile,
-    cluster: Cluster,
-    prediction: Prediction,
-    *,
-    threshold: float = DEFAULT_THRESHOLD,
-    calibration: Calibration | None = None,
+    scenario: PlatformScenario, prediction: Prediction, *, threshold: float = DEFAULT_THRESHOLD
 ) -> Why:
     """Everything that there is to say about one prediction of a described cluster."""
-    setting = setting_of(workload, profile, cluster, prediction, calibration)
-    here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
-    drawn = time_line(*setting.configurations([here]))
-    remedies, knees = relieve_with_knees(
-        workload, profile, cluster, prediction, threshold=threshold, calibration=calibration
-    )
+    scenario = scenario.with_batch(prediction.batch_per_gpu)
+    table = scenario.at([prediction.placement])
+    drawn = time_line(table)
+    remedies, knees = relieve_with_knees(scenario, prediction, threshold)
     return Why(
         gpus=prediction.gpus,
         batch_per_gpu=prediction.batch_per_gpu,
         choke=prediction.choke,
-        sentences=(*_memory(setting), *_words(setting, prediction, drawn), *_knee(knees)),
+        sentences=(
+            *_memory(scenario, prediction.gpus),
+            *_words(scenario, prediction, drawn),
+            _choke(table, prediction),
+            *_knee(knees),
+        ),
         timeline=drawn,
         remedies=remedies,
         knee=knees,
     )
 
 
-def _memory(setting: Setting) -> Iterator[str]:
-    there = setting.platform.memory_bytes
-    if there is None or setting.fits(setting.batch_per_gpu):
+def _memory(scenario: PlatformScenario, gpus: int) -> Iterator[str]:
+    there = scenario.platform.memory_bytes
+    if there is None or scenario.fits(gpus):
         return
-    fixed = setting.memory_bytes_at(0)
-    most = int((there - fixed) // (setting.memory_bytes_at(1) - fixed)) if fixed < there else 0
+    needed, fixed = scenario.memory_bytes(gpus), scenario.memory_bytes(gpus, 0)
+    most = int((there - fixed) // (scenario.memory_bytes(gpus, 1) - fixed)) if fixed < there else 0
+    name = scenario.gpu.name if scenario.gpu else "GPU"
     yield (
-        f"It does not fit: a batch of {setting.batch_per_gpu} needs {setting.memory_bytes:,.0f} "
-        f"bytes ({format_bytes(setting.memory_bytes)}) of a GPU's memory, a {setting.gpu.name} has "
+        f"It does not fit: a batch of {scenario.workload.batch_per_gpu} needs {needed:,.0f} "
+        f"bytes ({format_bytes(needed)}) of a GPU's memory, a {name} has "
         f"{there:,.0f} ({format_bytes(there)}); "
         + (f"up to {most} samples would fit." if most else "not even one sample fits.")
         + " What follows holds for a GPU with the memory."
     )
 
 
-def _words(setting: Setting, prediction: Prediction, drawn: TimeLine) -> Iterator[str]:
+def _words(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLine) -> Iterator[str]:
     step = prediction.step
     machines = f" in {prediction.nodes} machines" if prediction.nodes > 1 else ""
     yield (
@@ -102,7 +96,7 @@ def _words(setting: Setting, prediction: Prediction, drawn: TimeLine) -> Iterato
         f"{format_seconds(step.seconds)} is compute."
     )
     if drawn.exchange_seconds > 0:
-        yield _exchange(setting, prediction, drawn)
+        yield _exchange(scenario, prediction, drawn)
         passes = prediction.accumulate * prediction.local_sgd
         if passes > 1:
             yield f"There is one exchange in {passes} steps; the times are their mean."
@@ -116,45 +110,42 @@ def _words(setting: Setting, prediction: Prediction, drawn: TimeLine) -> Iterato
             f"{_share(step.input_seconds, step.seconds)} of it "
             f"({format_seconds(step.input_seconds)}) is waiting for input."
         )
-    yield _choke(setting, prediction)
 
 
-def _choke(setting: Setting, prediction: Prediction) -> str:
+def _choke(table: Table, prediction: Prediction) -> str:
     if prediction.choke == "none":
         return "There is no single choke: no part alone, twice as fast, would save 5 % of the step."
-    here = Placement(prediction.gpus, prediction.nodes, prediction.gpus_per_node)
-    table, traffic = setting.configurations([here])
-    seconds = float(step_parts(doubled(table, prediction.choke), traffic).step_seconds[0])
+    seconds = float(step_parts(table.doubled(prediction.choke)).step_seconds[0])
     return (
         f"The choke is {_NAMES[prediction.choke]}: twice as fast, they would shorten the step by "
         f"{format_share(1 - seconds / prediction.step.seconds)}, more than any other part would."
     )
 
 
-def _exchange(setting: Setting, prediction: Prediction, drawn: TimeLine) -> str:
+def _exchange(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLine) -> str:
     step, exposed = prediction.step, prediction.step.exposed_communication_seconds
     buckets = drawn.lane("exchange")
     size = sum(bar.size_bytes or 0.0 for bar in buckets)
     packs = f" in {len(buckets)} buckets" if len(buckets) > 1 else ""
     what = (
         f"{_share(exposed, step.seconds)} of it ({format_seconds(exposed)}) is waiting for "
-        f"{format_bytes(size)} of gradients{packs} over {_way(setting, prediction)}: "
+        f"{format_bytes(size)} of gradients{packs} over {_way(scenario, prediction)}: "
     )
     alone = f"the exchange alone takes {format_seconds(drawn.exchange_seconds)}"
-    if prediction.strategy == "dataparallel":
-        return f"{what}{alone}, and DataParallel hides none of it."
+    if not scenario.strategy.hides:
+        return f"{what}{alone}, and {scenario.strategy.title} hides none of it."
     passes = prediction.accumulate * prediction.local_sgd
     hidden = max(0.0, drawn.exchange_seconds - exposed * passes)
     share = format_share(hidden / drawn.exchange_seconds)
     return f"{what}{alone}, and {share} of that hides behind backward."
 
 
-def _way(setting: Setting, prediction: Prediction) -> str:
-    between = setting.platform.between
+def _way(scenario: PlatformScenario, prediction: Prediction) -> str:
+    between = scenario.platform.between
     if prediction.nodes > 1 and between is not None:
         pipe = between(prediction.nodes)
         return f"{pipe.name}, of which an exchange gets {format_bit_rate(pipe.bytes_per_second)}"
-    inside: Pipe = setting.platform.inside(prediction.gpus_per_node)
+    inside: Pipe = scenario.platform.inside(prediction.gpus_per_node)
     return f"{_lower(inside.name)} at {format_byte_rate(inside.bytes_per_second)}"
 
 

@@ -1,5 +1,6 @@
 """The network between machines as one pipe: what all ports of a machine carry together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Basis, Constant
 from gpuyard.predict.platform.transport import between_hop, between_rate
+from gpuyard.predict.table import Floats, Integers, Truths
 from gpuyard.predict.tuning import Tuning, fitted
 from gpuyard.specs import Network, Protocol
 
@@ -23,6 +25,42 @@ class Pipe:
 
 
 @dataclass(frozen=True)
+class Networks:
+    """The networks of many clusters, one entry each; infinite where there is none."""
+
+    wire_bytes_per_second: Floats  # all ports of a machine
+    flow_bytes_per_second: Floats  # all flows to one neighbour, infinite where nothing caps them
+    latency_seconds: Floats  # as given; not a number: by protocol
+    tcp: Truths
+
+    @classmethod
+    def of(cls, fabrics: Sequence["Fabric | None"]) -> "Networks":
+        def column(values: list[float]) -> Floats:
+            return np.array(values, dtype=float)
+
+        return cls(
+            column([fabric.wire_bytes_per_second if fabric else np.inf for fabric in fabrics]),
+            column([fabric.flow_bytes_per_second if fabric else np.inf for fabric in fabrics]),
+            column(
+                [np.nan if f is None or f.latency_seconds is None else f.latency_seconds
+                 for f in fabrics]
+            ),
+            np.array([fabric is not None and fabric.tcp for fabric in fabrics], dtype=bool),
+        )  # fmt: skip
+
+    def take(self, entry: Integers) -> "Networks":
+        return Networks(*(column[entry] for column in vars(self).values()))
+
+    def between(self, nodes: Floats, tuning: Tuning) -> tuple[Floats, Floats]:
+        """What an exchange over so many machines gets of each: its rate, and the latency of one hop."""
+        rate = between_rate(
+            self.wire_bytes_per_second, self.tcp, self.flow_bytes_per_second, nodes, tuning
+        )
+        hop = between_hop(self.tcp, nodes, tuning)
+        return rate, np.where(np.isnan(self.latency_seconds), hop, self.latency_seconds)
+
+
+@dataclass(frozen=True)
 class Fabric:
     """The network of a cluster: what its ports could carry, and what an exchange over n machines gets."""
 
@@ -33,17 +71,9 @@ class Fabric:
     tcp: bool
 
     def pipe(self, nodes: int, tuning: Tuning) -> Pipe:
-        count, tcp = np.array([float(max(nodes, 2))]), np.array([self.tcp])
-        rate = between_rate(
-            np.array([self.wire_bytes_per_second]),
-            tcp,
-            np.array([self.flow_bytes_per_second]),
-            count,
-            tuning,
-        )
-        hop = between_hop(tcp, count, tuning)
-        latency = float(hop[0]) if self.latency_seconds is None else self.latency_seconds
-        return Pipe(float(rate[0]), latency, self.name)
+        count = np.array([float(max(nodes, 2))])
+        rate, hop = Networks.of([self]).between(count, tuning)
+        return Pipe(float(rate[0]), float(hop[0]), self.name)
 
 
 def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:

@@ -1,28 +1,23 @@
 """What the step model needs to know of hardware: rates and latencies by the number of GPUs used."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UserMistake
-from gpuyard.hardware import (
-    MOST_EXACT_GPUS,
-    AllReduce,
-    MachineGraph,
-    all_reduce,
-    best_gpus,
-    host_to_gpu_bytes_per_second,
-    machine_graph,
-)
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.platform.fabric import Fabric, Pipe, between_machines
-from gpuyard.predict.platform.transport import inside_rate
+from gpuyard.predict.placement import Placement, place
+from gpuyard.predict.platform.fabric import Pipe, between_machines
+from gpuyard.predict.platform.machine import InMachine
+from gpuyard.predict.table import Floats, Links, Rows
 from gpuyard.predict.tuning import fitted
-from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName
+from gpuyard.specs import Cluster, Dataset, MachineSpec, Network
+
+_ALONE = Pipe(np.inf, 0.0, "one machine")
 
 
 @dataclass(frozen=True)
@@ -47,10 +42,6 @@ class Platform:
     own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
 
     @property
-    def input_is_in_compute(self) -> bool:
-        return self.host_to_gpu_bytes_per_second is None
-
-    @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
 
@@ -58,10 +49,59 @@ class Platform:
         """This hardware's own, or the default."""
         return next((own for own in self.own if own.name == default.name), default)
 
-    def overlap(self, strategy: StrategyName) -> Constant:
-        default = c.default_overlap(strategy)
-        # only rings are measured: what a parameter server hides is another matter
-        return self.constant(default) if strategy in ("ddp", "horovod") else default
+    def placements(
+        self, gpus: Sequence[int], gpus_per_node: int | None = None
+    ) -> tuple[Placement, ...]:
+        """Where jobs of so many GPUs would run."""
+        return tuple(place(count, self.nodes, self.gpus_per_node, gpus_per_node) for count in gpus)
+
+    def links(self, rows: Rows, dataset: Dataset | None) -> Links:
+        """What each row gets."""
+        if rows.fullest is None:
+            raise ValueError("rows of a platform say how many GPUs of a machine are used")
+        used, at = np.unique(rows.fullest, return_inverse=True)
+        machines_used, on = np.unique(rows.nodes, return_inverse=True)
+        inside = [self.inside(int(count)) for count in used]
+        between = [self._between(int(count)) for count in machines_used]
+        host_to_gpu = self.host_to_gpu_bytes_per_second or (lambda _: np.inf)
+        storage, memory = self.storage_bytes_per_second, self.gpu_memory_bytes_per_second
+        return Links(
+            inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside])[at],
+            inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside])[at],
+            between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between])[on],
+            between_latency_seconds=np.array([pipe.latency_seconds for pipe in between])[on],
+            host_to_gpu_bytes_per_second=np.array([host_to_gpu(int(count)) for count in used])[at],
+            storage_bytes_per_second=np.full(len(at), np.inf if storage is None else storage),
+            input_workers=self._input_workers(dataset, used.astype(float))[at],
+            gpu_memory_bytes_per_second=None if memory is None else np.full(len(at), memory),
+        )
+
+    def input_constants(self, dataset: Dataset | None) -> tuple[Constant, ...]:
+        """What had to be assumed about what feeds a GPU."""
+        if dataset is None or not self._feeds(dataset):
+            return ()
+        known = dataset.input_workers is not None or self.cores is not None
+        return () if known else (c.INPUT_WORKERS,)
+
+    def _feeds(self, dataset: Dataset) -> bool:
+        return dataset.preprocess is not None and self.host_to_gpu_bytes_per_second is not None
+
+    def _input_workers(self, dataset: Dataset | None, gpus_used: Floats) -> Floats:
+        """How many cores work for one GPU's input: its workers, or its share of the machine's cores."""
+        if dataset is None or not self._feeds(dataset):
+            return np.full_like(gpus_used, np.inf)
+        if self.cores is None:
+            return np.full_like(gpus_used, dataset.input_workers or c.INPUT_WORKERS.value)
+        share = self.cores / gpus_used
+        workers = dataset.input_workers
+        return share if workers is None else np.minimum(float(workers), share)
+
+    def _between(self, nodes: int) -> Pipe:
+        if nodes == 1:
+            return _ALONE
+        if self.between is None:
+            raise ValueError("placements on several nodes need a network")
+        return self.between(nodes)
 
 
 def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
@@ -82,67 +122,36 @@ def network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-def ring_of(graph: MachineGraph, gpus_used: int) -> AllReduce:
-    """The ring through the best GPUs of a machine."""
-    if len(graph.gpus) > MOST_EXACT_GPUS:  # too many to try every choice: take the first
-        return all_reduce(graph, graph.gpus[:gpus_used])
-    return best_gpus(graph, gpus_used)
-
-
-def rate_of(ring: AllReduce) -> float:
-    """What a ring gets; one through host memory is held back by its copies, not by the slots."""
-    slots = ring.wires_bytes_per_second
-    across = np.array([ring.kind == "socket"])
-    return float(inside_rate(np.array([slots]), np.array([ring.staged]), across, fitted())[0])
-
-
-def describe(ring: AllReduce) -> str:
-    """ "4 GPUs over PCIe"."""
-    over = {"nvlink": "NVLink", "socket": "the link between the sockets", "none": "no link"}
-    staged = ", staged through host memory" if ring.staged else ""
-    return f"{len(ring.gpus)} GPUs over {over.get(ring.kind, 'PCIe')}{staged}"
-
-
 def platform_of(cluster: Cluster) -> Platform:
     """The cluster spec with its catalog names looked up."""
     gpu, machine = machine_of(cluster)
-    used: list[Constant] = []
-
-    graph = machine_graph(machine.topology, gpu, machine.gpus)
-
-    def inside(gpus_used: int) -> Pipe:
-        ring = ring_of(graph, gpus_used)
-        return Pipe(rate_of(ring), ring.latency_seconds * c.HOP_FACTOR.value, describe(ring))
-
-    def host_to_gpu(gpus_used: int) -> float:
-        return host_to_gpu_bytes_per_second(graph, ring_of(graph, gpus_used).gpus)
-
-    if machine.gpus > 1:
-        whole = ring_of(graph, machine.gpus)
-        used.append(Constant("link_inside", rate_of(whole), "bytes/s", "catalog", describe(whole)))
-        used.append(c.HOP_FACTOR)
-        if whole.staged:
-            used += [c.STAGED_RATE, c.STAGED_SOCKET_SHARE]
-    fabric: Fabric | None = None
     network = network_of(cluster)
-    if network is not None:
-        fabric, of_network = between_machines(network)
-        used += of_network
-    elif cluster.nodes > 1:
+    if network is None and cluster.nodes > 1:
         raise UserMistake(
             f"{cluster.name} has {cluster.nodes} nodes, and the catalog knows no network card of "
             f"{cluster.machine}: add a 'network' to the cluster"
         )
+    described = platform_from(cluster.name, gpu, machine, network)
+    storage = cluster.storage.read if cluster.storage else None
+    return replace(described, nodes=cluster.nodes, storage_bytes_per_second=storage)
+
+
+def platform_from(
+    name: str, gpu: Gpu, machine: MachineSpec, network: Network | None = None
+) -> Platform:
+    """One machine, and what would join it to others."""
+    there = InMachine.of(gpu, machine.gpus, machine.topology)
+    fabric, of_network = between_machines(network) if network else (None, ())
     return Platform(
-        name=cluster.name,
-        nodes=cluster.nodes,
+        name=name,
+        nodes=1,
         gpus_per_node=machine.gpus,
-        inside=inside,
-        between=None if fabric is None else partial(fabric.pipe, tuning=fitted()),
-        host_to_gpu_bytes_per_second=host_to_gpu,
-        storage_bytes_per_second=cluster.storage.read if cluster.storage else None,
+        inside=there.pipe,
+        between=partial(fabric.pipe, tuning=fitted()) if fabric else None,
+        host_to_gpu_bytes_per_second=there.host_to_gpu_bytes_per_second,
+        storage_bytes_per_second=None,
         memory_bytes=gpu.memory_bytes,
-        constants=tuple(dict.fromkeys(used)),
+        constants=tuple(dict.fromkeys((*there.constants, *of_network))),
         gpu_memory_bytes_per_second=gpu.memory_bytes_per_second,
         cores=machine.cores,
     )

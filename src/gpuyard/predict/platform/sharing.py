@@ -6,9 +6,9 @@ It is reckoned as if all of them exchanged at the same time, which is the worst 
 from dataclasses import replace
 from functools import partial
 
-from gpuyard.hardware import host_to_gpu_bytes_per_second, machine_graph, side_by_side
-from gpuyard.predict.platform.fabric import Fabric, Pipe, between_machines
-from gpuyard.predict.platform.platform import Platform, describe, machine_of, network_of, rate_of
+from gpuyard.predict.platform.fabric import Pipe, between_machines
+from gpuyard.predict.platform.machine import InMachine
+from gpuyard.predict.platform.platform import Platform, machine_of, network_of
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster
 
@@ -19,37 +19,30 @@ def shared(platform: Platform, cluster: Cluster, beside: int) -> Platform:
         return platform
     jobs = beside + 1
     gpu, machine = machine_of(cluster)
-    graph = machine_graph(machine.topology, gpu, machine.gpus)
+    there = InMachine.of(gpu, machine.gpus, machine.topology)
 
     def inside(gpus_used: int) -> Pipe:
-        alone = platform.inside(gpus_used)
-        slowest = min(side_by_side(graph, gpus_used, jobs), key=rate_of)
-        rate = min(alone.bytes_per_second, rate_of(slowest))
-        return Pipe(rate, alone.latency_seconds, describe(slowest))
-
-    def host_to_gpu(gpus_used: int) -> float:
-        taken = [gpu for job in side_by_side(graph, gpus_used, jobs) for gpu in job.gpus]
-        return host_to_gpu_bytes_per_second(graph, taken)
+        alone, crowded = platform.inside(gpus_used), there.pipe(gpus_used, jobs)
+        rate = min(alone.bytes_per_second, crowded.bytes_per_second)
+        return Pipe(rate, alone.latency_seconds, crowded.name)
 
     network = network_of(cluster)
-    fabric = None if network is None else _share(between_machines(network)[0], jobs)
+    fabric = between_machines(network)[0] if network else None
+    if fabric is not None:
+        fabric = replace(
+            fabric,
+            name=f"{fabric.name}, shared by {jobs} jobs",
+            # a cap on one flow holds for each job's flows; the ports are what they share
+            wire_bytes_per_second=fabric.wire_bytes_per_second / jobs,
+        )
     storage, cores = platform.storage_bytes_per_second, platform.cores
     return replace(
         platform,
         inside=inside,
-        between=None if fabric is None else partial(fabric.pipe, tuning=fitted()),
-        host_to_gpu_bytes_per_second=host_to_gpu,
+        between=partial(fabric.pipe, tuning=fitted()) if fabric else None,
+        host_to_gpu_bytes_per_second=partial(there.host_to_gpu_bytes_per_second, jobs=jobs),
         storage_bytes_per_second=None if storage is None else storage / jobs,
         cores=None if cores is None else cores / jobs,
         beside=beside,
         unshared=platform,
-    )
-
-
-def _share(fabric: Fabric, jobs: int) -> Fabric:
-    # a cap on one flow holds for each job's flows; the ports are what they share
-    return replace(
-        fabric,
-        name=f"{fabric.name}, shared by {jobs} jobs",
-        wire_bytes_per_second=fabric.wire_bytes_per_second / jobs,
     )

@@ -4,12 +4,10 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
+from gpuyard.predict.table import Floats, Truths
 from gpuyard.predict.tuning import Tuning
 
-Floats = npt.NDArray[np.float64]
-Truths = npt.NDArray[np.bool_]
 # NCCL plans with 2.7 µs a hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
 RDMA_HOP_SECONDS = 2.7e-6
 # Ethernet frames of 1,500 bytes with TCP/IP headers carry 1,448 of 1,538 bytes

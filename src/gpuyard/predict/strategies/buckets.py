@@ -4,42 +4,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from gpuyard.catalog import LayerProfile, ModelProfile
-from gpuyard.predict import constants as c
-from gpuyard.specs import StrategyName
+from gpuyard.predict.table import Floats
 
 
 @dataclass(frozen=True)
 class Buckets:
     """In the order of the exchange: sizes, and the share of backward done when each is full."""
 
-    size_bytes: npt.NDArray[np.float64]
-    ready_share: npt.NDArray[np.float64]
+    size_bytes: Floats
+    ready_share: Floats
 
     @property
     def total_bytes(self) -> float:
         return float(self.size_bytes.sum())
-
-
-def pack(profile: ModelProfile, strategy: StrategyName) -> Buckets:
-    """The buckets that a strategy makes where nobody has set their size."""
-    return fill(profile, bucket_caps(strategy))
-
-
-def bucket_caps(strategy: StrategyName, cap_bytes: float | None = None) -> tuple[float, ...]:
-    """What closes the first bucket, the second and so on; the last cap holds for all that follow."""
-    match strategy:
-        case "ddp":
-            cap = cap_bytes or c.DDP_BUCKET.value
-            return (min(c.DDP_FIRST_BUCKET.value, cap), cap)
-        case "horovod":
-            return (cap_bytes or c.HOROVOD_FUSION.value,)
-        case "parameter-server":
-            return (0.0,)  # every layer on its own
-        case "dataparallel":
-            return (float("inf"),)
 
 
 def fill(

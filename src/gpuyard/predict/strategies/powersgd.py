@@ -13,6 +13,7 @@ import numpy as np
 from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.strategies.buckets import Buckets, fill
+from gpuyard.predict.table import Floats
 
 RANK = 2
 LENGTH_TO_WIDTH = 9.0
@@ -36,7 +37,7 @@ def compressed(profile: ModelProfile, caps: Sequence[float], rank: int = RANK) -
     return Buckets(np.repeat(whole.size_bytes / 2, 2), np.repeat(whole.ready_share, 2))
 
 
-def seconds(profile: ModelProfile, memory_bytes_per_second: float) -> float:
+def seconds(profile: ModelProfile, memory_bytes_per_second: Floats) -> Floats:
     """What a step takes longer on the GPU: passes over the gradients, and launches."""
     launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
     return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches

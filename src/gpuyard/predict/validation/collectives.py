@@ -9,9 +9,9 @@ from gpuyard.catalog import gpus
 from gpuyard.catalog.published import all_reduce_rows
 from gpuyard.catalog.published_rows import AllReduceRow
 from gpuyard.hardware import all_reduce, machine_graph
-from gpuyard.predict.exchange import Paths, all_reduce_seconds
+from gpuyard.predict.all_reduce import all_reduce as all_reduce_by_size
 from gpuyard.predict.platform.transport import between_hop, between_rate
-from gpuyard.predict.step import Floats
+from gpuyard.predict.table import Floats, Paths
 from gpuyard.predict.tuning import Tuning, fitted
 from gpuyard.predict.validation.score import Score, score_of
 from gpuyard.specs import Topology
@@ -55,7 +55,7 @@ def predicted_seconds(rows: Sequence[AllReduceRow], tuning: Tuning) -> Floats:
         between_latency_seconds=between_hop(rdma, nodes, tuning),
     )
     sizes = np.array([row.size_bytes for row in rows])
-    return all_reduce_seconds(paths, sizes, tuning.launch_seconds)
+    return all_reduce_by_size(paths, tuning.launch_seconds)(sizes)
 
 
 def score_all_reduces() -> dict[str, Score]:

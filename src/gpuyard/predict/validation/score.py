@@ -7,7 +7,8 @@ import numpy as np
 
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
-from gpuyard.predict.step import Floats, StepParts
+from gpuyard.predict.step import StepParts
+from gpuyard.predict.table import Floats
 from gpuyard.predict.tuning import Spread, Tuning, fitted, spread
 from gpuyard.predict.validation.cases import Cases, compiled
 
@@ -115,12 +116,12 @@ def score_table(name: str, tuning: Tuning, off: Spread) -> TableScore:
 def relative_sigma(cases: Cases, parts: StepParts, off: Spread) -> Floats:
     """One σ of a step that stands on a measured one, by how far it is from it."""
     added = parts.exposed_communication_seconds + parts.straggler_seconds
-    more_machines = cases.place.nodes > cases.anchor_place.nodes
+    more_machines = cases.spots.nodes > cases.anchor_spots.nodes
     stretch = np.log(cases.batch / cases.anchor_batch)
     return np.sqrt(
         off.compute**2
         + (off.between * more_machines) ** 2
-        + off.of_exchange(added / parts.step_seconds, cases.place.nodes > 1) ** 2
+        + off.of_exchange(added / parts.step_seconds, cases.spots.nodes > 1) ** 2
         + (off.batch * stretch) ** 2
     )
 

@@ -1,0 +1,156 @@
+"""What every strategy of data-parallel training answers; each has a file beside this one."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.predict import constants as c
+from gpuyard.predict.all_reduce import SecondsBySize
+from gpuyard.predict.constants import Constant
+from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import Buckets, fill
+from gpuyard.predict.strategies.remedies import Proposals
+from gpuyard.predict.table import Floats, Table
+from gpuyard.predict.tuning import Tuning
+from gpuyard.specs import ExchangeOptions, Workload
+
+_HALF = 0.5  # of fp32 gradients as fp16 or bf16
+
+
+class Strategy(ABC):
+    """Defaults are those of workers that each hold the whole model, and exchange the gradients of every
+    step in buckets while backward goes on."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # as its framework calls it
+    options: ClassVar[frozenset[str]] = frozenset()  # those of `ExchangeOptions` that it has
+    no_other_option: ClassVar[str] = ""  # why it has no others, and what has
+    most_machines: ClassVar[int | None] = None
+    why_no_more_machines: ClassVar[str] = ""
+    constants: ClassVar[tuple[Constant, ...]] = ()  # what its exchange is reckoned with
+    remedies: ClassVar[tuple[Proposals, ...]] = ()  # what could be changed about its exchange
+    bucket_option: ClassVar[str] = ""  # what its framework calls the size of a bucket
+    hierarchical_caveat: ClassVar[str] = ""
+    synchronous: ClassVar[bool] = True  # else nobody waits for the slowest
+    # whether runs on one machine, which are rings, say how much of its exchange hides
+    calibrated: ClassVar[bool] = False
+    hides: ClassVar[bool] = True  # whether any of it could
+    drawn_as: ClassVar[str] = ""  # what a time line must say of it
+
+    def refusal(self, exchange: ExchangeOptions) -> str | None:
+        """The sentence that says which of these options it does not have."""
+        others = exchange.chosen - self.options
+        return self.no_other_option.format(", ".join(sorted(others))) if others else None
+
+    # the exchange of gradients
+
+    @abstractmethod
+    def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
+        """What closes the first bucket, the second and so on; the last cap holds for all that follow.
+        A cap may have been asked for."""
+
+    def buckets(self, profile: ModelProfile, exchange: ExchangeOptions) -> Buckets:
+        """How gradients are grouped, and when each group is ready."""
+        caps = self.bucket_caps(exchange.bucket_bytes)
+        return _filled(_Itself(profile), caps, exchange.powersgd_rank)
+
+    def bucket_name(self, number: int) -> str:
+        return f"bucket {number}"
+
+    def sent_share(self, exchange: ExchangeOptions) -> float:
+        """Of the buckets' bytes."""
+        return _HALF if exchange.half else 1.0
+
+    @abstractmethod
+    def bucket_seconds(self, table: Table) -> SecondsBySize:
+        """What the exchange of one bucket takes in every row, by its size."""
+
+    def exchange_seconds(self, table: Table, compute_seconds: Floats) -> tuple[Floats, Floats]:
+        """All of a step's exchange, and what would stick out behind compute if the two did not disturb
+        each other.
+
+        Buckets go one after the other, each when it is full: the last one ends behind compute by the
+        largest, over i, of all exchanges from bucket i on less the backward that was left at its start.
+        """
+        backward = compute_seconds * table.traffic.backward_share
+        remaining = np.zeros_like(compute_seconds)
+        sticks_out = np.zeros_like(compute_seconds)
+        seconds_of = self.bucket_seconds(table)
+        seen: dict[float, Floats] = {}  # most buckets are alike
+        buckets = table.traffic.buckets
+        for size, ready in zip(buckets.size_bytes[::-1], buckets.ready_share[::-1], strict=True):
+            if size not in seen:
+                seen[size] = seconds_of(size * table.sent_share)
+            remaining = remaining + seen[size]
+            sticks_out = np.maximum(sticks_out, remaining - (1 - ready) * backward)
+        return remaining, sticks_out
+
+    # what it takes of a machine
+
+    def memory_bytes(
+        self,
+        workload: Workload,
+        profile: ModelProfile,
+        exchange: ExchangeOptions,
+        *,
+        batch_per_gpu: Floats,
+        gpus: Floats,
+    ) -> Floats:
+        """Of each of so many GPUs: weights, gradients and one momentum in fp32, the activations kept for
+        backward, and the error that PowerSGD feeds back."""
+        width = 1.0 if workload.precision in ("fp32", "tf32") else 0.5
+        fed_back = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
+        activations = batch_per_gpu * width * profile.activation_bytes
+        return 3.0 * profile.gradient_bytes + activations + fed_back + np.zeros_like(gpus)
+
+    def gpu_seconds(
+        self,
+        profile: ModelProfile,
+        exchange: ExchangeOptions,
+        memory_bytes_per_second: Floats | None,
+    ) -> Floats | None:
+        """What a step takes longer, in the mean, on every GPU that has something to exchange."""
+        if exchange.powersgd_rank is None or memory_bytes_per_second is None:
+            return None  # a CPU's memory rate is not known, its passes over gradients in no formula
+        return powersgd.seconds(profile, memory_bytes_per_second) / exchange.accumulate
+
+    def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
+        """What a step waits for a host besides."""
+        return np.zeros_like(gpus_per_node)
+
+    # the constants that it stands on
+
+    @abstractmethod
+    def overlap(self, tuning: Tuning) -> Constant:
+        """How much of the exchange that could hide behind backward really does."""
+
+    @abstractmethod
+    def overlap_between(self, tuning: Tuning) -> Constant:
+        """The same, where the exchange leaves the machine."""
+
+    def slowdowns(self, tuning: Tuning) -> tuple[Constant, ...]:
+        """What a worker among others loses of its compute."""
+        return (c.slowdown(tuning),)
+
+
+@dataclass(frozen=True, eq=False)
+class _Itself:
+    """A profile that equals only itself: to compare all its layers takes longer than to pack them."""
+
+    profile: ModelProfile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.profile is other.profile
+
+
+@lru_cache(maxsize=256)
+def _filled(itself: _Itself, caps: tuple[float, ...], rank: int | None) -> Buckets:
+    profile = itself.profile
+    return fill(profile, caps) if rank is None else powersgd.compressed(profile, caps, rank)

@@ -1,0 +1,78 @@
+"""PyTorch's DataParallel: one process sends parameters and samples to its GPUs and gathers gradients."""
+
+import numpy as np
+
+from gpuyard.catalog import ModelProfile
+from gpuyard.predict import constants as c
+from gpuyard.predict.all_reduce import SecondsBySize
+from gpuyard.predict.collectives import pipelined_broadcast_seconds
+from gpuyard.predict.constants import Constant
+from gpuyard.predict.strategies import remedies as offered
+from gpuyard.predict.strategies.base import Strategy
+from gpuyard.predict.table import Floats, Table
+from gpuyard.predict.tuning import Tuning
+
+BUFFER = Constant(
+    "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
+    "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
+)  # fmt: skip
+HOST = Constant(
+    "dataparallel_host", 36e-6, "seconds a layer and GPU", "elsewhere",
+    f"one process copies the module to every GPU in Python for each step: {c.CPU_RANKS}",
+)  # fmt: skip
+NO_OVERLAP = Constant(
+    "overlap", 0.0, c.HIDES, "published",
+    "DataParallel copies before forward and reduces after backward",
+)  # fmt: skip
+
+
+class DataParallel(Strategy):
+    """Inputs scattered, all parameters copied out, all gradients reduced, at every pass."""
+
+    name = "dataparallel"
+    title = "DataParallel"
+    no_other_option = (
+        "DataParallel copies all parameters and gradients at every pass: {} needs ddp or horovod"
+    )
+    most_machines = 1
+    why_no_more_machines = "DataParallel is one process in one machine"
+    constants = (BUFFER, HOST)
+    remedies = (offered.instead_ddp,)
+    hides = False
+    drawn_as = (
+        "Parameters go out before forward and gradients come back after backward; both are "
+        "drawn after backward, because the model has only their sum."
+    )
+
+    def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
+        return (float("inf"),)
+
+    def bucket_name(self, number: int) -> str:
+        return "parameters, gradients"
+
+    def bucket_seconds(self, table: Table) -> SecondsBySize:
+        inputs = (
+            (table.gpus_per_node - 1)
+            * table.batch_per_gpu
+            * table.traffic.input_bytes_per_sample
+            / table.inside_bytes_per_second
+        )
+
+        def seconds(size_bytes: Floats) -> Floats:
+            messages = np.maximum(1.0, np.ceil(size_bytes / BUFFER.value))
+            one_way = pipelined_broadcast_seconds(
+                table.gpus_per_node, size_bytes, table.inside_bytes_per_second, messages
+            )
+            return np.where(table.gpus_per_node > 1, 2 * one_way + inputs, 0.0)
+
+        return seconds
+
+    def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
+        each = len(profile.layers) * HOST.value
+        return np.where(gpus_per_node > 1, each * gpus_per_node, 0.0)
+
+    def overlap(self, tuning: Tuning) -> Constant:
+        return NO_OVERLAP
+
+    def overlap_between(self, tuning: Tuning) -> Constant:
+        return NO_OVERLAP

@@ -1,0 +1,35 @@
+"""Jobs side by side that exchange nothing, as some published tables have them."""
+
+import numpy as np
+
+from gpuyard.predict import constants as c
+from gpuyard.predict.all_reduce import SecondsBySize
+from gpuyard.predict.constants import Constant
+from gpuyard.predict.strategies.base import Strategy
+from gpuyard.predict.table import Table
+from gpuyard.predict.tuning import Tuning
+
+
+class NoExchange(Strategy):
+    """Nobody waits for anybody."""
+
+    name = "none"
+    title = "no exchange"
+    options = frozenset({"compress"})  # of nothing
+    no_other_option = "jobs side by side exchange nothing: {} needs ddp or horovod"
+    synchronous = False
+
+    def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
+        return (float("inf"),)
+
+    def bucket_seconds(self, table: Table) -> SecondsBySize:
+        return lambda _: np.zeros_like(table.nodes)
+
+    def overlap(self, tuning: Tuning) -> Constant:
+        return c.overlap(tuning.overlap_inside)
+
+    def overlap_between(self, tuning: Tuning) -> Constant:
+        return c.overlap_between(tuning.overlap_between)
+
+    def slowdowns(self, tuning: Tuning) -> tuple[Constant, ...]:
+        return ()

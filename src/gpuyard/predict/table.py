@@ -1,0 +1,153 @@
+"""The table that the step model reckons with: one array a column, one entry a configuration."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuyard.predict.placement import Placement
+
+if TYPE_CHECKING:
+    from gpuyard.predict.strategies.base import Strategy
+    from gpuyard.predict.strategies.buckets import Buckets
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
+# rows that are worked on at once: some dozens of arrays of them stay in a core's cache
+CHUNK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which configurations are asked about."""
+
+    nodes: Floats
+    gpus_per_node: Floats  # the mean: the last machine may be used in part
+    batch_per_gpu: Floats
+    fullest: Integers | None = None  # GPUs used in a machine that has most of them; of a platform
+    entry: Integers | None = None  # which of its entries; of a fleet
+
+    @classmethod
+    def of(cls, spots: Sequence[tuple[Placement, int]]) -> "Rows":
+        """One row a placement and batch."""
+        return cls(
+            nodes=np.array([place.nodes for place, _ in spots], dtype=float),
+            gpus_per_node=np.array([place.gpus / place.nodes for place, _ in spots]),
+            batch_per_gpu=np.array([batch for _, batch in spots], dtype=float),
+            fullest=np.array([place.gpus_per_node for place, _ in spots], dtype=np.int64),
+        )
+
+
+def chunks(rows: int) -> Iterator[slice]:
+    """Parts of a long table, after each other."""
+    for start in range(0, rows, CHUNK_ROWS):
+        yield slice(start, start + CHUNK_ROWS)
+
+
+@dataclass(frozen=True)
+class Links:
+    """What hardware gives every row: rates, latencies and cores."""
+
+    inside_bytes_per_second: Floats
+    inside_latency_seconds: Floats
+    between_bytes_per_second: Floats  # infinite where there is only one machine
+    between_latency_seconds: Floats
+    host_to_gpu_bytes_per_second: Floats
+    storage_bytes_per_second: Floats
+    input_workers: Floats  # CPU cores for each GPU
+    gpu_memory_bytes_per_second: Floats | None = None  # None: not known
+
+
+@dataclass(frozen=True)
+class Paths:
+    """What the bytes of an exchange cross, one entry a configuration."""
+
+    nodes: Floats
+    gpus_per_node: Floats
+    inside_bytes_per_second: Floats
+    inside_latency_seconds: Floats
+    between_bytes_per_second: Floats  # infinite where there is only one machine
+    between_latency_seconds: Floats
+
+    @property
+    def gpus(self) -> Floats:
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def hop_seconds(self) -> Floats:
+        """Of the longest way there is."""
+        several = self.nodes > 1
+        return np.where(several, self.between_latency_seconds, self.inside_latency_seconds)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What is the same in all rows: what the workload moves and how, how much of the exchange hides,
+    inside a machine and between machines, and by how much a worker among others is slower than alone."""
+
+    strategy: "Strategy"
+    buckets: "Buckets"
+    input_bytes_per_sample: float
+    storage_bytes_per_sample: float
+    overlap: float
+    overlap_between: float
+    backward_share: float
+    variation: float
+    slowdown: float
+    slowdown_between: float  # where they are on several machines, besides
+    launch_seconds: float
+    preprocess_seconds: float = 0.0  # of one core, a sample
+    hierarchical: bool = False  # where it is faster than a flat ring or tree
+
+
+@dataclass(frozen=True)
+class Table(Paths):
+    """Configurations of one workload and strategy."""
+
+    traffic: Traffic
+    batch_per_gpu: Floats
+    fixed_seconds: Floats
+    seconds_per_sample: Floats
+    host_to_gpu_bytes_per_second: Floats
+    storage_bytes_per_second: Floats
+    host_overhead_seconds: Floats
+    accumulate: Floats = field(default_factory=lambda: np.ones(()))  # passes for one exchange
+    local_sgd: Floats = field(default_factory=lambda: np.ones(()))  # updates for one averaging
+    sent_share: Floats = field(default_factory=lambda: np.ones(()))  # of the buckets' bytes
+    input_workers: Floats = field(default_factory=lambda: np.full((), np.inf))  # cores for each GPU
+
+    def doubled(self, part: str) -> "Table":
+        """The same with one part twice as fast."""
+        match part:
+            case "gpu":
+                return replace(
+                    self,
+                    fixed_seconds=self.fixed_seconds / 2,
+                    seconds_per_sample=self.seconds_per_sample / 2,
+                )
+            case "network":
+                return replace(
+                    self,
+                    between_bytes_per_second=self.between_bytes_per_second * 2,
+                    between_latency_seconds=self.between_latency_seconds / 2,
+                )
+            case "pcie":
+                return replace(
+                    self,
+                    inside_bytes_per_second=self.inside_bytes_per_second * 2,
+                    inside_latency_seconds=self.inside_latency_seconds / 2,
+                    host_to_gpu_bytes_per_second=self.host_to_gpu_bytes_per_second * 2,
+                )
+            case "storage":
+                return replace(self, storage_bytes_per_second=self.storage_bytes_per_second * 2)
+            case "host":
+                return replace(
+                    self,
+                    host_overhead_seconds=self.host_overhead_seconds / 2,
+                    input_workers=self.input_workers * 2,
+                )
+            case _:
+                raise ValueError(part)
