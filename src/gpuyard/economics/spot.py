@@ -22,7 +22,8 @@ def daly_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amoun
     saving = array_of(checkpoint_hours)
     with np.errstate(invalid="ignore"):
         ratio = np.sqrt(saving / (2 * mean))
-        interval = np.sqrt(2 * saving * mean) * (1 + ratio / 3 + ratio**2 / 9) - saving
+        first_order = young_interval_hours(checkpoint_hours, interruptions_per_hour)
+        interval = first_order * (1 + ratio / 3 + ratio**2 / 9) - saving
     interval = np.where(saving < 2 * mean, interval, mean)
     return np.where(np.isinf(mean), np.inf, interval)
 
