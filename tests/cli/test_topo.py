@@ -79,7 +79,10 @@ def test_compare_says_what_a_layout_costs(cli: Cli) -> None:
         (["--preset", "dual-rot"], "did you mean 'dual-root'"),
         (["--preset", "dual-root", "--on", "dgx-a100"], "give only one of"),
         (["--gpus", "4"], "--gpus goes with --preset"),
-        (["--preset", "nvswitch", "--gpu", "t4"], "t4 has no NVLink"),
+        (
+            ["--preset", "nvswitch", "--gpu", "t4"],
+            "t4 can't be wired as nvswitch: it has PCIe 3.0 x16 and no links",
+        ),
         (["--preset", "dual-root", "--gpu", "a1000"], "no GPU is called 'a1000'"),
         (["--from", "nothing.txt"], "nothing.txt"),
         (["compare", "dual-root", "triple-root"], "no topology preset is called 'triple-root'"),

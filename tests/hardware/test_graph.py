@@ -6,6 +6,7 @@ from gpuyard.catalog import gpus
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware import PRESETS, MachineGraph, build_preset
 from gpuyard.hardware.graph import Device, Wire
+from gpuyard.hardware.presets import topologies_of, usual_topology
 
 
 def preset(name: str, gpu: str | None = None, count: int | None = None) -> MachineGraph:
@@ -24,6 +25,8 @@ def preset(name: str, gpu: str | None = None, count: int | None = None) -> Machi
         ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", "X NV1 NV1 NV2 NV2 SYS SYS SYS"),
         ("nvlink-hybrid-cube-mesh", "p100-sxm2-16gb", "X NV1 NV1 NV1 NV1 SYS SYS SYS"),
         ("nvlink-pairs", "rtx-3090", "X NV4 PHB PHB"),
+        ("full-mesh", "mi300x", "X FL1 FL1 FL1 FL1 FL1 FL1 FL1"),
+        ("full-mesh", "h100-sxm5-80gb", "X NV2 NV2 NV2 NV2 NV2 NV2 NV2"),
         ("nvswitch", "a100-sxm4-80gb", "X NV12 NV12 NV12 NV12 NV12 NV12 NV12"),
         ("nvswitch", "h100-sxm5-80gb", "X NV18 NV18 NV18 NV18 NV18 NV18 NV18"),
         ("consumer", "rtx-4090", "X PHB"),
@@ -49,7 +52,7 @@ def test_classes_and_paths_are_symmetric(name: str) -> None:
 def test_v100_quads_have_six_links_each_as_in_a_dgx_1() -> None:
     graph = preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb")
     for gpu in graph.gpus:
-        assert sum(graph.nvlinks(gpu, other) for other in graph.gpus) == 6
+        assert sum(graph.gpu_links(gpu, other) for other in graph.gpus) == 6
 
 
 def test_a_path_through_switches_is_told_hop_by_hop() -> None:
@@ -90,7 +93,38 @@ def test_what_is_not_there_is_a_sentence() -> None:
         graph.device("GPU9")
     with pytest.raises(UnknownName, match="did you mean 'dual-root'"):
         build_preset("dual-rot", gpus().get("t4"), 4)
-    with pytest.raises(UserMistake, match="t4 has no NVLink"):
-        build_preset("nvswitch", gpus().get("t4"), 8)
     with pytest.raises(UserMistake, match="up to 8 GPUs"):
         build_preset("nvlink-hybrid-cube-mesh", gpus().get("v100-sxm2-16gb"), 16)
+
+
+@pytest.mark.parametrize(
+    ("preset", "gpu", "has"),
+    [
+        ("nvswitch", "rtx-3090", "4 × NVLink 3 on GA10x over a bridge to one other card"),
+        ("nvlink-hybrid-cube-mesh", "a100-pcie-80gb", "12 × NVLink 3 over a bridge"),
+        ("nvswitch", "p100-sxm2-16gb", "4 × NVLink 1"),
+        ("nvswitch", "t4", "PCIe 3.0 x16 and no links to other GPUs"),
+        ("nvlink-pairs", "rtx-4090", "PCIe 4.0 x16 and no links to other GPUs"),
+        ("full-mesh", "rtx-3090", "4 × NVLink 3 on GA10x over a bridge"),
+        ("nvswitch", "mi300x", "7 × AMD Infinity Fabric 32 GT/s"),
+    ],
+)
+def test_links_that_a_gpu_does_not_have_are_refused(preset: str, gpu: str, has: str) -> None:
+    model = gpus().get(gpu)
+    with pytest.raises(UserMistake) as refused:
+        build_preset(preset, model, 4)
+    assert f"{gpu} can't be wired as {preset}: it has {has}" in str(refused.value)
+    assert preset not in topologies_of(model)
+    for possible in topologies_of(model):  # what the sentence offers can be built
+        build_preset(possible, model, 4)
+
+
+def test_a_full_mesh_has_a_link_to_every_other() -> None:
+    with pytest.raises(UserMistake, match="a full mesh of mi300x has up to 8 GPUs"):
+        build_preset("full-mesh", gpus().get("mi300x"), 9)
+
+
+def test_the_usual_topology_of_every_gpu_can_be_built() -> None:
+    for gpu in gpus():
+        for count in (1, 2, 4, 8, 10, 16):
+            build_preset(usual_topology(gpu, count), gpu, count)

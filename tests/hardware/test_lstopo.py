@@ -69,7 +69,7 @@ def test_nvlinks_of_hwloc() -> None:
     graph = graph_from_text(text_of(POWER8), POWER8)
     for a, b in combinations(range(4), 2):
         raw = expected.get(f"nvml{a}-nvml{b}", 0)
-        assert graph.nvlinks(f"GPU{a}", f"GPU{b}") == raw / 20000  # MB/s of one NVLink 1
+        assert graph.gpu_links(f"GPU{a}", f"GPU{b}") == raw / 20000  # MB/s of one NVLink 1
 
 
 def test_numa_nodes_of_one_package_are_near() -> None:

@@ -30,6 +30,7 @@ PRESET_GPUS = [
     ("nvlink-pairs", "rtx-3090", 4),
     ("nvlink-pairs", "a100-pcie-80gb", 8),
     ("nvswitch", "a100-sxm4-80gb", 8),
+    ("full-mesh", "mi300x", 8),
     ("consumer", "rtx-4090", 3),
 ]
 machines = st.sampled_from(PRESET_GPUS).map(lambda m: machine(*m))
@@ -176,6 +177,5 @@ def test_what_staging_leaves_is_the_median_of_what_is_published() -> None:
 def test_a_staged_ring_has_its_share_of_what_the_wires_carry() -> None:
     staged = all_reduce(machine("workstation", "rtx-4090", 4), ["GPU0", "GPU1", "GPU2", "GPU3"])
     assert staged.bytes_per_second == pytest.approx(STAGED_BOTH_WAYS_SHARE * 24e9)
-    assert staged.wires_bytes_per_second == pytest.approx(24e9)
     direct = all_reduce(machine("workstation", "gtx-1080-ti", 4), ["GPU0", "GPU1"])
-    assert direct.wires_bytes_per_second == direct.bytes_per_second == pytest.approx(12e9)
+    assert direct.bytes_per_second == pytest.approx(12e9)

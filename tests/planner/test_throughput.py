@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuyard.catalog import gpus, models
-from gpuyard.planner.shapes import Shape, _inside, inside_of
+from gpuyard.planner.shapes import Shape, _inside_like, inside_of
 from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
 from gpuyard.predict import Calibration, predict_cluster, scenario_of
 from gpuyard.predict.calibration.document import (
@@ -105,7 +105,7 @@ def test_one_gpu_needs_no_remedy() -> None:
 @pytest.mark.parametrize("gpu", ["h100-sxm5-80gb", "rtx-5090", "p100-pcie-16gb", "l40s", "mi300x"])
 def test_gpus_that_are_wired_alike_have_the_same_links(gpu: str) -> None:
     shared = inside_of(gpus().get(gpu), 4, "dual-root")
-    assert shared == _inside(gpu, 4, "dual-root")
+    assert shared == _inside_like(gpu, 4, "dual-root")
 
 
 def test_a_gpu_without_the_precision_is_left_out() -> None:

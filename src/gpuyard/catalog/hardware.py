@@ -41,6 +41,11 @@ class Gpu(Fact):
     """The row of the links table, where it is not the usual one of the generation."""
     nvlink_bridge: bool = False
     """NVLink reaches only the card on the other side of a bridge, never a switch."""
+    fabric_link: str | None = None
+    """Where a maker other than NVIDIA joins its GPUs directly: the row of the links table."""
+    fabric_links: int | None = Field(default=None, ge=1)
+    fabric_topology: Literal["full-mesh"] | None = None
+    """How the maker wires them."""
     pcie_peer_to_peer: bool
     """The vendor's driver lets one GPU read another's memory over PCIe."""
     streaming_multiprocessors: int | None = Field(default=None, gt=0)
@@ -63,6 +68,24 @@ class Gpu(Fact):
             return None
         return self.nvlink_link or f"nvlink-{self.nvlink_generation}"
 
+    @property
+    def own_link(self) -> str | None:
+        """The row of the links table of one link between GPUs of this kind; None: there is only PCIe."""
+        return self.nvlink_id or self.fabric_link
+
+    @property
+    def own_links(self) -> int:
+        """How many links to other GPUs it has, NVLink or another maker's."""
+        return self.nvlink_links or self.fabric_links or 0
+
+    @property
+    def own_links_words(self) -> str:
+        """ "4 × NVLink 3 over a bridge to one other card"."""
+        if self.own_link is None:
+            return f"PCIe {self.pcie_generation}.0 x{self.pcie_lanes} and no links to other GPUs"
+        bridge = " over a bridge to one other card" if self.nvlink_bridge else ""
+        return f"{self.own_links} × {links().get(self.own_link).name}{bridge}"
+
     def peak_flops(self, precision: str) -> float | None:
         """The peak in FLOP/s, or None where the GPU does not offer the precision.
 
@@ -80,7 +103,7 @@ def gpus() -> Table[Gpu]:
     return read_toml("GPU", Gpu, "gpus.toml")
 
 
-LinkKind = Literal["pcie", "nvlink", "socket", "ethernet", "infiniband", "memory"]
+LinkKind = Literal["pcie", "nvlink", "fabric", "socket", "ethernet", "infiniband", "memory"]
 LinkProtocol = Literal["tcp", "rdma", "peer"]
 LinkBasis = Literal["measured", "planning", "derived", "assumed"]
 

@@ -56,7 +56,7 @@ def topo(
         raise UserMistake("give only one of --preset, --from and --on")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus goes with --preset: elsewhere the number of GPUs is known")
-    from gpuyard.hardware import summarise
+    from gpuyard.predict.machine_summary import summarise
     from gpuyard.report.answers.topology import topology_answer
 
     graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)

@@ -12,7 +12,6 @@ from gpuyard.hardware.rings import (
     side_by_side,
     worst_gpus,
 )
-from gpuyard.hardware.summary import TopologySummary, summarise
 
 __all__ = [
     "MOST_EXACT_GPUS",
@@ -21,7 +20,6 @@ __all__ = [
     "Device",
     "Host",
     "MachineGraph",
-    "TopologySummary",
     "Wire",
     "all_reduce",
     "best_gpus",
@@ -30,6 +28,5 @@ __all__ = [
     "host_to_gpu_bytes_per_second",
     "machine_graph",
     "side_by_side",
-    "summarise",
     "worst_gpus",
 ]

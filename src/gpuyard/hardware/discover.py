@@ -14,7 +14,7 @@ from gpuyard.hardware.nvml import NvmlGpus, read_nvml
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
 from gpuyard.hardware.readers.read import graph_from_text
-from gpuyard.hardware.wires import Slot, nvlink_wire
+from gpuyard.hardware.wires import Slot, gpu_link_wire
 
 _HOST_BRIDGE = re.compile(r"pci([0-9a-f]{4,}:[0-9a-f]{2})")
 _FUNCTION = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -129,10 +129,10 @@ def _add_nvlinks(machine: PciMachine, nvml: NvmlGpus) -> list[Device]:
     for pair, count in nvml.direct.items():
         if pair <= ids.keys():
             a, b = sorted(pair, key=list(nvml.products).index)
-            machine.wires.append(nvlink_wire(ids[a], ids[b], _nvlink(models[a], machine), count))
+            machine.wires.append(gpu_link_wire(ids[a], ids[b], _nvlink(models[a], machine), count))
     switched = {gpu: count for gpu, count in nvml.switched.items() if gpu in ids}
     for gpu, count in switched.items():
-        machine.wires.append(nvlink_wire(ids[gpu], "NVSW", _nvlink(models[gpu], machine), count))
+        machine.wires.append(gpu_link_wire(ids[gpu], "NVSW", _nvlink(models[gpu], machine), count))
     return [Device("NVSW", "nvswitch", "NVSwitch")] if switched else []
 
 

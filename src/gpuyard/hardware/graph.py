@@ -12,9 +12,12 @@ from typing import Literal
 from gpuyard.errors import UnknownName
 
 DeviceKind = Literal["socket", "host-bridge", "switch", "gpu", "nic", "nvme", "nvswitch"]
-WireKind = Literal["pcie", "nvlink", "socket", "internal"]
+WireKind = Literal["pcie", "nvlink", "fabric", "socket", "internal"]
+"""`fabric`: what other makers join their GPUs with directly, as AMD's Infinity Fabric."""
+GPU_LINKS: frozenset[WireKind] = frozenset({"nvlink", "fabric"})
+LINK_PREFIX: dict[WireKind, str] = {"nvlink": "NV", "fabric": "FL"}
 PathClass = str
-"""NVIDIA's: "X" itself, "NV<n>" n NVLinks, "PIX" one PCIe switch, "PXB" several, "PHB" a host bridge,
+"""NVIDIA's: "X" itself, "NV<n>" n NVLinks ("FL<n>" n links of another maker), "PIX" one PCIe switch, "PXB" several, "PHB" a host bridge,
 "NODE" two host bridges of one socket, "SYS" two sockets."""
 
 
@@ -96,29 +99,30 @@ class MachineGraph:
         return tuple(device.id for device in self.of_kind("gpu"))
 
     def offers_peer_to_peer(self, a: str, b: str) -> bool:
-        """Whether a can write into b's memory: over NVLink always, over PCIe if the driver lets it."""
-        if self.nvlinks(a, b):
+        """Whether a can write into b's memory: over links of their own always, over PCIe if the driver lets it."""
+        if self.gpu_links(a, b):
             return True
         return self.pcie_peers is None or frozenset((a, b)) in self.pcie_peers
 
-    def nvlinks(self, a: str, b: str) -> int:
-        """NVLinks that traffic between two GPUs can use at once, direct or through NVSwitches."""
+    def gpu_links(self, a: str, b: str) -> int:
+        """NVLinks (or links of another maker) that traffic between two GPUs can use at once, direct or through
+        NVSwitches."""
         if a == b:
             return 0
         direct = sum(
             wire.width
             for wire in self._wires_of.get(a, ())
-            if wire.kind == "nvlink" and wire.other(a) == b
+            if wire.kind in GPU_LINKS and wire.other(a) == b
         )
         if direct:
             return direct
         return min(self._switched_links(a), self._switched_links(b))
 
     def path(self, a: str, b: str) -> tuple[Hop, ...]:
-        """The way that traffic takes: NVLink where there is one, else PCIe and the sockets."""
+        """The way that traffic takes: the GPUs' own links where there are any, else PCIe and the sockets."""
         if a == b:
             return ()
-        direct = self._nvlink_path(a, b)
+        direct = self._direct_path(a, b)
         return direct or self._host_path(a, b)
 
     def staged_path(self, a: str, b: str) -> tuple[Hop, ...]:
@@ -141,11 +145,13 @@ class MachineGraph:
         """NVIDIA's class of the path between two devices."""
         if a == b:
             return "X"
-        links = self.nvlinks(a, b) if self._both_gpus(a, b) else 0
-        return f"NV{links}" if links else self.pcie_class(a, b)
+        links = self.gpu_links(a, b) if self._both_gpus(a, b) else 0
+        if not links:
+            return self.pcie_class(a, b)
+        return f"{LINK_PREFIX[self.path(a, b)[0].wire.kind]}{links}"
 
     def pcie_class(self, a: str, b: str) -> PathClass:
-        """The class of the path that leaves NVLink aside."""
+        """The class of the path that leaves the GPUs' own links aside."""
         hops = self._host_path(a, b)
         passed = [self.device(hop.target).kind for hop in hops[:-1]]
         if any(hop.wire.kind == "socket" for hop in hops):
@@ -163,14 +169,14 @@ class MachineGraph:
         return sum(
             wire.width
             for wire in self._wires_of.get(gpu, ())
-            if wire.kind == "nvlink" and self.device(wire.other(gpu)).kind == "nvswitch"
+            if wire.kind in GPU_LINKS and self.device(wire.other(gpu)).kind == "nvswitch"
         )
 
-    def _nvlink_path(self, a: str, b: str) -> tuple[Hop, ...]:
+    def _direct_path(self, a: str, b: str) -> tuple[Hop, ...]:
         for wire in self._wires_of.get(a, ()):
-            if wire.kind == "nvlink" and wire.other(a) == b:
+            if wire.kind in GPU_LINKS and wire.other(a) == b:
                 return (Hop(wire, a),)
-        if not self._both_gpus(a, b) or not self.nvlinks(a, b):
+        if not self._both_gpus(a, b) or not self.gpu_links(a, b):
             return ()
         up = next(w for w in self._wires_of[a] if self.device(w.other(a)).kind == "nvswitch")
         switch = up.other(a)
@@ -178,7 +184,7 @@ class MachineGraph:
         return (Hop(up, a), Hop(down, switch)) if down else ()
 
     def _host_path(self, a: str, b: str) -> tuple[Hop, ...]:
-        """The shortest way that does not use NVLink."""
+        """The shortest way that does not use the GPUs' own links."""
         found = self._host_paths(a)
         if self.device(b).id not in found:
             raise ValueError(f"{self.name}: nothing joins {a} and {b}")
@@ -193,7 +199,7 @@ class MachineGraph:
                 here = waiting.popleft()
                 for wire in self._wires_of.get(here, ()):
                     there = wire.other(here)
-                    if wire.kind != "nvlink" and there not in found:
+                    if wire.kind not in GPU_LINKS and there not in found:
                         found[there] = (*found[here], Hop(wire, here))
                         waiting.append(there)
             self._path_cache[source] = found

@@ -1,8 +1,10 @@
 """Machines by their topology: how GPUs hang under switches, host bridges and sockets, built for any GPU."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import get_args
 
 from gpuyard.catalog import Gpu, gpus
@@ -10,8 +12,8 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.wires import (
     Slot,
+    gpu_link_wire,
     internal_wire,
-    nvlink_wire,
     pcie_peers,
     pcie_wire,
     slot_of_gpu,
@@ -39,6 +41,8 @@ class Preset:
     usual_gpu: str
     usual_gpus: int
     build: Callable[["_Builder"], None]
+    takes: Callable[[Gpu], bool] = lambda _: True
+    """Whether a GPU has the links that it is made of."""
 
 
 @dataclass
@@ -76,25 +80,26 @@ class _Builder:
         self.devices.append(Device(f"GPU{number}", "gpu", self.gpu.name, gpu=self.gpu.id))
         self._slot(parent, f"GPU{number}", lanes)
 
-    def nvlinks(self, joined: dict[tuple[int, int], int]) -> None:
+    def join(self, joined: dict[tuple[int, int], int]) -> None:
+        """Pairs of GPUs, and by how many of their own links."""
         for (a, b), count in joined.items():
             if max(a, b) < self.gpus:
-                self._nvlink(f"GPU{a}", f"GPU{b}", count)
+                self._own_links(f"GPU{a}", f"GPU{b}", count)
 
     def nvswitch(self) -> None:
         # the switches work as one: every link of a GPU reaches every other GPU at full rate
         self.devices.append(Device("NVSW", "nvswitch", "NVSwitch"))
         for i in range(self.gpus):
-            self._nvlink(f"GPU{i}", "NVSW", self.gpu.nvlink_links or 0)
+            self._own_links(f"GPU{i}", "NVSW", self.gpu.own_links)
 
     def _slot(self, parent: str, child: str, lanes: int) -> None:
         slot = Slot(self.gpu.pcie_generation, min(lanes, self.gpu.pcie_lanes))
         self.wires.append(pcie_wire(parent, child, slot))
 
-    def _nvlink(self, a: str, b: str, count: int) -> None:
-        if self.gpu.nvlink_id is None or not count:
-            raise UserMistake(f"{self.gpu.id} has no NVLink, which this topology needs")
-        self.wires.append(nvlink_wire(a, b, self.gpu.nvlink_id, count))
+    def _own_links(self, a: str, b: str, count: int) -> None:
+        if self.gpu.own_link is None:
+            raise ValueError(f"{self.gpu.id} has no links of its own")
+        self.wires.append(gpu_link_wire(a, b, self.gpu.own_link, count))
 
 
 def _workstation(build: _Builder) -> None:
@@ -130,20 +135,26 @@ def _cascaded(build: _Builder) -> None:
 def _cube_mesh(build: _Builder) -> None:
     """Two quads of GPUs joined by NVLink: NVIDIA DGX-1, HPE Apollo 6500, AWS p3.16xlarge."""
     _switched_host(build)
-    build.nvlinks(_CUBE_MESH_P100 if build.gpu.nvlink_links == 4 else _CUBE_MESH_V100)
+    build.join(_CUBE_MESH_P100 if build.gpu.nvlink_links == 4 else _CUBE_MESH_V100)
 
 
 def _pairs(build: _Builder) -> None:
     """GPUs bridged two by two."""
     build.place_gpus(build.sockets(2 if build.gpus > 4 else 1))
-    count = build.gpu.nvlink_links or 0
-    build.nvlinks({(i, i + 1): count for i in range(0, build.gpus - 1, 2)})
+    build.join({(i, i + 1): build.gpu.own_links for i in range(0, build.gpus - 1, 2)})
 
 
 def _nvswitch(build: _Builder) -> None:
     """Every GPU reaches every other at full NVLink rate: NVIDIA DGX-2, DGX A100, HGX H100, HGX B200."""
     _switched_host(build)
     build.nvswitch()
+
+
+def _full_mesh(build: _Builder) -> None:
+    """Every GPU has links of its own to every other: AMD Instinct MI300X, Intel Gaudi, HGX boards with four GPUs."""
+    _switched_host(build)
+    count = build.gpu.own_links // max(build.gpus - 1, 1)
+    build.join(dict.fromkeys(combinations(range(build.gpus), 2), count))
 
 
 def _consumer(build: _Builder) -> None:
@@ -170,6 +181,22 @@ def _switched_host(build: _Builder) -> None:
     )
 
 
+def _between_pairs(gpu: Gpu) -> bool:
+    return gpu.nvlink_id is not None
+
+
+def _beyond_a_bridge(gpu: Gpu) -> bool:
+    return gpu.nvlink_id is not None and not gpu.nvlink_bridge
+
+
+def _to_switches(gpu: Gpu) -> bool:  # there was none for the first NVLink
+    return _beyond_a_bridge(gpu) and (gpu.nvlink_generation or 0) >= 2
+
+
+def _to_all_others(gpu: Gpu) -> bool:
+    return _beyond_a_bridge(gpu) or gpu.fabric_topology == "full-mesh"
+
+
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -178,20 +205,58 @@ PRESETS: dict[str, Preset] = {
         Preset("dual-root", "gtx-1080-ti", 8, _dual_root),
         Preset("single-root", "gtx-1080-ti", 8, _single_root),
         Preset("cascaded", "gtx-1080-ti", 8, _cascaded),
-        Preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, _cube_mesh),
-        Preset("nvlink-pairs", "rtx-3090", 4, _pairs),
-        Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch),
+        Preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, _cube_mesh, _beyond_a_bridge),
+        Preset("nvlink-pairs", "rtx-3090", 4, _pairs, _between_pairs),
+        Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch, _to_switches),
+        Preset("full-mesh", "mi300x", 8, _full_mesh, _to_all_others),
         Preset("consumer", "rtx-4090", 2, _consumer),
     )
 }
+
+
+def topologies_of(gpu: Gpu) -> list[Topology]:
+    """What machines can be built with this GPU's links."""
+    return [preset.name for preset in PRESETS.values() if preset.takes(gpu)]
+
+
+def usual_topology(gpu: Gpu, count: int) -> Topology:
+    """How machines with this GPU are mostly built, where nobody says it."""
+    if count > 1 and gpu.fabric_topology is not None and count <= _most_meshed(gpu):
+        return gpu.fabric_topology
+    if count > 1 and _beyond_a_bridge(gpu) and gpu.form_factor != "superchip":
+        if gpu.form_factor != "SXM2":
+            return "nvswitch"
+        if count in (4, 8):
+            return "nvlink-hybrid-cube-mesh"
+        return "dual-socket"
+    return "workstation" if count <= 4 else "dual-socket"
+
+
+def _most_meshed(gpu: Gpu) -> float:
+    return gpu.own_links + 1 if gpu.fabric_topology == "full-mesh" else math.inf
+
+
+def refuse_impossible(name: str, gpu: Gpu, gpus: int) -> None:
+    """Raises where the GPUs don't have the links that the topology is made of, with what they have."""
+    if not PRESETS[name].takes(gpu):
+        raise UserMistake(
+            f"{gpu.id} can't be wired as {name}: it has {gpu.own_links_words}; it can be wired as "
+            + ", ".join(topologies_of(gpu))
+        )
+    if name == "nvlink-hybrid-cube-mesh" and gpus > 8:
+        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, got {gpus}")
+    if name == "full-mesh" and gpus > gpu.own_links + 1:
+        raise UserMistake(
+            f"a full mesh of {gpu.id} has up to {gpu.own_links + 1} GPUs, a link to each other one, "
+            f"got {gpus}"
+        )
 
 
 def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
     """The machine of this topology with these GPUs."""
     if name not in PRESETS:
         raise UnknownName("topology preset", name, PRESETS)
-    if name == "nvlink-hybrid-cube-mesh" and gpus > 8:
-        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, got {gpus}")
+    refuse_impossible(name, gpu, gpus)
     builder = _Builder(gpu, gpus)
     PRESETS[name].build(builder)
     peers = pcie_peers([gpu])

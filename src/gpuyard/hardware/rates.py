@@ -4,7 +4,7 @@ memory of their host, all at once."""
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuyard.hardware.graph import Hop, MachineGraph
+from gpuyard.hardware.graph import GPU_LINKS, Hop, MachineGraph
 from gpuyard.hardware.rings import STAGED_SHARE
 
 NOT_JOINED = "N/A"
@@ -50,9 +50,9 @@ def _bytes_per_second(graph: MachineGraph, a: str, b: str) -> float | None:
 
 def _hop_rate(graph: MachineGraph, hop: Hop, a: str, b: str) -> float:
     """Of NVLink all links that the pair has: a path names one NVSwitch, traffic spreads over all."""
-    if hop.wire.kind != "nvlink":
+    if hop.wire.kind not in GPU_LINKS:
         return hop.wire.bytes_per_second
-    return hop.wire.bytes_per_second / hop.wire.width * graph.nvlinks(a, b)
+    return hop.wire.bytes_per_second / hop.wire.width * graph.gpu_links(a, b)
 
 
 def _latency_seconds(graph: MachineGraph, a: str, b: str) -> float | None:

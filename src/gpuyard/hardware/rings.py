@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.graph import Hop, MachineGraph
+from gpuyard.hardware.graph import GPU_LINKS, Hop, MachineGraph
 from gpuyard.hardware.ring_packing import Ring, detoured_ring, pack_rings
 
 # Without peer access every message is written to host memory and read back by two copies. What they
@@ -23,19 +23,15 @@ MOST_EXACT_GPUS = 16
 
 @dataclass(frozen=True)
 class AllReduce:
-    """The all-reduce over some GPUs: its rings, their common rate, and the wire that limits them."""
+    """The all-reduce over some GPUs: its rings, what the wires let them run at together, and the wire that
+    limits them. Where it is staged, training gets less: `predict.platform.machine.ring_rate` says how much."""
 
     gpus: tuple[str, ...]
     rings: tuple[Ring, ...]
     bytes_per_second: float
     latency_seconds: float  # of the slowest hop
-    kind: str  # "nvlink", "pcie", "socket": what the limiting wire is
+    kind: str  # "nvlink", "fabric", "pcie", "socket": what the limiting wire is
     staged: bool  # some hop goes through host memory
-
-    @property
-    def wires_bytes_per_second(self) -> float:
-        """What the wires would carry if nothing had to be staged."""
-        return self.bytes_per_second / (STAGED_BOTH_WAYS_SHARE if self.staged else 1.0)
 
 
 def simultaneous_bandwidth(graph: MachineGraph, rings: Sequence[Ring]) -> float:
@@ -80,7 +76,7 @@ def _all_reduce(graph: MachineGraph, gpus: tuple[str, ...]) -> AllReduce:
         (hop, share) for ring in rings for a, b in _pairs(ring) for hop, share in _hops(graph, a, b)
     ]
     limiting = min(hops, key=lambda h: h[1] * h[0].wire.bytes_per_second)[0].wire
-    if all(hop.wire.kind == "nvlink" for hop, _ in hops):
+    if all(hop.wire.kind in GPU_LINKS for hop, _ in hops):
         rate = _nvlink_rate(graph, gpus, rings)
     else:
         rate = simultaneous_bandwidth(graph, rings)
@@ -119,7 +115,7 @@ def side_by_side(graph: MachineGraph, gpus_each: int, jobs: int) -> tuple[AllRed
         chosen = best_gpus(graph, gpus_each, free) if few else all_reduce(graph, free[:gpus_each])
         alone.append(chosen)
         free = [gpu for gpu in free if gpu not in chosen.gpus]
-    over_pcie = [job for job in alone if job.kind not in ("nvlink", "none")]
+    over_pcie = [job for job in alone if job.kind not in (*GPU_LINKS, "none")]
     rates = iter(ring_rates(graph, [job.rings[0] for job in over_pcie]))
     return tuple(
         replace(job, bytes_per_second=next(rates)) if job in over_pcie else job for job in alone
@@ -163,7 +159,7 @@ def _look(graph: MachineGraph, a: str, b: str) -> object:
     from the classes."""
     wires = [hop.wire for hop in graph.path(a, b)]
     kinds = tuple((wire.kind, wire.bytes_per_second, wire.latency_seconds) for wire in wires)
-    joined = graph.nvlinks(a, b), graph.offers_peer_to_peer(a, b)
+    joined = graph.gpu_links(a, b), graph.offers_peer_to_peer(a, b)
     return (*joined, graph.pcie_class(a, b), kinds)
 
 
@@ -195,7 +191,7 @@ def _tree_order(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:
     while left:
         here = order[-1]
         nearest = min(
-            left, key=lambda g: (-graph.nvlinks(here, g), nearness[graph.pcie_class(here, g)])
+            left, key=lambda g: (-graph.gpu_links(here, g), nearness[graph.pcie_class(here, g)])
         )
         left.remove(nearest)
         order.append(nearest)
@@ -211,21 +207,23 @@ def _nvlink_rate(graph: MachineGraph, gpus: tuple[str, ...], rings: tuple[Ring, 
         for hop in graph.path(source, target)
     )
     if len(gpus) == 2:
-        return graph.nvlinks(a, b) * one_link
+        return graph.gpu_links(a, b) * one_link
     if _switched(graph, gpus):
-        return min(graph.nvlinks(x, y) for x, y in combinations(gpus, 2)) * one_link
+        return min(graph.gpu_links(x, y) for x, y in combinations(gpus, 2)) * one_link
     return 2 * len(rings) * one_link  # each undirected ring is run both ways
 
 
 def _switched(graph: MachineGraph, gpus: tuple[str, ...]) -> bool:
-    return all(len(graph.path(a, b)) == 2 and graph.nvlinks(a, b) for a, b in combinations(gpus, 2))
+    return all(
+        len(graph.path(a, b)) == 2 and graph.gpu_links(a, b) for a, b in combinations(gpus, 2)
+    )
 
 
 def _nvlink_rings(graph: MachineGraph, gpus: tuple[str, ...]) -> tuple[Ring, ...]:
     """As many rings at once as the NVLinks between these GPUs allow, each link in one ring only."""
     if len(gpus) == 2:
-        return (gpus,) if graph.nvlinks(*gpus) else ()
+        return (gpus,) if graph.gpu_links(*gpus) else ()
     if _switched(graph, gpus):
         return (gpus,)
-    links = {frozenset(pair): graph.nvlinks(*pair) for pair in combinations(gpus, 2)}
+    links = {frozenset(pair): graph.gpu_links(*pair) for pair in combinations(gpus, 2)}
     return pack_rings(gpus, links) or detoured_ring(gpus, links)

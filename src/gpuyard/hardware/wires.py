@@ -87,17 +87,17 @@ def same_socket_wire(a: str, b: str, slot: Slot) -> Wire:
     return Wire(a, b, "socket", internal_wire(a, b, slot).bytes_per_second, 0.0)
 
 
-def nvlink_wire(a: str, b: str, link: str, count: int) -> Wire:
+def gpu_link_wire(a: str, b: str, link: str, count: int) -> Wire:
     """`link` is a row of the catalog, e.g. nvlink-3-ga10x."""
     one = links().get(link)
-    generation = int(link.split("-")[1])
+    nvlink = one.kind == "nvlink"
     return Wire(
         a,
         b,
-        "nvlink",
+        "nvlink" if nvlink else "fabric",
         count * one.effective_bytes_per_second,
         one.latency_seconds,
-        generation,
+        int(link.split("-")[1]) if nvlink else None,
         count,
     )
 

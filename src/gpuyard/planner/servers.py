@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
 from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices, ports
+from gpuyard.hardware.presets import refuse_impossible, usual_topology
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnOffer, Plan
 
@@ -64,6 +65,7 @@ def servers_of(plan: Plan) -> list[Server]:
 
 def _own(offer: OwnOffer) -> Server:
     gpu = gpus().get(offer.gpu)
+    refuse_impossible(offer.topology, gpu, offer.gpus)
     watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
     return Server(
         id=offer.name,
@@ -95,7 +97,7 @@ def _rented() -> Iterator[Server]:
             name=f"{price.cloud} {price.instance}",
             gpu=gpu,
             gpus=price.gpus,
-            topology=known.topology if known else _usual_topology(gpu, price.gpus),
+            topology=known.topology if known else usual_topology(gpu, price.gpus),
             watts=0.0,  # the cloud's
             price_date=price.date,
             price_source=price.source,
@@ -125,14 +127,6 @@ def _machine_of(price: Price) -> Machine | None:
 
 def _network_of(machine: Machine) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
-
-
-def _usual_topology(gpu: Gpu, count: int) -> Topology:
-    if count > 1 and gpu.form_factor in ("SXM2", "OAM") and gpu.nvlink_id and count in (4, 8):
-        return "nvlink-hybrid-cube-mesh" if gpu.form_factor == "SXM2" else "nvswitch"
-    if count > 1 and gpu.nvlink_id and not gpu.nvlink_bridge and gpu.form_factor.startswith("SXM"):
-        return "nvswitch" if gpu.form_factor != "SXM2" else "dual-socket"
-    return "workstation" if count <= 4 else "dual-socket"
 
 
 def _products(plan: Plan) -> Iterator[Server]:
@@ -174,7 +168,7 @@ def _builds(plan: Plan) -> Iterator[Server]:
 
 def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Server]:
     for count in box.gpus:
-        topology = _usual_topology(gpu, count) if box.form == "SXM" else box.topology
+        topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
         yield Server(
             id=build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",

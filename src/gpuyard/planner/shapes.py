@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
-from gpuyard.errors import UserMistake
 from gpuyard.predict.platform.fabric import Fabric, between_machines
 from gpuyard.predict.platform.machine import InMachine
 from gpuyard.specs import Network, Topology
@@ -45,9 +44,10 @@ def _wiring(gpu: Gpu) -> tuple[object, ...]:
         gpu.pcie_lanes,
         gpu.released if gpu.pcie_generation == 3 else None,  # decides the link between sockets
         gpu.pcie_peer_to_peer,
-        gpu.nvlink_id,
-        gpu.nvlink_links,
+        gpu.own_link,
+        gpu.own_links,
         gpu.nvlink_bridge,
+        gpu.fabric_topology,
     )
 
 
@@ -59,13 +59,6 @@ def _wired_alike() -> dict[tuple[object, ...], str]:
 
 @functools.cache
 def _inside_like(gpu: str, gpus: int, topology: Topology) -> Inside:
-    try:
-        return _inside(gpu, gpus, topology)
-    except UserMistake:  # a GPU that can't be laid out so stands on two sockets
-        return _inside(gpu, gpus, "dual-socket")
-
-
-def _inside(gpu: str, gpus: int, topology: Topology) -> Inside:
     machine = InMachine.of(gpus_table().get(gpu), gpus, topology)
     pipe = machine.pipe(gpus)
     to_gpu = machine.host_to_gpu_bytes_per_second(gpus)

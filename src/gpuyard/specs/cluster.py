@@ -15,6 +15,7 @@ Topology = Literal[
     "nvlink-hybrid-cube-mesh",
     "nvlink-pairs",
     "nvswitch",
+    "full-mesh",
     "consumer",
 ]
 Protocol = Literal["tcp", "rdma"]
@@ -24,7 +25,9 @@ class MachineSpec(Spec):
     """One host: which GPUs, how many, and how they hang together."""
 
     gpu: GpuName
-    gpus: Annotated[int, Field(gt=0, le=64, description="GPUs in one machine")]
+    gpus: Annotated[
+        int, Field(gt=0, le=72, description="GPUs in one machine, or in one NVLink domain")
+    ]
     topology: Topology = "workstation"
     cores: Annotated[
         int | None, Field(gt=0, le=4096, description="CPU cores of one machine, for input workers")

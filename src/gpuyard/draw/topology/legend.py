@@ -25,6 +25,7 @@ _ROW, _SIZE, _SWATCH = 22.0, 12.0, 44.0
 _STEPS = 24
 _CLASSES = {
     "NV": "NV#: over # NVLinks",
+    "FL": "FL#: over # links between GPUs",
     "PIX": "PIX: through one PCIe switch",
     "PXB": "PXB: through several PCIe switches",
     "PHB": "PHB: through a host bridge",
@@ -61,7 +62,7 @@ class Legend:
         self._heading("Paths between GPUs")
         present = {name for row in heat_map.classes for name in row}
         for name, meaning in _CLASSES.items():
-            if name in present or (name == "NV" and any(p.startswith("NV") for p in present)):
+            if name in present or (name in ("NV", "FL") and any(p[:2] == name for p in present)):
                 self._paragraph(meaning)
         if heat_map.has_staged:
             self._row(_staged_swatch, "no peer-to-peer: staged through host memory,")
@@ -109,7 +110,7 @@ class _Line:
 
 def _lines(graph: MachineGraph) -> list[_Line]:
     """Each look once: socket links, then PCIe, then NVLink, fast ones first."""
-    order = ("socket", "pcie", "nvlink")
+    order = ("socket", "pcie", "nvlink", "fabric")
     found = {_host_line(wire) for wire in graph.wires if wire.kind in ("socket", "pcie")}
     bundles = [*switched_bundles(graph).values(), *direct_bundles(graph).values()]
     bundles += [bundle([wire]) for wire in host_wires(graph)]
@@ -128,8 +129,9 @@ def _host_line(wire: Wire) -> _Line:
 
 def _nvlink_line(links: Bundle) -> _Line:
     generation = f" {links.generation}" if links.generation else ""
-    says = f"{links.name}: {links.links} × NVLink{generation}"
-    return _Line("nvlink", nvlink_weight(links.links), says, links.bytes_per_second)
+    what = f"NVLink{generation}" if links.kind == "nvlink" else "link between GPUs"
+    says = f"{links.name}: {links.links} × {what}"
+    return _Line(links.kind, nvlink_weight(links.links), says, links.bytes_per_second)
 
 
 def _stroke(line: _Line) -> Callable[[float], str]:

@@ -1,11 +1,11 @@
-"""NVLinks as a drawing shows them: added up to bundles, and direct ones as arcs under the row of GPUs, deeper
+"""NVLinks, and links of other makers, as a drawing shows them: added up to bundles, and direct ones as arcs under the row of GPUs, deeper
 the farther they reach."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuyard.draw.topology.columns import Box
-from gpuyard.hardware.graph import MachineGraph, Wire
+from gpuyard.hardware.graph import GPU_LINKS, LINK_PREFIX, MachineGraph, Wire, WireKind
 
 _FIRST_DEPTH = 30.0
 _DEEPER = 32.0
@@ -20,10 +20,11 @@ class Bundle:
     links: int
     bytes_per_second: float
     generation: int | None
+    kind: WireKind
 
     @property
     def name(self) -> str:
-        return f"NV{self.links}"
+        return f"{LINK_PREFIX[self.kind]}{self.links}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Arc:
     x2: float
     y: float
     depth: float
-    links: int
+    bundle: Bundle
 
 
 def bundle(wires: Iterable[Wire]) -> Bundle:
@@ -45,6 +46,7 @@ def bundle(wires: Iterable[Wire]) -> Bundle:
         sum(wire.width for wire in found),
         sum(wire.bytes_per_second for wire in found),
         found[0].generation,
+        found[0].kind,
     )
 
 
@@ -53,7 +55,7 @@ def switched_bundles(graph: MachineGraph) -> dict[str, Bundle]:
     switches = {switch.id for switch in graph.of_kind("nvswitch")}
     wires: dict[str, list[Wire]] = {gpu: [] for gpu in graph.gpus}
     for wire in graph.wires:
-        if wire.kind == "nvlink":
+        if wire.kind in GPU_LINKS:
             for gpu in (wire.a, wire.b):
                 if gpu in wires and wire.other(gpu) in switches:
                     wires[gpu].append(wire)
@@ -65,7 +67,7 @@ def direct_bundles(graph: MachineGraph) -> dict[frozenset[str], Bundle]:
     gpus = set(graph.gpus)
     wires: dict[frozenset[str], list[Wire]] = {}
     for wire in graph.wires:
-        if wire.kind == "nvlink" and {wire.a, wire.b} <= gpus:
+        if wire.kind in GPU_LINKS and {wire.a, wire.b} <= gpus:
             wires.setdefault(frozenset((wire.a, wire.b)), []).append(wire)
     return {pair: bundle(found) for pair, found in wires.items()}
 
@@ -75,7 +77,7 @@ def host_wires(graph: MachineGraph) -> list[Wire]:
     return [
         wire
         for wire in graph.wires
-        if wire.kind == "nvlink"
+        if wire.kind in GPU_LINKS
         and not {graph.device(end).kind for end in (wire.a, wire.b)} <= {"gpu", "nvswitch"}
     ]
 
@@ -93,7 +95,7 @@ def nvlink_arcs(graph: MachineGraph, boxes: Mapping[str, Box]) -> tuple[Arc, ...
     step = min(_DEEPER, (_DEEPEST - _FIRST_DEPTH) / max(len(spans) - 1, 1))
     return tuple(
         Arc(a, b, ports[a, b], ports[b, a], boxes[a].bottom,
-            _FIRST_DEPTH + step * spans.index(place[b] - place[a]), bundle.links)
+            _FIRST_DEPTH + step * spans.index(place[b] - place[a]), bundle)
         for (a, b), bundle in pairs.items()
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from gpuyard.draw.topology.legend import Legend
 from gpuyard.draw.topology.nvlinks import switched_bundles
 from gpuyard.draw.topology.wires import Label, draw_labels, draw_wires, pcie_labels
 from gpuyard.draw.topology.words import KIND_NAMES, caption, rate, summary
-from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph
+from gpuyard.hardware.graph import GPU_LINKS, Device, DeviceKind, MachineGraph
 
 _MARGIN = 28.0
 _TITLE_ROOM = 62.0
@@ -55,7 +55,9 @@ def topology_svg(graph: MachineGraph) -> str:
 def _describe(graph: MachineGraph) -> str:
     """The drawing in a sentence, for those who don't see it."""
     kinds = {wire.kind for wire in graph.wires}
-    links = "NVLink and PCIe" if "nvlink" in kinds else "PCIe"
+    links = "PCIe"
+    if kinds & GPU_LINKS:
+        links = "NVLink and PCIe" if "nvlink" in kinds else "links of their own and PCIe"
     table = " Below it, the bandwidth between every two GPUs." if len(graph.gpus) > 1 else ""
     return f"Block diagram of {graph.name}: {summary(graph)}, connected by {links}.{table}"
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from gpuyard.draw.topology.heatmap import HeatScale
 from gpuyard.draw.topology.tree import Branch, host_trees
 from gpuyard.draw.topology.words import caption, gigabytes, rate, summary, wire_name
-from gpuyard.hardware.graph import MachineGraph, Wire
+from gpuyard.hardware.graph import GPU_LINKS, MachineGraph, Wire
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
-from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
+from gpuyard.hardware.rings import STAGED_SHARE
 from gpuyard.printable import printable
 from gpuyard.units import format_share
 
@@ -31,6 +31,7 @@ _STYLES = {
 }
 _CLASS_STYLES = {
     "NV": "green",
+    "FL": "green",
     "PIX": "cyan",
     "PXB": "cyan",
     "PHB": "blue",
@@ -50,10 +51,7 @@ def topology_terminal(graph: MachineGraph) -> "Group":
     if len(graph.gpus) > 1:
         parts += [Text(), _class_table(graph), Text(), _bandwidth_table(graph)]
         if any(is_staged(graph, a, b) for a in graph.gpus for b in graph.gpus):
-            note = (
-                f"* staged through host memory: assumed at {format_share(STAGED_SHARE)} of the slowest link, "
-                f"in rings at {format_share(STAGED_BOTH_WAYS_SHARE)}"
-            )
+            note = f"* staged through host memory: assumed at {format_share(STAGED_SHARE)} of the slowest link"
             parts.append(Text(note, style="dim"))
     return Group(*parts)
 
@@ -99,7 +97,7 @@ def _nvlink_lines(graph: MachineGraph) -> list["Text"]:
     for device in sorted(graph.devices, key=lambda device: device.kind != "nvswitch"):
         reached: dict[str, list[str]] = {}
         for wire in graph.wires:
-            if wire.kind == "nvlink" and _told_by(graph, wire) == device.id:
+            if wire.kind in GPU_LINKS and _told_by(graph, wire) == device.id:
                 how = f"{wire_name(wire)} · {rate(wire.bytes_per_second)}"
                 reached.setdefault(how, []).append(wire.other(device.id))
         for how, others in reached.items():
@@ -128,7 +126,7 @@ def _class_table(graph: MachineGraph) -> "Table":
         [
             Text(
                 _padded(name),
-                style=_CLASS_STYLES.get("NV" if name.startswith("NV") else name, "dim"),
+                style=_CLASS_STYLES.get(name.rstrip("0123456789"), "dim"),
             )
             for name in row
         ]

@@ -21,6 +21,7 @@ COLOURS: dict[WireKind, str] = {
     "pcie": BLUE[1],
     "socket": "#d97706",
     "nvlink": "#5c9411",
+    "fabric": "#b45309",
     "internal": "#64748b",
 }
 _LINE = 13.0
@@ -70,8 +71,8 @@ def draw_labels(graph: MachineGraph, layout: Layout, labels: list[Label]) -> lis
     drawn = [_socket_label(link, layout) for link in layout.socket_links]
     drawn += [_pcie_label(label) for label in labels]
     drawn += [
-        text(f"NV{arc.links}", (arc.x1 + arc.x2) / 2, arc.y + arc.depth + 4, size=_LABEL,
-             fill=COLOURS["nvlink"], anchor="middle", bold=True, halo=GROUND)
+        text(arc.bundle.name, (arc.x1 + arc.x2) / 2, arc.y + arc.depth + 4, size=_LABEL,
+             fill=COLOURS[arc.bundle.kind], anchor="middle", bold=True, halo=GROUND)
         for arc in layout.arcs
     ]  # fmt: skip
     for gpu, bundle in switched_bundles(graph).items():
@@ -155,7 +156,7 @@ def _socket_height(cpu: Box) -> float:
 def _arc(arc: Arc) -> str:
     low = arc.y + arc.depth * 4 / 3  # a cubic curve reaches three quarters of its handles
     return path(["M", arc.x1, arc.y, "C", arc.x1, low, arc.x2, low, arc.x2, arc.y],
-                stroke=COLOURS["nvlink"], stroke_width=nvlink_weight(arc.links))  # fmt: skip
+                stroke=COLOURS[arc.bundle.kind], stroke_width=nvlink_weight(arc.bundle.links))  # fmt: skip
 
 
 def _nvswitch_lines(graph: MachineGraph, layout: Layout) -> list[str]:

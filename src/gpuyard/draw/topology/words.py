@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
+from gpuyard.hardware.graph import GPU_LINKS, LINK_PREFIX, Device, DeviceKind, MachineGraph, Wire
 from gpuyard.units import format_byte_rate
 
 KIND_NAMES: dict[DeviceKind, str] = {
@@ -43,8 +43,8 @@ def caption(device: Device) -> str:
 
 def wire_name(wire: Wire) -> str:
     """PCIe 3.0 ×16, NV2: what the wire is."""
-    if wire.kind == "nvlink":
-        return f"NV{wire.width}"
+    if wire.kind in GPU_LINKS:
+        return f"{LINK_PREFIX[wire.kind]}{wire.width}"
     if wire.kind == "pcie":
         generation = f" {wire.generation}.0" if wire.generation else ""
         known_width = wire.generation or wire.width > 1

@@ -9,8 +9,8 @@ from gpuyard.hardware.readers.nearness import LEVELS, Group, Nearness, Pair, gro
 from gpuyard.hardware.wires import (
     UNKNOWN_SLOT_NOTE,
     Slot,
+    gpu_link_wire,
     internal_wire,
-    nvlink_wire,
     pcie_peers,
     pcie_wire,
     slot_of_gpu,
@@ -166,13 +166,13 @@ def _nvlinks(
         )
     if switched:
         switch = Device("NVSW", "nvswitch", "NVSwitch")
-        return [nvlink_wire(g, "NVSW", link, count) for g in matrix.gpus], [switch]
+        return [gpu_link_wire(g, "NVSW", link, count) for g in matrix.gpus], [switch]
     if max(each.values()) > most:
         notes.append(
             f"GPUs show up to {max(each.values())} NVLinks but have {most}: a switch must be between them; "
             "drawn as direct links"
         )
-    return [nvlink_wire(a, b, link, n) for (a, b), n in counts.items()], []
+    return [gpu_link_wire(a, b, link, n) for (a, b), n in counts.items()], []
 
 
 def _guess_link(of_pair: int, of_gpu: int) -> str:

@@ -58,7 +58,7 @@ def over_nvlink(graph: MachineGraph, link: PlannedLink) -> bool:
     return (
         link.peer is True
         and {link.source, link.target} <= set(graph.gpus)
-        and graph.nvlinks(link.source, link.target) > 0
+        and graph.gpu_links(link.source, link.target) > 0
     )
 
 

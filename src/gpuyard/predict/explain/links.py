@@ -1,20 +1,18 @@
 """What could be changed about the links of a described cluster: the catalog names the next faster ones."""
 
 from collections.abc import Iterator
-from typing import get_args
 
 from gpuyard import units
 from gpuyard.catalog import Link, links
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.presets import topologies_of
 from gpuyard.predict.placement import Placement
 from gpuyard.predict.platform.platform import machine_of, network_of
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import Proposal
-from gpuyard.specs import Cluster, Network, Topology
+from gpuyard.specs import Cluster, Network
 
 _MORE_FLOWS = 4
-# layouts whose NVLinks go further than the bridge between two cards
-_NEED_MORE_THAN_BRIDGES = ("nvswitch", "nvlink-hybrid-cube-mesh")
 
 
 def other_links(
@@ -69,9 +67,8 @@ def _best_topology(
 ) -> Iterator[Proposal]:
     gpu, machine = machine_of(cluster)
     found: list[Proposal] = []
-    for topology in get_args(Topology):
-        bridged = gpu.nvlink_bridge and topology in _NEED_MORE_THAN_BRIDGES
-        if topology == machine.topology or bridged:
+    for topology in topologies_of(gpu):
+        if topology == machine.topology:
             continue
         described = machine.model_copy(update={"topology": topology})
         # a named machine brings its network cards, a described one needs them said
@@ -79,7 +76,7 @@ def _best_topology(
         try:
             other = scenario.on(cluster.model_copy(update=update))
         except UserMistake:
-            continue  # this GPU can't be laid out so
+            continue  # so many can't be laid out so
         found.append(Proposal(f"{topology} machines of the same GPUs", other))
     if found:
         yield max(found, key=lambda proposal: proposal.rate(here))

@@ -21,6 +21,15 @@ from gpuyard.predict.platform.fabric import Pipe
 from gpuyard.predict.platform.transport import inside_rate
 from gpuyard.predict.tuning import fitted
 
+RING_WORDS = {
+    "nvlink": "NVLink",
+    "fabric": "links between the GPUs",
+    "pcie": "PCIe",
+    "socket": "the link between the sockets",
+    "internal": "PCIe",
+    "none": "no link",
+}
+
 
 @dataclass(frozen=True)
 class InMachine:
@@ -35,8 +44,8 @@ class InMachine:
 
     def pipe(self, gpus_used: int, jobs: int = 1) -> Pipe:
         """What an exchange among so many GPUs gets: of several such jobs, the one that gets least."""
-        ring = min(self._rings(gpus_used, jobs), key=_rate)
-        return Pipe(_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe(ring))
+        ring = min(self._rings(gpus_used, jobs), key=ring_rate)
+        return Pipe(ring_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe(ring))
 
     def host_to_gpu_bytes_per_second(self, gpus_used: int, jobs: int = 1) -> float:
         """To each, while all of them are fed."""
@@ -50,7 +59,7 @@ class InMachine:
         if count == 1:
             return ()
         (whole,) = self._rings(count)
-        link = Constant("link_inside", _rate(whole), "bytes/s", "catalog", _describe(whole))
+        link = Constant("link_inside", ring_rate(whole), "bytes/s", "catalog", _describe(whole))
         staged = (c.STAGED_RATE, c.STAGED_SOCKET_SHARE) if whole.staged else ()
         return (link, c.HOP_FACTOR, *staged)
 
@@ -63,15 +72,13 @@ class InMachine:
         return (best_gpus(self.graph, gpus_used),)
 
 
-def _rate(ring: AllReduce) -> float:
-    """What a ring gets; one through host memory is held back by its copies, not by the slots."""
-    slots = np.array([ring.wires_bytes_per_second])
-    across = np.array([ring.kind == "socket"])
-    return float(inside_rate(slots, np.array([ring.staged]), across, fitted())[0])
+def ring_rate(ring: AllReduce) -> float:
+    """What a ring gets, here and wherever else a machine's all-reduce is spoken of."""
+    wires, across = np.array([ring.bytes_per_second]), np.array([ring.kind == "socket"])
+    return float(inside_rate(wires, np.array([ring.staged]), across, fitted())[0])
 
 
 def _describe(ring: AllReduce) -> str:
     """ "4 GPUs over PCIe"."""
-    over = {"nvlink": "NVLink", "socket": "the link between the sockets", "none": "no link"}
     staged = ", staged through host memory" if ring.staged else ""
-    return f"{len(ring.gpus)} GPUs over {over.get(ring.kind, 'PCIe')}{staged}"
+    return f"{len(ring.gpus)} GPUs over {RING_WORDS[ring.kind]}{staged}"

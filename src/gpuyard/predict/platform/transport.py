@@ -18,7 +18,8 @@ _TABULATED_WORKERS = 8192
 def inside_rate(
     link_bytes_per_second: Floats, staged: Truths, across_sockets: Truths, tuning: Tuning
 ) -> Floats:
-    """A ring inside a machine; one that goes through host memory is held back by its copies."""
+    """A ring inside a machine of what its wires let it run at; one that goes through host memory is held back
+    by its copies besides."""
     share = np.where(across_sockets, tuning.staged_socket_share, 1.0)
     copies = tuning.staged_bytes_per_second * share
     return np.where(staged, np.minimum(link_bytes_per_second, copies), link_bytes_per_second)

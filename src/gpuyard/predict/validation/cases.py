@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.catalog import ModelProfile, gpus, models
 from gpuyard.catalog.published import VARIABLE_INPUTS, published_profile
 from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
-from gpuyard.hardware import all_reduce, machine_graph
+from gpuyard.hardware import all_reduce, build_preset
 from gpuyard.predict import constants as c
 from gpuyard.predict.compute import MOST_FIXED, ComputeLines, roofline
 from gpuyard.predict.platform.fabric import Networks
@@ -202,15 +202,10 @@ def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float,
     if (
         not peers
     ):  # then NVLink carries nothing either, and what is left is the PCIe of a usual host
-        fact = fact.model_copy(update={"nvlink_generation": None, "nvlink_links": None})
+        fact = fact.model_copy(update={"pcie_peer_to_peer": False})
         topology = "workstation" if count <= 4 else "dual-socket"
-    ring = all_reduce(machine_graph(topology, fact, count), [f"GPU{i}" for i in range(count)])
-    return (
-        ring.wires_bytes_per_second,
-        ring.latency_seconds,
-        ring.staged or not peers,
-        ring.kind == "socket",
-    )
+    ring = all_reduce(build_preset(topology, fact, count), [f"GPU{i}" for i in range(count)])
+    return ring.bytes_per_second, ring.latency_seconds, ring.staged, ring.kind == "socket"
 
 
 @lru_cache(maxsize=1024)

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.draw.topology import topology_svg, topology_terminal
-from gpuyard.hardware import AllReduce, MachineGraph, TopologySummary
+from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
-from gpuyard.hardware.summary import Choice, name_gpus
+from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Part, Picture, Sentence, Table
 from gpuyard.units import format_byte_rate, format_share
 

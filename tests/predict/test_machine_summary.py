@@ -3,9 +3,11 @@
 import pytest
 
 from gpuyard.catalog import gpus
-from gpuyard.hardware import build_preset, machine_graph, summarise
+from gpuyard.hardware import build_preset, machine_graph
 from gpuyard.hardware.rates import host_to_gpu_bytes_per_second
-from gpuyard.hardware.summary import name_gpus
+from gpuyard.predict.machine_summary import name_gpus, summarise
+from gpuyard.predict.platform.platform import platform_of
+from gpuyard.specs import Cluster, MachineSpec, Topology
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,7 @@ from gpuyard.hardware.summary import name_gpus
         ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 240 GB/s over NVLink; fewer GPUs are no faster."),
         ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, "not GPUs 0 and 5 (6 GB/s): 6.7 times as fast"),
         ("workstation", "rtx-4090", 4, "staged through host memory"),
+        ("full-mesh", "mi300x", 8, "An all-reduce over all 8 GPUs runs at 288 GB/s over links between the GPUs"),
         ("workstation", "t4", 1, "This machine has one GPU"),
     ],
 )  # fmt: skip
@@ -31,6 +34,28 @@ def test_all_reduces_are_given_for_every_size_of_job() -> None:
     assert [len(r.gpus) for r in summary.all_reduces] == [2, 4, 8]
     assert [choice.count for choice in summary.choices] == [2, 4]
     assert all(choice.ratio >= 1 for choice in summary.choices)
+
+
+@pytest.mark.parametrize(
+    ("preset", "gpu", "count", "gigabytes"),
+    [
+        # the uplink's share of 12/4 GB/s, and 48 % of it as two cards behind one switch reached
+        ("single-root", "rtx-2080-ti", 8, 1.44),
+        # the slots would give 5.8; published training got 3.39, and half of it across sockets
+        ("workstation", "rtx-2080-ti", 4, 3.39),
+        ("dual-socket", "rtx-3090", 8, 1.70),
+        ("workstation", "gtx-1080-ti", 4, 12),
+        ("full-mesh", "mi300x", 8, 288),
+    ],
+)
+def test_a_machine_has_one_rate_whoever_asks(
+    preset: Topology, gpu: str, count: int, gigabytes: float
+) -> None:
+    summary = summarise(build_preset(preset, gpus().get(gpu), count))
+    machine = MachineSpec(gpu=gpu, gpus=count, topology=preset)
+    predicted = platform_of(Cluster(name="one", machine=machine)).inside(count)
+    assert summary.all_reduces[-1].bytes_per_second == predicted.bytes_per_second
+    assert predicted.bytes_per_second == pytest.approx(gigabytes * 1e9, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,21 @@
 """What a machine's topology means for training, in numbers and in one sentence or two."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.hardware.rings import MOST_EXACT_GPUS, AllReduce, all_reduce, best_gpus, worst_gpus
-from gpuyard.units import format_byte_rate
+from gpuyard.hardware.rings import (
+    MOST_EXACT_GPUS,
+    STAGED_BOTH_WAYS_SHARE,
+    AllReduce,
+    all_reduce,
+    best_gpus,
+    worst_gpus,
+)
+from gpuyard.predict.constants import STAGED_RATE, STAGED_SOCKET_SHARE
+from gpuyard.predict.platform.machine import RING_WORDS, ring_rate
+from gpuyard.units import format_byte_rate, format_share
 
 _WORTH_SAYING = 1.10  # best against worst choice
 _CHOICES = (2, 4)
@@ -42,17 +51,24 @@ def summarise(graph: MachineGraph) -> TopologySummary:
     )
     searched = total <= MOST_EXACT_GPUS  # in larger machines the first ones stand for all
     reduces = tuple(
-        best_gpus(graph, size)
-        if searched and size < total
-        else all_reduce(graph, graph.gpus[:size])
+        _in_training(
+            best_gpus(graph, size)
+            if searched and size < total
+            else all_reduce(graph, graph.gpus[:size])
+        )
         for size in sizes
     )
     choices = tuple(
-        Choice(count, best_gpus(graph, count), worst_gpus(graph, count))
+        Choice(count, _in_training(best_gpus(graph, count)), _in_training(worst_gpus(graph, count)))
         for count in _CHOICES
         if searched and count < total
     )
     return TopologySummary(reduces, choices, _verdict(graph, reduces, choices))
+
+
+def _in_training(reduce: AllReduce) -> AllReduce:
+    """At the rate that a prediction takes it at."""
+    return replace(reduce, bytes_per_second=ring_rate(reduce))
 
 
 def _verdict(graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[Choice]) -> str:
@@ -70,7 +86,11 @@ def _verdict(graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequenc
     ]
     if any(reduce.staged for reduce in reduces):
         sentences.append(
-            "These GPUs have no peer-to-peer over PCIe: what they exchange is staged through host memory."
+            "These GPUs have no peer-to-peer over PCIe: what they exchange is staged through host memory, where a "
+            f"ring gets {format_share(STAGED_BOTH_WAYS_SHARE)} of its share of the slowest link, and never more "
+            f"than the {format_byte_rate(STAGED_RATE.value)} "
+            f"({format_byte_rate(STAGED_RATE.value * STAGED_SOCKET_SHARE.value)} across sockets) that published "
+            "training reached."
         )
     return " ".join(sentences)
 
@@ -100,9 +120,9 @@ def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
             f"An all-reduce over all {total} GPUs runs at {rate}, over {name_gpus(part.gpus)} at "
             f"{format_byte_rate(part.bytes_per_second)}."
         )
-    over = {"nvlink": "NVLink", "socket": "the link between the sockets"}.get(whole.kind, "PCIe")
     return (
-        f"An all-reduce over all {total} GPUs runs at {rate} over {over}; fewer GPUs are no faster."
+        f"An all-reduce over all {total} GPUs runs at {rate} over {RING_WORDS[whole.kind]}; "
+        "fewer GPUs are no faster."
     )
 
 
