@@ -139,7 +139,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
 
     asked = (*PREDICT, "--calibration", "mine.json")
     sharp = cli(*asked, cwd=project)
-    assert "Single-GPU speed: measured: calibrated with 6 runs on 4 × rtx-2080-ti." in sharp.stdout
+    assert "Single-GPU speed: measured (calibrated with 6 runs on 4 × rtx-2080-ti)." in sharp.stdout
     assert "Measured: link_inside 1." in sharp.stdout
     assert "Assumed" not in sharp.stdout  # nothing of the roofline is left
     made = json.loads(cli(*asked, "--json", "--why", cwd=project).stdout)
