@@ -18,7 +18,7 @@ from gpuyard.predict.platform.fabric import Networks
 from gpuyard.predict.platform.fleet import Fleet
 from gpuyard.predict.platform.machine import InMachine
 from gpuyard.predict.step import step_parts
-from gpuyard.predict.table import chunks
+from gpuyard.predict.table import Links, chunks
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Precision, Workload
 
@@ -40,15 +40,13 @@ def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     nodes, rates = (axis.ravel() for axis in np.meshgrid(NODES, LINK_BYTES_PER_SECOND))
     alike = np.ones_like(nodes)
     rdma = Networks(rates, np.inf * alike, np.nan * alike, np.zeros(len(nodes), dtype=bool))
-    fleet = Fleet.of(
-        nodes,
-        8 * alike,
-        rdma,
-        fitted(),
-        inside_bytes_per_second=inside.bytes_per_second * alike,
-        inside_latency_seconds=inside.latency_seconds * alike,
+    links = Links(
+        inside.bytes_per_second * alike,
+        inside.latency_seconds * alike,
+        *rdma.between(nodes, fitted()),
     )
-    entry = np.repeat(np.arange(len(nodes)), len(BATCHES))
+    fleet = Fleet(nodes, 8 * alike, links)
+    spot = np.repeat(np.arange(len(nodes)), len(BATCHES))
     batch = np.tile(BATCHES, len(nodes))
     found = []
     for strategy, precision in product(STRATEGIES, PRECISIONS):
@@ -60,8 +58,8 @@ def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
             ComputeLines(line.fixed_seconds * alike, line.seconds_per_sample * alike),
             strategy_of(strategy),
         )
-        for part in chunks(len(entry)):
-            table = scenario.table(fleet.rows(entry[part], batch[part]))
+        for part in chunks(len(spot)):
+            table = scenario.table(fleet.rows(spot[part], batch[part]))
             found.append(table.gpus * batch[part] / step_parts(table).step_seconds)
     return np.concatenate(found)
 

@@ -11,7 +11,8 @@ import sys
 
 from gpuyard import lab
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.relief import plan_relief, run_relief
+from gpuyard.measure.relief.plan import plan_relief
+from gpuyard.measure.relief.run import run_relief
 from gpuyard.run.places import LabNodes
 from gpuyard.specs import Dataset, ExchangeOptions, Workload
 

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from bare_ddp import BareLoop
-from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.job import TrainingJob
 from gpuyard.measure.training.point import measure_point, read_samples
 from gpuyard.run.peers import Peers
 from gpuyard.specs import Dataset, Workload
@@ -24,7 +24,7 @@ directory, budget_seconds = sys.argv[4], float(sys.argv[5])
 core = sorted(os.sched_getaffinity(0))[rank]
 os.sched_setaffinity(0, {core})
 torch.set_num_threads(1)
-job = RankJob(
+job = TrainingJob(
     workload=Workload(
         name="spoken-digits-linear",
         model="gpuyard.workloads.spoken_digits:linear",

@@ -20,7 +20,7 @@ from gpuyard.facility.design import design_facility
 from gpuyard.facility.fabric import FabricRequest, design_fabric
 from gpuyard.files import write_text
 from gpuyard.hardware.presets import PRESETS, build_preset
-from gpuyard.measure import read_results
+from gpuyard.measure import Measurement, read_results
 from gpuyard.report.scaling import scaling_picture
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ def drawings() -> Iterator[tuple[str, str]]:
     for name in LABS:
         title = read_sweep(EXAMPLES / f"{name}.sweep.yaml").name
         found = read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"])
-        yield f"lab-{name}", scaling_picture(found.measurements, title)
+        yield f"lab-{name}", scaling_picture(found.of(Measurement), title)
 
 
 def main() -> int:

@@ -43,7 +43,7 @@ def table() -> str:
     rows = [
         row(recorded.stem, measurement)
         for recorded in sorted(RECORDED.glob("*.jsonl"))
-        for measurement in read_results([recorded]).measurements
+        for measurement in read_results([recorded]).of(Measurement)
     ]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")

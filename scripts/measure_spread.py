@@ -39,9 +39,10 @@ from typing import Any
 import numpy as np
 
 from gpuyard.files import write_text
+from gpuyard.measure import Measurement
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links, expected_seconds
-from gpuyard.measure.host import this_host, torch_version
 from gpuyard.measure.reading import read_results
+from gpuyard.measure.record import this_testbed
 from gpuyard.measure.storage.cache import bypass_of
 from gpuyard.measure.storage.dataset import own_files
 from gpuyard.measure.storage.emulate import run_trial
@@ -69,13 +70,13 @@ def main() -> int:
     if asked.check:
         return 0 if document["sigma"] == sigmas(document) else 1
     first_to_be_served()
-    host = this_host()
+    testbed = this_testbed()
     measured = {"compute": compute, "exchange": exchange, "input": prepared}
     for part in asked.parts or PARTS:
         document[part] = {
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-            "cpu_model": host.cpu_model,
-            "torch": torch_version(),
+            "cpu_model": testbed.cpu_model,
+            "torch": testbed.torch,
             **measured[part](),
         }
         document["sigma"] = sigmas(document)
@@ -128,7 +129,7 @@ def formula_errors() -> list[float]:
     """Of the lab's bare all-reduces, whose links have a rate that is set."""
     errors = []
     for recorded in sorted((DATA / "lab").glob("*.jsonl")):
-        for run in read_results([recorded]).measurements:
+        for run in read_results([recorded]).of(Measurement):
             link, took, size = (
                 run.place.link_bytes_per_second,
                 run.all_reduce_seconds,

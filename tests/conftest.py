@@ -13,7 +13,7 @@ from hypothesis import settings
 from gpuyard import lab
 from gpuyard.errors import MissingRequirement
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure import Measurement, Provenance, StepParts, Window
+from gpuyard.measure import MeasuredStep, Measurement, Provenance, Window
 from tests.command_line import Done, run_here, run_process
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def make_measurement() -> MakeMeasurement:
             samples_per_second=100.125,
             low=90.0,
             high=110.25,
-            step=StepParts(
+            step=MeasuredStep(
                 step_seconds=0.2,
                 compute_seconds=0.1,
                 exposed_communication_seconds=0.075,

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard import paths
 from gpuyard.catalog.specfiles import read_sweep
-from gpuyard.measure import ResultsStore, read_results
+from gpuyard.measure import Measurement, ResultsStore, read_results
 from gpuyard.measure.training.matrix import plan_matrix
 from tests.conftest import Cli, MakeMeasurement
 
@@ -57,7 +57,7 @@ def test_a_finished_sweep_is_drawn_without_measuring(
     assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314  our own
     assert "resnet50, synthetic v100-pcie-16gb" in drawn
     assert "waits for the network: 4 nodes do the work of 0.9" in drawn
-    assert len(read_results([results]).measurements) == 2
+    assert len(read_results([results]).of(Measurement)) == 2
 
 
 def test_a_sweep_without_one_node_has_nothing_to_scale_from(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard import paths
-from gpuyard.measure import Measurement, ResultsStore, StepParts, to_json_lines
+from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
 from gpuyard.predict import calibration_from_json
 from gpuyard.study import study_result_from_json
 from tests.conftest import MACHINE, Cli, MakeMeasurement
@@ -56,7 +56,7 @@ def on_gpus(make_measurement: MakeMeasurement) -> list[Measurement]:
     for number, (workers, batch) in enumerate([(1, 8), (1, 32), (2, 8), (2, 32), (4, 8), (4, 32)]):
         compute = 0.02 + 0.001 * batch
         exchange = 2 * (workers - 1) / workers * 244e6 / 1.5e9
-        step = StepParts(
+        step = MeasuredStep(
             step_seconds=compute + exchange,
             compute_seconds=compute,
             exposed_communication_seconds=exchange,
@@ -139,7 +139,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
 
     asked = (*PREDICT, "--calibration", "mine.json")
     sharp = cli(*asked, cwd=project)
-    assert "Single-GPU speed: measured: calibrated with 6 runs on 4 × rtx-2080-ti." in sharp.stdout
+    assert "Single-GPU speed: measured (calibrated with 6 runs on 4 × rtx-2080-ti)." in sharp.stdout
     assert "Measured: link_inside 1." in sharp.stdout
     assert "Assumed" not in sharp.stdout  # nothing of the roofline is left
     made = json.loads(cli(*asked, "--json", "--why", cwd=project).stdout)
@@ -188,7 +188,7 @@ def test_runs_that_are_not_credible_count_only_where_they_are_asked_for(
     plain = json.loads(cli(*asked, cwd=project).stdout)
     assert plain["calibration"]["hardware"][0]["runs"] == 6
     assert plain["notes"] == [
-        f"1 run is left out as not credible ({busy}); --doubtful uses it all the same"
+        f"1 run is left out as not credible ({busy}); --doubtful uses it anyway"
     ]
     every = json.loads(cli(*asked, "--doubtful", cwd=project).stdout)
     assert every["calibration"]["hardware"][0]["runs"] == 7

@@ -11,8 +11,8 @@ from gpuyard.report.scaling import scaling_panels
 ROOT = Path(__file__).parents[2]
 
 
-def results(name: str) -> tuple[Measurement, ...]:
-    return read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"]).measurements
+def results(name: str) -> list[Measurement]:
+    return read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"]).of(Measurement)
 
 
 def last_efficiency(panel: ScalingPanel, label: str) -> float:

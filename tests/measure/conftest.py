@@ -10,11 +10,12 @@ from gpuyard.hardware import MachineGraph, build_preset
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.records import HostFacts, LinkBench, LinkMeasurement
-from gpuyard.measure.training.measurement import BenchHost
+from gpuyard.measure.record import Testbed
 from gpuyard.specs import Dataset, Target, Tensor, Workload
 
 Build = Callable[..., Workload]
 Measured = Callable[..., LinkMeasurement]
+MakeBench = Callable[..., LinkBench]
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +83,8 @@ def measured() -> Measured:
 
 
 @pytest.fixture
-def bench_host() -> BenchHost:
-    return BenchHost(
+def testbed() -> Testbed:
+    return Testbed(
         gpuyard="0.1.0",
         torch="2.13.0",
         python="3.11.7",
@@ -99,7 +100,7 @@ def bench_host() -> BenchHost:
 
 @pytest.fixture
 def make_bench(
-    graph: MachineGraph, healthy: HostFacts, measured: Measured, bench_host: BenchHost
+    graph: MachineGraph, healthy: HostFacts, measured: Measured, testbed: Testbed
 ) -> Callable[..., LinkBench]:
     """A bench of three links, one of them slow."""
 
@@ -118,7 +119,7 @@ def make_bench(
             created_at="2026-01-02T03:04:05.678+00:00",
             size_bytes=10**9,
             repeats=1,
-            host=bench_host,
+            host=testbed,
             facts=healthy,
             model=graph.name,
             links=links,

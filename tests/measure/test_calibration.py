@@ -8,15 +8,15 @@ import pytest
 from gpuyard.errors import UserMistake
 from gpuyard.measure import (
     LinkBench,
+    MeasuredStep,
+    Measurement,
     ResultsStore,
-    StepParts,
-    calibration_rows,
-    hardware_of,
     read_results,
-    to_csv,
     to_json_lines,
 )
+from gpuyard.measure.calibration import calibration_rows, hardware_of
 from gpuyard.measure.training.measurement import SyntheticGpu
+from gpuyard.measure.training.tables import TRAIN
 from gpuyard.predict.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions
@@ -26,7 +26,7 @@ SPEC = {"name": "mine", "model": "alexnet", "precision": "fp16", "batch_per_gpu"
 
 
 def test_a_run_becomes_a_row(make_measurement: MakeMeasurement) -> None:
-    step = StepParts(
+    step = MeasuredStep(
         step_seconds=0.2,
         compute_seconds=0.1,
         exposed_communication_seconds=0.075,
@@ -94,9 +94,9 @@ def test_runs_that_were_not_plain_training_on_one_machine_are_left_out(
     found = calibration_rows([*odd, good], [])
     assert found.measurements == (good,)
     assert found.notes == (
-        "1 run is left out: computing was slept for a synthetic GPU",
+        "1 run is left out: computing was emulated, with a synthetic GPU",
         "2 runs are left out: a remedy changed the exchange",
-        "1 run is left out: workers were not on one machine, and a calibration is of one machine",
+        "1 run is left out: its workers were on several machines, and a calibration is of one",
     )
 
 
@@ -113,10 +113,10 @@ def test_runs_that_are_not_credible_are_left_out_with_their_reasons(
     found = calibration_rows(runs, [])
     assert found.measurements == (runs[5],)
     assert found.notes == (
-        "1 run is left out: computing was slept for a synthetic GPU",
+        "1 run is left out: computing was emulated, with a synthetic GPU",
         "5 runs are left out as not credible (windows of the same work differ by 21 %; windows of "
         "the same work differ by 35 %; windows of the same work differ by 50 %; and 1 more); "
-        "--doubtful uses them all the same",
+        "--doubtful uses them anyway",
     )
     every = calibration_rows(runs, [], doubtful_too=True)
     assert every.measurements == tuple(runs[:6])
@@ -125,7 +125,7 @@ def test_runs_that_are_not_credible_are_left_out_with_their_reasons(
 
 def test_a_run_without_compute_is_left_out(make_measurement: MakeMeasurement) -> None:
     """Where noise made the exchange longer than the step, no logarithm can be taken."""
-    odd = make_measurement(spec=SPEC, step=StepParts(
+    odd = make_measurement(spec=SPEC, step=MeasuredStep(
         step_seconds=0.1, compute_seconds=-0.01, exposed_communication_seconds=0.11,
         input_seconds=0.0,
     ))  # fmt: skip
@@ -159,20 +159,20 @@ def test_stores_and_exports_are_read_together_and_each_run_counts_once(
     export = tmp_path / "runs.jsonl"
     export.write_text(to_json_lines([make_measurement(1), make_measurement(2)]) + "\n")
     found = read_results([store.path, export])
-    assert [m.id for m in found.measurements] == [f"{1:012x}", f"{2:012x}"]
-    assert [b.id for b in found.benches] == [make_bench().id]
+    assert [m.id for m in found.of(Measurement)] == [f"{1:012x}", f"{2:012x}"]
+    assert [b.id for b in found.of(LinkBench)] == [make_bench().id]
 
 
 def test_what_is_no_export_gets_a_sentence(
     tmp_path: Path, make_measurement: MakeMeasurement
 ) -> None:
     flat = tmp_path / "runs.csv"
-    flat.write_text(to_csv([make_measurement(1)]))
+    flat.write_text(TRAIN.to_csv([make_measurement(1)]))
     with pytest.raises(UserMistake, match=r"runs.csv is CSV, .* results export --format json"):
         read_results([flat])
     broken = tmp_path / "broken.jsonl"
     broken.write_text(to_json_lines([make_measurement(1)]) + '{"kind": "train"}\n')
-    with pytest.raises(UserMistake, match=r"broken.jsonl:2: not a measurement \(train.id: Field"):
+    with pytest.raises(UserMistake, match=r"broken.jsonl:2: not a measurement \(id: Field"):
         read_results([broken])
     other = tmp_path / "picture"
     other.write_bytes(b"\x89PNG\xff\xfe")

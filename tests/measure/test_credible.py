@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuyard.catalog import models
 from gpuyard.measure import Measurement, Window
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.training.measurement import SyntheticGpu
 from gpuyard.run.places.place import RunPlace
+from gpuyard.specs import Workload
 
 Make = Callable[..., Measurement]
-JUDGE = Credibility(models().get("resnet50"), "fp32")
+JUDGE = Credibility(Workload(name="resnet50", model="resnet50"))
 
 
 @pytest.fixture

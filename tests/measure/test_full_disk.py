@@ -53,9 +53,9 @@ try:
 except GpuyardError as error:
     print(error)
 assert kept
-assert [int(m.id, 16) for m in store.list()] == kept
+assert [int(m.id, 16) for m in store.records(Measurement)] == kept
 try:
-    write_text(disk / "export.jsonl", to_json_lines(store.list()) * 100)
+    write_text(disk / "export.jsonl", to_json_lines(store.records(Measurement)) * 100)
 except GpuyardError as error:
     print(error)
 assert not list(disk.glob("*export*"))

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.bench import only_one_measures
 from tests.measure.conftest import Build
 
 HOLDER = """
 import sys
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.bench import only_one_measures
 with only_one_measures():
     print("held", flush=True)
     sys.stdin.read()
@@ -31,7 +31,7 @@ def test_a_second_measurement_is_refused_until_the_first_is_gone(
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(GpuyardError, match="another gpuyard is measuring"):
             run_sweep(sweep, store)
-        assert store.list() == []
+        assert store.records(Measurement) == []
         holder.kill()
         holder.wait()
     assert len(run_sweep(sweep, store)) == 1

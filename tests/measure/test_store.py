@@ -17,32 +17,32 @@ from gpuyard.measure import (
     LinkBench,
     Measurement,
     ResultsStore,
-    links_to_csv,
-    to_csv,
     to_json_lines,
 )
+from gpuyard.measure.links.tables import LINKS
+from gpuyard.measure.training.tables import TRAIN
 
 Make = Callable[..., Measurement]
 MakeBench = Callable[..., LinkBench]
 
 
 def test_reading_makes_no_file(store: ResultsStore) -> None:
-    assert store.list() == []
-    assert store.find("key") is None
+    assert store.records(Measurement) == []
+    assert store.latest(Measurement, "key") is None
     assert not store.path.exists()
 
 
 def test_what_is_added_comes_back(store: ResultsStore, make_measurement: Make) -> None:
     measurement = make_measurement()
     store.add(measurement)
-    assert store.list() == [measurement]
-    assert ResultsStore(store.path).find(measurement.key) == measurement
+    assert store.records(Measurement) == [measurement]
+    assert ResultsStore(store.path).latest(Measurement, measurement.key) == measurement
 
 
 def test_find_gives_the_latest(store: ResultsStore, make_measurement: Make) -> None:
     for number in (1, 2):
         store.add(make_measurement(number, key="same"))
-    found = store.find("same")
+    found = store.latest(Measurement, "same")
     assert found is not None
     assert found.id == make_measurement(2).id
 
@@ -50,7 +50,7 @@ def test_find_gives_the_latest(store: ResultsStore, make_measurement: Make) -> N
 def test_list_of_one_workload(store: ResultsStore, make_measurement: Make) -> None:
     store.add(make_measurement(1, workload="a"))
     store.add(make_measurement(2, workload="b"))
-    assert [m.workload for m in store.list("b")] == ["b"]
+    assert [m.workload for m in store.records(Measurement, "b")] == ["b"]
 
 
 def test_get_by_prefix(store: ResultsStore, make_measurement: Make) -> None:
@@ -86,9 +86,11 @@ def test_benches_of_links_live_beside_training(
     training, bench = make_measurement(key="same"), make_bench().model_copy(update={"key": "same"})
     store.add(training)
     store.add(bench)
-    assert store.list() == [training]
-    assert store.list_links() == [bench]
-    assert store.find("same") == training  # a sweep never takes a bench for one of its points
+    assert store.records(Measurement) == [training]
+    assert store.records(LinkBench) == [bench]
+    assert (
+        store.latest(Measurement, "same") == training
+    )  # a sweep never takes a bench for one of its points
     assert store.get(bench.id[:3]) == bench
     assert store.get(training.id) == training
 
@@ -102,7 +104,7 @@ def test_a_store_needs_a_newer_gpuyard_only_from_its_first_bench_of_links_on(
     assert version(store) == 2
     store.add(make_measurement(2))
     assert version(store) == 2
-    assert [m.id for m in store.list()] == [make_measurement(n).id for n in (1, 2)]
+    assert [m.id for m in store.records(Measurement)] == [make_measurement(n).id for n in (1, 2)]
 
 
 def test_a_bench_that_could_not_be_added_leaves_the_version_as_it_was(
@@ -112,7 +114,7 @@ def test_a_bench_that_could_not_be_added_leaves_the_version_as_it_was(
     with pytest.raises(GpuyardError):
         store.add(make_bench().model_copy(update={"id": make_measurement(1).id}))
     assert version(store) == 1
-    assert store.list_links() == []
+    assert store.records(LinkBench) == []
 
 
 def test_kinds_of_later_versions_are_passed_over(
@@ -125,8 +127,8 @@ def test_kinds_of_later_versions_are_passed_over(
             " VALUES ('later', 'k', '', 'weather', '', '{}')"
         )
         connection.commit()
-    assert len(store.list()) == 1
-    assert store.list_links() == []
+    assert len(store.records(Measurement)) == 1
+    assert store.records(LinkBench) == []
     with pytest.raises(UserMistake, match="'later'"):
         store.get("later")
 
@@ -166,7 +168,7 @@ def test_writers_at_once_lose_nothing(store: ResultsStore, make_measurement: Mak
             writer.stdin.write(document)
             writer.stdin.flush()
         assert [writer.communicate()[1] for writer in writers] == ["", "", ""]
-    ids = [m.id for m in store.list()]
+    ids = [m.id for m in store.records(Measurement)]
     assert sorted(ids) == sorted(f"{name}-{number}" for name in "abc" for number in range(50))
 
 
@@ -175,7 +177,7 @@ def test_corrupt_file_is_a_sentence_and_stays(tmp_path: Path, make_measurement: 
     path.write_bytes(b"not a database at all " * 500)
     before = path.read_bytes()
     acts: list[Callable[[ResultsStore], object]] = [
-        lambda store: store.list(),
+        lambda store: store.records(Measurement),
         lambda store: store.add(make_measurement()),
     ]
     for act in acts:
@@ -192,7 +194,7 @@ def test_damaged_pages_are_a_sentence(store: ResultsStore, make_measurement: Mak
     content[4096:] = b"\xff" * (len(content) - 4096)
     store.path.write_bytes(content)
     with pytest.raises(GpuyardError, match="left as it is"):
-        store.list()
+        store.records(Measurement)
     assert store.path.read_bytes() == bytes(content)
 
 
@@ -200,7 +202,10 @@ def test_newer_store_is_left_alone(store: ResultsStore, make_measurement: Make) 
     store.add(make_measurement())
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("PRAGMA user_version = 9")
-    for act in (store.list, lambda: store.add(make_measurement(2))):
+    for act in (
+        lambda: store.records(Measurement),
+        lambda: store.add(make_measurement(2)),
+    ):
         with pytest.raises(GpuyardError, match=r"newer gpuyard \(store version 9"):
             act()
     with closing(sqlite3.connect(store.path)) as connection:
@@ -233,7 +238,7 @@ def test_json_lines_round_trip(make_measurement: Make) -> None:
 
 
 def test_csv_rows(make_measurement: Make) -> None:
-    (row,) = csv.DictReader(io.StringIO(to_csv([make_measurement()])))
+    (row,) = csv.DictReader(io.StringIO(TRAIN.to_csv([make_measurement()])))
     assert row["workload"] == 'digits, "spoken"'
     assert float(row["samples_per_second"]) == 100.125
     assert float(row["exposed_communication_seconds"]) == 0.075
@@ -244,7 +249,7 @@ def test_links_are_exported_whole_or_a_row_each(make_bench: MakeBench) -> None:
     benches = [make_bench(1), make_bench(2)]
     lines = to_json_lines(benches).splitlines()
     assert [LinkBench.model_validate_json(line) for line in lines] == benches
-    rows = list(csv.DictReader(io.StringIO(links_to_csv(benches))))
+    rows = list(csv.DictReader(io.StringIO(LINKS.to_csv(benches))))
     assert [row["id"] for row in rows] == [bench.id for bench in benches for _ in range(3)]
     assert (rows[2]["source"], rows[2]["target"]) == ("GPU1", "GPU0")
     assert float(rows[2]["bytes_per_second"]) == 5.8e9

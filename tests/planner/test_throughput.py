@@ -72,6 +72,10 @@ def test_remedies_are_those_of_relief(remedy: RemedyName, words: str) -> None:
     assert checked == 7
 
 
+def test_no_shape_is_no_row() -> None:
+    assert predict_shapes(WORKLOAD, PROFILE, [], {}, Grid((1, 2), (32,), ("none",))).rows == 0
+
+
 def test_a_long_table_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found(("none", "powersgd"))
     monkeypatch.setattr("gpuyard.predict.table.CHUNK_ROWS", 5)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.measure import Measurement, StepParts
+from gpuyard.measure import MeasuredStep, Measurement
 from gpuyard.measure.training.measurement import SyntheticGpu
 from gpuyard.report.scaling import scaling_panels, scaling_picture
 from gpuyard.run.places.place import RunPlace
@@ -46,7 +46,7 @@ def run(make_measurement: MakeMeasurement) -> Run:
         if gbit is not None:
             nodes = tuple(f"node{i}" for i in range(workers))
             place = RunPlace(kind="lab", nodes=nodes, link_bytes_per_second=gbit * GBIT, dilation=4)
-        step = StepParts(
+        step = MeasuredStep(
             step_seconds=compute + exposed + waits_for_input,
             compute_seconds=compute,
             exposed_communication_seconds=exposed,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard import lab, paths
-from gpuyard.measure import ResultsStore
+from gpuyard.measure import Measurement, ResultsStore
 from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
 from tests.soak.killing import Yard
@@ -88,7 +88,9 @@ def test_a_store_has_every_run_that_was_said_to_be_kept(
     for number in range(KILLS):
         writer = (sys.executable, "-c", WRITER, str(file), document, str(number))
         said += yard.kill(*writer, within_seconds=4).splitlines()
-        kept = {run.id for run in ResultsStore(file).list()} if file.exists() else set()
+        kept = (
+            {run.id for run in ResultsStore(file).records(Measurement)} if file.exists() else set()
+        )
         assert set(said) <= kept
         assert len(kept) <= len(said) + number + 1  # at most one a kill was kept and not yet said
     assert said, "no writer lived long enough"
@@ -133,7 +135,7 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *study, within_seconds=seconds)
         assert not temporary_files(yard)
-        now = {run.id for run in store.list()} if store.path.exists() else set()
+        now = {run.id for run in store.records(Measurement)} if store.path.exists() else set()
         assert kept <= now
         kept = now
         for written in (yard.project / "out").glob("*"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.measure import ResultsStore
+from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.study import study_result_from_json
 from tests.conftest import Cli
 
@@ -82,7 +82,7 @@ def test_a_study_of_a_model_of_ones_own(cli: Cli, project: Path, home: Path) -> 
     assert ("two nodes", 8, 16, "predicted") in epochs
     assert result.cost is not None
     assert result.cost.break_even_hours == pytest.approx(3733.3, abs=0.1)
-    stored = {m.id for m in ResultsStore(home / "results.sqlite").list()}
+    stored = {m.id for m in ResultsStore(home / "results.sqlite").records(Measurement)}
     assert {m.measurement_id for m in workload.measured} == stored
 
     again = cli("study", "wide.study.yaml", "--output", "out", "--json", cwd=project)

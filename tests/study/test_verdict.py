@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.measure import StepParts
+from gpuyard.measure import MeasuredStep
 from gpuyard.predict import Choke, Prediction, Remedy, Step
 from gpuyard.study.result import Finding
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
@@ -57,7 +57,7 @@ def test_a_measured_run_waits_for_what_weighs_most(
     rate: float, parts: dict[str, float], choke: Choke, make_measurement: MakeMeasurement
 ) -> None:
     nothing = {"compute_seconds": 0.0, "exposed_communication_seconds": 0.0, "input_seconds": 0.0}
-    step = StepParts(step_seconds=sum(parts.values()), **{**nothing, **parts})
+    step = MeasuredStep(step_seconds=sum(parts.values()), **{**nothing, **parts})
     measured = make_measurement(workers=2, samples_per_second=rate, step=step)
     alone = Alone(samples_per_second=100, compute_seconds=0.10)
     found = measured_finding(measured, alone, [], 48e6)

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json
+from gpuyard.cli.options import JsonOption
+from gpuyard.cli.output import show
+from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from gpuyard.measure import CalibrationRows
+    from gpuyard.measure.calibration import CalibrationRows
     from gpuyard.predict.calibration.calibrate import Calibrated, Refused
 
 _MEASURE = "gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50"
@@ -51,9 +53,10 @@ def calibrate(
     if remove:
         _remove(target, dry_run=dry_run, json_output=json_output)
         return
-    from gpuyard.cli.calibration_tables import print_calibrated
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure.calibrating import as_document
+    from gpuyard.measure.calibration import calibration_document
+    from gpuyard.report.answers.calibrate import calibrate_answer
+    from gpuyard.report.terminal import say
 
     rows = _rows(results, doubtful_too=doubtful)
     done, refused = _fit(rows)
@@ -61,61 +64,61 @@ def calibrate(
     if not done:
         raise GpuyardError(_too_few(rows, refused))
     kept = [one for one in done if force or not one.worse]
-    document = as_document(kept, rows)
+    document = calibration_document(kept, rows)
+    answer = calibrate_answer(
+        done,
+        notes,
+        {
+            "written": str(target) if kept and not dry_run else None,
+            "calibration": document.as_json() if kept else None,
+            "worse": [
+                calibration_document([one], rows).as_json()["hardware"][0]
+                for one in done
+                if one.worse
+            ],
+            "notes": notes,
+        },
+    )
+    show(answer, json_output=json_output)
     if json_output:
-        print_json(
-            {
-                "written": str(target) if kept and not dry_run else None,
-                "calibration": document.as_json() if kept else None,
-                "worse": [as_document([one], rows).as_json()["hardware"][0] for one in done if one.worse],
-                "notes": notes,
-            }
-        )  # fmt: skip
-    else:
-        print_calibrated(done)
-    out = console(stderr=json_output)
-    for note in notes:
-        out.print(note, highlight=False, markup=False, soft_wrap=True)
+        for note in notes:
+            say(note)
     if dry_run:
         what = f"would be written to {target}" if kept else "would not be written: it is worse"
-        out.print(f"Dry run: {what}", highlight=False, markup=False, soft_wrap=True)
+        say(f"Dry run: {what}", stderr=json_output)
         return
     if not kept:
         raise GpuyardError(
             "on configurations that the fit had not seen, predictions would be worse than with the "
             "defaults, so nothing was written; measure more, on a machine with nothing else to do, "
-            "or write it all the same with --force"
+            "or write it anyway with --force"
         )
     write_text(target, document.model_dump_json(indent=1) + "\n")
-    out.print(
-        f"Written to {target}; take it away with: gpuyard calibrate --remove"
-        + (f" --output {output}" if output else ""),
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    taken_back = "gpuyard calibrate --remove" + (f" --output {output}" if output else "")
+    say(f"Written to {target}; remove it with: {taken_back}", stderr=json_output)
 
 
 def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows":
     from gpuyard import paths
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure import Results, calibration_rows, read_results
+    from gpuyard.measure import LinkBench, Measurement, Results, read_results
+    from gpuyard.measure.calibration import calibration_rows
 
     store = paths.results_file()
     if results:
         found = read_results(results)
     else:
-        found = read_results([store]) if store.exists() else Results((), ())
-    if not found.measurements:
+        found = read_results([store]) if store.exists() else Results()
+    measurements = found.of(Measurement)
+    if not measurements:
         where = ", ".join(map(str, results or [store]))
         raise GpuyardError(f"no training run is in {where}; make some with: {_MEASURE}")
-    return calibration_rows(found.measurements, found.benches, doubtful_too=doubtful_too)
+    return calibration_rows(measurements, found.of(LinkBench), doubtful_too=doubtful_too)
 
 
 def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
-    from rich.progress import BarColumn, Progress, TextColumn
-
     from gpuyard.errors import MissingRequirement
+    from gpuyard.measure.clock import Progress
     from gpuyard.predict.calibration.calibrate import calibrate as fit_and_check
     from gpuyard.predict.calibration.rows import Hardware
 
@@ -125,15 +128,12 @@ def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
         raise MissingRequirement(
             "calibrating needs scipy; get it with: pip install 'gpuyard[fit]'"
         ) from missing
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("fitting", total=None)
+    with progress_bar("fitting") as tell:
 
-        def show(hardware: Hardware, fold: int, folds: int) -> None:
-            label = f"checking {hardware.label}"
-            progress.update(task, description=label, completed=fold, total=folds)
+        def checked(hardware: Hardware, fold: int, folds: int) -> None:
+            tell(Progress(f"checking {hardware.label}", fold, folds))
 
-        return fit_and_check(rows.rows, rows.links, on_fold=show)
+        return fit_and_check(rows.rows, rows.links, on_fold=checked)
 
 
 def _too_few(rows: "CalibrationRows", refused: "list[Refused]") -> str:
@@ -148,6 +148,7 @@ def _too_few(rows: "CalibrationRows", refused: "list[Refused]") -> str:
 
 def _remove(target: Path, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.errors import GpuyardError
+    from gpuyard.report.answer import Answer, Sentence
 
     there = target.exists()
     if there and not dry_run:
@@ -155,11 +156,9 @@ def _remove(target: Path, *, dry_run: bool, json_output: bool) -> None:
             target.unlink()
         except OSError as error:
             raise GpuyardError(f"{target} can't be removed: {error.strerror}") from error
-    if json_output:
-        print_json({"removed": str(target) if there and not dry_run else None})
-        return
-    if not there:
-        said = f"There is no calibration at {target}"
-    else:
+    if there:
         said = f"{'Would remove' if dry_run else 'Removed'} {target}"
-    console().print(said, highlight=False, markup=False, soft_wrap=True)
+    else:
+        said = f"There is no calibration at {target}"
+    removed = {"removed": str(target) if there and not dry_run else None}
+    show(Answer([Sentence(said)], removed), json_output=json_output)

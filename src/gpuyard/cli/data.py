@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import console
+from gpuyard.cli.progress import progress_bar
 from gpuyard.errors import UnknownName
 
 app = typer.Typer(help="Fetch the datasets of the built-in workloads.", no_args_is_help=True)
@@ -39,13 +39,15 @@ def fetch(
 
 
 def _download(target: Path) -> int:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
+    from gpuyard.measure.clock import Clock, Progress
+    from gpuyard.units import format_bytes
     from gpuyard.workloads.digit_clips import fetch_clips
 
-    columns = ("fetching", BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True)) as progress:
-        task = progress.add_task("fetching", total=None)
-        return fetch_clips(
-            target, lambda done, total: progress.update(task, completed=done, total=total)
-        )
+    clock = Clock([target])
+    with progress_bar("fetching") as tell:
+
+        def arrived(done: int, total: int | None) -> None:
+            what = f"fetching: {format_bytes(done)}"
+            tell(clock.at(target, done / total, what) if total else Progress(what))
+
+        return fetch_clips(target, arrived)

@@ -1,13 +1,13 @@
 """The options about the exchange of gradients, as the spec that predictions and measurements take."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.specs import ExchangeOptions
+    from gpuyard.specs import ExchangeOptions, StrategyName
 
 CompressOption = Annotated[
     str | None,
@@ -61,3 +61,12 @@ def parse_exchange(
                 f"{option}: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got {compress!r}"
             ) from None
         raise UserMistake(f"{option}: {expected_and_got(mistake)}") from None
+
+
+def parse_strategy(name: str) -> "StrategyName":
+    """The strategy of this name."""
+    from gpuyard.specs import StrategyName
+
+    if name not in get_args(StrategyName):
+        raise UnknownName("strategy", name, get_args(StrategyName))
+    return cast("StrategyName", name)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, console
+from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from gpuyard.run.horovod_build import HorovodBuild
@@ -47,12 +48,10 @@ def install(
         lines = _script(plan)
         show(Answer([Picture(lines=lambda _: lines)], plan.describe()), json_output=json_output)
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from gpuyard.measure.clock import Progress
 
-    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("building", total=None)
-        build(plan, lambda line: progress.update(task, description=line[:70]))
+    with progress_bar("building") as tell:
+        build(plan, lambda line: tell(Progress(line[:70])))
     built = {"installed": True, "built": True, "version": VERSION}
     show(Answer([Sentence(f"Horovod {VERSION} is installed.")], built), json_output=json_output)
 

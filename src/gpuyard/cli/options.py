@@ -1,10 +1,9 @@
 """What the verbs share: reading lists of numbers, and where output goes."""
 
-import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,17 +111,6 @@ def console(*, stderr: bool = False) -> "Console":
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH)
-
-
-@contextlib.contextmanager
-def counted(first: str, total: int) -> "Iterator[Callable[[int, str], None]]":
-    """A bar on stderr while something is measured step by step: tell it how many are done, and what is next."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(first, total=total)
-        yield lambda done, what: progress.update(bar, completed=done, description=what)
 
 
 def print_json(document: Any) -> None:

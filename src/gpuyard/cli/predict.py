@@ -13,6 +13,7 @@ from gpuyard.cli.exchange_options import (
     HierarchicalOption,
     LocalSgdOption,
     parse_exchange,
+    parse_strategy,
 )
 from gpuyard.cli.options import parse_counts
 from gpuyard.cli.output import JsonOption, show
@@ -66,7 +67,6 @@ def predict(
     """
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_cluster, read_workload
-    from gpuyard.cli.strategies import parse_strategy
     from gpuyard.files import write_text
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of

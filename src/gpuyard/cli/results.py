@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption, console, print_json, print_table
-from gpuyard.cli.run_tables import device_of, where_of
+from gpuyard.cli.bench.running import results_store
+from gpuyard.cli.options import JsonOption
+from gpuyard.cli.output import show as show_answer
+from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.measure import ResultsStore
+    from gpuyard.measure.kind import ResultKind
+    from gpuyard.measure.record import Record
 
 app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
 
@@ -24,27 +27,26 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-class Kind(StrEnum):
-    """What each bench keeps, and what `bench sweep` would not believe."""
+def _kinds() -> list[str]:
+    from gpuyard.measure.registry import RESULT_KINDS
 
-    TRAIN = "train"
-    LINKS = "links"
-    COLLECTIVES = "collectives"
-    RELIEF = "relief"
-    STORAGE = "storage"
-    REJECTED = "rejected"
+    return list(RESULT_KINDS)
 
 
 KindOption = Annotated[
-    Kind,
-    typer.Option(help="What was measured, or rejected runs."),
+    str,
+    typer.Option(
+        metavar="KIND",
+        autocompletion=_kinds,
+        help="The bench that measured it, convergence (of gpuyard train) or rejected.",
+    ),
 ]
 
 
 @app.command("list")
 def list_results(
     *,
-    kind: KindOption = Kind.TRAIN,
+    kind: KindOption = "train",
     workload: WorkloadOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -52,28 +54,15 @@ def list_results(
 
     Example: gpuyard results list --workload spoken-digits-linear
     """
-    from gpuyard.cli.collective_tables import list_collectives
-    from gpuyard.cli.link_tables import list_links
-    from gpuyard.cli.relief_tables import list_reliefs
-    from gpuyard.cli.run_tables import list_rejected, list_runs
-    from gpuyard.cli.storage_tables import list_storage
+    from gpuyard.report.answers.results import records_answer
+    from gpuyard.report.terminal import say
 
-    store = _store()
-    if kind in (Kind.LINKS, Kind.COLLECTIVES, Kind.STORAGE):
-        _check_no_workload(workload)
-    match kind:
-        case Kind.LINKS:
-            list_links(store, json_output=json_output)
-        case Kind.COLLECTIVES:
-            list_collectives(store, json_output=json_output)
-        case Kind.RELIEF:
-            list_reliefs(store.list_reliefs(workload), json_output=json_output)
-        case Kind.STORAGE:
-            list_storage(store.list_storage(), json_output=json_output)
-        case Kind.REJECTED:
-            list_rejected(store.list_rejected(workload), json_output=json_output)
-        case Kind.TRAIN:
-            list_runs(store, workload, json_output=json_output)
+    found, records = _records(kind, workload)
+    show_answer(records_answer(found, records), json_output=json_output)
+    if not records and not json_output:
+        of_workload = f" of {workload!r}" if workload else ""
+        where = results_store().path
+        say(f"No results of kind {kind!r}{of_workload} in {where}. They come from: {found.made_by}")
 
 
 @app.command()
@@ -88,64 +77,9 @@ def show(
 
     Example: gpuyard results show 3f2a
     """
-    from gpuyard import units
-    from gpuyard.measure import CollectivesBench, LinkBench, Rejection
-    from gpuyard.measure.relief import ReliefResult
-    from gpuyard.measure.storage import StorageBench
+    from gpuyard.report.answers.results import record_answer
 
-    m = _store().get(measurement_id)
-    if json_output:
-        print_json(m.model_dump(mode="json"))
-        return
-    if isinstance(m, LinkBench):
-        from gpuyard.cli.link_tables import print_links
-
-        print_links(m)
-        return
-    if isinstance(m, CollectivesBench):
-        from gpuyard.cli.collective_tables import print_collectives
-
-        print_collectives(m)
-        return
-    if isinstance(m, ReliefResult):
-        from gpuyard.cli.relief_tables import print_relief
-
-        print_relief(m)
-        return
-    if isinstance(m, StorageBench):
-        from gpuyard.cli.storage_tables import print_storage
-
-        print_storage(m)
-        return
-    rejected = ""
-    if isinstance(m, Rejection):
-        rejected, m = m.reason, m.measurement
-    rows = [
-        *([["rejected", rejected]] if rejected else []),
-        *([["doubt", m.doubt]] if m.doubt else []),
-        ["made (UTC)", m.created_at],
-        ["strategy", f"{m.strategy} on {device_of(m)}"],
-        ["remedy", m.remedy.label],
-        ["where", where_of(m)],
-        ["workers", str(m.workers)],
-        ["batch a worker", str(m.batch_per_worker)],
-        ["samples/s", f"{m.samples_per_second:,.1f}"],
-        ["95 % interval", f"{m.low:,.1f} – {m.high:,.1f}"],
-        ["step", units.format_seconds(m.step.step_seconds)],
-        ["  compute", units.format_seconds(m.step.compute_seconds)],
-        ["  exposed communication", units.format_seconds(m.step.exposed_communication_seconds)],
-        ["  input", units.format_seconds(m.step.input_seconds)],
-    ]
-    if m.all_reduce_bytes is not None and m.all_reduce_seconds is not None:
-        took = units.format_seconds(m.all_reduce_seconds)
-        rows.append(["bare all-reduce", f"{units.format_bytes(m.all_reduce_bytes)} in {took}"])
-    if m.loss_first is not None and m.loss_last is not None:
-        rows.append(["loss", f"{m.loss_first:.4g} at first, {m.loss_last:.4g} at last"])
-    rows.append(["windows", f"{len(m.windows)} of {m.windows[0].steps} step(s)"])
-    for name, value in m.provenance.model_dump().items():
-        shown = units.format_bytes(value) if name == "memory_bytes" else _plain(value)
-        rows.append([name.removesuffix("_bytes").replace("_", " "), shown])
-    print_table(f"{m.workload}, measurement {m.id}", ["", ""], rows)
+    show_answer(record_answer(results_store().get(measurement_id)), json_output=json_output)
 
 
 @app.command()
@@ -155,7 +89,7 @@ def export(
         Format, typer.Option("--format", help="JSON lines with everything, or flat CSV rows.")
     ] = Format.JSON,
     output: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
-    kind: KindOption = Kind.TRAIN,
+    kind: KindOption = "train",
     workload: WorkloadOption = None,
 ) -> None:
     """Write the measurements for another program.
@@ -164,66 +98,25 @@ def export(
     """
     import sys
 
-    from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.files import write_text
-    from gpuyard.measure import collectives_to_csv, links_to_csv, to_csv, to_json_lines
+    from gpuyard.measure import to_json_lines
+    from gpuyard.report.terminal import say
 
-    if kind is Kind.LINKS:
-        _check_no_workload(workload)
-        benches = _store().list_links()
-        count = len(benches)
-        text = links_to_csv(benches) if export_format is Format.CSV else to_json_lines(benches)
-    elif kind is Kind.REJECTED:
-        rejected = _store().list_rejected(workload)
-        count = len(rejected)
-        runs = [r.measurement for r in rejected]
-        text = to_csv(runs) if export_format is Format.CSV else to_json_lines(rejected)
-    elif kind is Kind.COLLECTIVES:
-        _check_no_workload(workload)
-        exchanged = _store().list_collectives()
-        count = len(exchanged)
-        csv = export_format is Format.CSV
-        text = collectives_to_csv(exchanged) if csv else to_json_lines(exchanged)
-    elif kind in (Kind.RELIEF, Kind.STORAGE):
-        if export_format is Format.CSV:
-            raise UserMistake(f"a bench of {kind.value} has no flat rows: export it as json")
-        kept = _store().list_reliefs(workload) if kind is Kind.RELIEF else _store().list_storage()
-        count, text = len(kept), to_json_lines(kept)
-    else:
-        measurements = _store().list(workload)
-        count = len(measurements)
-        text = to_csv(measurements) if export_format is Format.CSV else to_json_lines(measurements)
+    found, records = _records(kind, workload)
+    if export_format is Format.CSV and found.flat is None:
+        raise UserMistake(f"results of kind {kind!r} have no flat rows: export them as json")
+    text = found.to_csv(records) if export_format is Format.CSV else to_json_lines(records)
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        write_text(output, text)
-    except OSError as error:
-        raise GpuyardError(f"{output} cannot be written: {error.strerror}") from error
-    console(stderr=True).print(
-        f"{count} measurement(s) written to {output}", markup=False, soft_wrap=True
-    )
+    write_text(output, text)
+    say(f"{len(records)} measurement(s) written to {output}")
 
 
-def _check_no_workload(workload: str | None) -> None:
-    from gpuyard.errors import UserMistake
+def _records(kind: str, workload: str | None) -> "tuple[ResultKind[Record], list[Record]]":
+    from gpuyard.measure.registry import result_kind
 
-    if workload is not None:
-        raise UserMistake(
-            "a bench of links, collectives or storage has no workload; leave out --workload"
-        )
-
-
-def _store() -> "ResultsStore":
-    from gpuyard import paths
-    from gpuyard.measure import ResultsStore
-
-    return ResultsStore(paths.results_file())
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return "; ".join(
-            ",".join(map(str, v)) if isinstance(v, tuple | list) else str(v) for v in value
-        )
-    return str(value)
+    found = result_kind(kind)
+    if workload is not None and not found.of_workloads:
+        raise UserMistake(f"results of kind {kind!r} have no workload; leave out --workload")
+    return found, results_store().records(found.record, workload)

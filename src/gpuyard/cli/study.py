@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.options import FreshOption, JsonOption, console
+from gpuyard.cli.options import FreshOption, JsonOption
 from gpuyard.cli.output import show
+from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
@@ -57,23 +58,7 @@ def _run(
     fresh: bool,
     calibration: "Calibration | None",
 ) -> "StudyResult":
-    from rich.progress import BarColumn, Progress, TextColumn
+    from gpuyard.study import run_study
 
-    from gpuyard.study import StudyProgress, run_study
-    from gpuyard.units import format_seconds
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None, left="")
-
-        def show(event: StudyProgress) -> None:
-            left = (
-                "" if event.left_seconds is None else f"{format_seconds(event.left_seconds)} left"
-            )
-            progress.update(
-                task, description=event.what, completed=event.done, total=event.total, left=left
-            )
-
-        return run_study(
-            spec, directory, store, on_progress=show, fresh=fresh, calibration=calibration
-        )
+    with progress_bar() as tell:
+        return run_study(spec, directory, store, tell=tell, fresh=fresh, calibration=calibration)

@@ -1,14 +1,12 @@
-"""`gpuyard train`: train a workload until it knows its training data."""
+"""`gpuyard train`: train a workload until it has learned its training data."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, console, print_json, print_table
-
-if TYPE_CHECKING:
-    from gpuyard.measure.convergence import FitPlan, FitResult
+from gpuyard.cli.bench.running import run_bench
+from gpuyard.cli.options import DryRunOption, JsonOption
 
 
 def train(
@@ -35,19 +33,20 @@ def train(
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Train until the model knows its training data, and say what it makes of clips that were held out.
+    """Train a model until it has learned its training data, and report its accuracy on held-out samples.
 
-    After each epoch a checkpoint is written. A run that was stopped or killed goes on from the last one, and
+    After each epoch a checkpoint is written. A run that was stopped or killed resumes from the last one, and
     ends with the same weights, bit for bit, as if nothing had happened.
 
     Example: gpuyard train spoken-digits-linear --workers 2
     """
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure.convergence import plan_fit
+    from gpuyard.measure.convergence.plan import plan_convergence
+    from gpuyard.measure.convergence.run import run_convergence
     from gpuyard.units import format_share, parse_share
 
-    plan = plan_fit(
+    plan = plan_convergence(
         read_workload(workload),
         workers=workers,
         batch_per_worker=batch,
@@ -55,71 +54,12 @@ def train(
         target_accuracy=parse_share(accuracy),
         seed=seed,
         checkpoint=checkpoint,
+        fresh=fresh,
     )
-    if dry_run:
-        _show_plan(plan, json_output=json_output)
-        return
-    result = _run(plan, fresh=fresh)
-    if json_output:
-        print_json(result.as_json())
-    else:
-        _show(result)
-    if not result.reached:
+    run = run_bench(plan, run_convergence, dry_run=dry_run, json_output=json_output)
+    if run is not None and not run.reached:
         raise GpuyardError(
-            f"{format_share(result.last.training_accuracy)} of the training data after "
-            f"{len(result.epochs)} epochs, {format_share(plan.target_accuracy)} was wanted; "
-            f"go on with: --epochs {2 * len(result.epochs)}"
+            f"{format_share(run.last.training_accuracy)} of the training data after "
+            f"{len(run.epochs)} epochs, {format_share(plan.target_accuracy)} was wanted; "
+            f"go on with: --epochs {2 * len(run.epochs)}"
         )
-
-
-def _show_plan(plan: "FitPlan", *, json_output: bool) -> None:
-    described = plan.describe()
-    if json_output:
-        print_json(described)
-        return
-    rows = [[name.replace("_", " "), str(value)] for name, value in described.items()]
-    print_table(f"{plan.workload.name}: would be trained", ["", ""], rows)
-
-
-def _run(plan: "FitPlan", *, fresh: bool) -> "FitResult":
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from gpuyard.measure.convergence import EpochDone, run_fit
-    from gpuyard.measure.convergence.job import FitProgress
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=plan.epochs)
-
-        def show(event: FitProgress | EpochDone) -> None:
-            if isinstance(event, EpochDone):
-                progress.update(bar, completed=event.epoch)
-                again = " (from the checkpoint)" if event.restored else ""
-                progress.console.print(
-                    f"epoch {event.epoch}: loss {event.loss:.4f}, training data "
-                    f"{100 * event.training_accuracy:.2f} %, held out "
-                    f"{100 * event.held_out_accuracy:.2f} %{again}",
-                    highlight=False,
-                )
-            else:
-                completed = event.epoch - 1 + event.fraction
-                progress.update(bar, completed=completed, description=f"epoch {event.epoch}")
-
-        return run_fit(plan, fresh=fresh, on_event=show)
-
-
-def _show(result: "FitResult") -> None:
-    last = result.last
-    print_table(
-        f"{result.workload}: {result.workers} worker(s), {result.batch_per_worker} samples each an update",
-        ["", ""],
-        [
-            ["epochs", str(last.epoch)],
-            ["loss", f"{last.loss:.4f}"],
-            ["accuracy on the training data", f"{100 * last.training_accuracy:.2f} %"],
-            ["accuracy on what was held out", f"{100 * last.held_out_accuracy:.2f} %"],
-            ["seconds of training", f"{sum(epoch.seconds for epoch in result.epochs):.1f}"],
-            ["parameters (checksum)", last.parameter_checksum],
-            ["checkpoint", result.checkpoint],
-        ],
-    )

@@ -1,17 +1,23 @@
-"""From stored measurements to the rows that a calibration is fitted to."""
+"""From stored measurements to the rows that a calibration is fitted to, and from the fit to its document."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import median
 
 from pydantic import ValidationError
 
+from gpuyard import __version__
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.training.measurement import BenchHost, Measurement
+from gpuyard.measure.record import Testbed
+from gpuyard.measure.training.measurement import Measurement
+from gpuyard.predict import Calibration
+from gpuyard.predict.calibration.calibrate import Calibrated
+from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import Workload
 from gpuyard.workloads import profile_of
@@ -76,11 +82,11 @@ def calibration_rows(
 def _not_plain(m: Measurement) -> str | None:
     """Constants are of one machine that computes and exchanges in the usual way."""
     if m.synthetic is not None:
-        return "computing was slept for a synthetic GPU"
+        return "computing was emulated, with a synthetic GPU"
     if not m.remedy.plain:
         return "a remedy changed the exchange"
     if m.place.kind != "here":
-        return "workers were not on one machine, and a calibration is of one machine"
+        return "its workers were on several machines, and a calibration is of one"
     return None
 
 
@@ -93,7 +99,7 @@ def _doubts(reasons: Sequence[str]) -> list[str]:
     more = f"; and {len(different) - _MOST_REASONS} more" if len(different) > _MOST_REASONS else ""
     return [
         f"{many} run{'s are' if many > 1 else ' is'} left out as not credible ({told}{more}); "
-        f"--doubtful uses {'them' if many > 1 else 'it'} all the same"
+        f"--doubtful uses {'them' if many > 1 else 'it'} anyway"
     ]
 
 
@@ -112,8 +118,8 @@ def is_of(hardware: Hardware, bench: LinkBench) -> bool:
     return (hardware.processor, hardware.count) == (bench.host.cpu_model, bench.host.cores)
 
 
-def _gpu_name(host: BenchHost) -> str:
-    names = sorted(set(host.gpus))
+def _gpu_name(testbed: Testbed) -> str:
+    names = sorted(set(testbed.gpus))
     known = catalog_gpu(names[0]) if len(names) == 1 else None
     return known.id if known else ", ".join(names)
 
@@ -151,3 +157,32 @@ def _links(hardware: set[Hardware], benches: Sequence[LinkBench]) -> dict[Hardwa
             many = f"{len(slowest)} bench{'es' if len(slowest) > 1 else ''} of links"
             found[kind] = LinkRates(median(slowest), many)
     return found
+
+
+def calibration_document(calibrated: Sequence[Calibrated], rows: CalibrationRows) -> Calibration:
+    """What is written: the constants, and which runs of which machines they stand on."""
+    return Calibration(
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        gpuyard=__version__,
+        hardware=tuple(_entry(one, rows) for one in calibrated),
+    )
+
+
+def _entry(one: Calibrated, rows: CalibrationRows) -> HardwareCalibration:
+    used = [m for m in rows.measurements if hardware_of(m) == one.hardware]
+    dates = sorted(m.created_at for m in used)
+    return HardwareCalibration(
+        device=one.hardware.device,
+        processor=one.hardware.processor,
+        count=one.hardware.count,
+        cores_per_worker=one.hardware.cores_per_worker,
+        hosts=tuple(dict.fromkeys(m.provenance.host for m in used)),
+        runs=len(used),
+        link_benches=sum(is_of(one.hardware, bench) for bench in rows.benches),
+        first_run=dates[0],
+        last_run=dates[-1],
+        torch=tuple(dict.fromkeys(m.provenance.torch for m in used)),
+        constants=one.constants,
+        lines=one.lines,
+        errors=one.errors,
+    )

@@ -1,33 +1,49 @@
-"""The time that a sweep has left."""
+"""How far a bench is, and the time that it has left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 
-from gpuyard.measure.training.sweep import Point
 
-_START_SECONDS = 4.0  # a first guess of what starting ranks costs
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar shows."""
+
+    what: str
+    done: float = 0.0  # of `total`
+    total: float | None = None  # None: nobody knows
+    left_seconds: float | None = None
+    line: str = ""  # to be kept above the bar
+
+
+Tell = Callable[[Progress], None]
 
 
 class Clock:
-    """A first guess for each point, corrected by how long the finished ones took."""
+    """Tasks, how much of each is done, and the rest at the pace of what was done so far."""
 
-    def __init__(self, seconds_per_point: float, missing: Sequence[Point]) -> None:
-        self._guess = 1.0 + 1.3 * seconds_per_point
-        self._left = dict.fromkeys(missing, self._guess)
-        starts: set[int] = set()
-        for point in missing:
-            if point.workers not in starts:
-                starts.add(point.workers)
-                self._left[point] += _START_SECONDS
-        self._guessed_done = 0.0
+    def __init__(self, tasks: Mapping[Hashable, float] | Iterable[Hashable]) -> None:
+        """With a guess of seconds for each task there is an estimate before the first is finished."""
+        self._guessed = isinstance(tasks, Mapping)
+        self._work = dict(tasks) if isinstance(tasks, Mapping) else dict.fromkeys(tasks, 1.0)
+        self._total = len(self._work)
+        self._fractions: dict[Hashable, float] = {}
         self._began = time.monotonic()
 
-    def finished(self, point: Point) -> None:
-        self._guessed_done += self._left.pop(point)
+    def skip(self, task: Hashable) -> None:
+        """It needs no time: somebody has done it before."""
+        self._work[task] = 0.0
+        self._fractions[task] = 1.0
 
-    def left(self, fraction: float) -> float:
-        guessed = sum(self._left.values()) - fraction * self._guess
-        if not self._guessed_done:
-            return max(0.0, guessed)
-        done = self._guessed_done + fraction * self._guess
-        return max(0.0, guessed) * (time.monotonic() - self._began) / done
+    def at(self, task: Hashable, fraction: float, what: str) -> Progress:
+        """So much of this task is done now; 0 where it has to be done again."""
+        self._fractions[task] = fraction
+        return Progress(what, sum(self._fractions.values()), self._total, self._left_seconds())
+
+    def _left_seconds(self) -> float | None:
+        done = sum(self._work[task] * fraction for task, fraction in self._fractions.items())
+        left = sum(self._work.values()) - done
+        finished = any(self._work[t] and f == 1.0 for t, f in self._fractions.items())
+        if done and (finished or not self._guessed):
+            return left * (time.monotonic() - self._began) / done
+        return left if self._guessed else None

@@ -1,12 +1,20 @@
-"""Whether a run is to be believed. What is not is rejected with a reason, never averaged away."""
+"""Whether a run is to be believed. What is not is marked or rejected with a reason, never averaged away."""
 
-from dataclasses import dataclass
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import psutil
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.training.measurement import Measurement
-from gpuyard.specs import Precision
+from gpuyard.specs import Precision, Workload
 from gpuyard.units import format_bit_rate, format_share
+from gpuyard.workloads import profile_of
 
 MOST_SPREAD = 0.20
 """Between the slowest and the fastest window, over the fastest."""
@@ -18,45 +26,55 @@ _CPU_FLOPS_PER_CYCLE = (
     64.0  # two 512-bit fused multiply-adds a cycle: no CPU core does more in fp32
 )
 _CPU_HERTZ = 6.5e9  # nor does any run faster
+_BURST_BYTES = 16e6
+
+Judge = Callable[[Measurement, float | None], str | None]
+"""From a measurement and the foreign load beside it to the reason why it is not credible, if it is not."""
 
 
-@dataclass(frozen=True)
 class Credibility:
     """Judges runs of one workload."""
 
-    profile: ModelProfile
-    precision: Precision
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
 
     def __call__(self, measurement: Measurement, foreign_share: float | None) -> str | None:
         """The reason why the run is not credible; None: it is."""
         m = measurement
         return (
             _no_loss(m)
-            or _too_fast(m, self.profile, self.precision)
+            or self._too_fast(m)
             or _faster_than_its_link(m)
-            or _foreign(foreign_share)
+            or foreign_doubt(foreign_share)
             or _uneven(m)
         )
+
+    @cached_property
+    def _profile(self) -> ModelProfile | None:
+        """Not before there is something to judge, as it runs a user's own module."""
+        try:
+            return profile_of(self._workload)
+        except GpuyardError:  # what it asks of hardware can't be said, though it trains
+            return None
+
+    def _too_fast(self, m: Measurement) -> str | None:
+        each = m.samples_per_second / m.workers
+        if m.synthetic is not None:
+            most = m.batch_per_worker / m.synthetic.step_seconds(m.batch_per_worker)
+            what = f"{m.synthetic.gpu} alone"
+        else:
+            peak, what = _peak_flops(m, self._workload.precision)
+            if peak is None or self._profile is None or not self._profile.forward_flops:
+                return None
+            most = peak / (3 * self._profile.forward_flops)
+        if each > _CLOCK * most:
+            return f"{each:,.1f} samples/s a worker is more than {what} can do ({most:,.1f})"
+        return None
 
 
 def _no_loss(m: Measurement) -> str | None:
     if m.synthetic is None and (m.loss_first is None or m.loss_last is None):
         return NO_LOSS
-    return None
-
-
-def _too_fast(m: Measurement, profile: ModelProfile, precision: Precision) -> str | None:
-    each = m.samples_per_second / m.workers
-    if m.synthetic is not None:
-        most = m.batch_per_worker / m.synthetic.step_seconds(m.batch_per_worker)
-        what = f"{m.synthetic.gpu} alone"
-    else:
-        peak, what = _peak_flops(m, precision)
-        if peak is None or not profile.forward_flops:
-            return None
-        most = peak / (3 * profile.forward_flops)
-    if each > _CLOCK * most:
-        return f"{each:,.1f} samples/s a worker is more than {what} can do ({most:,.1f})"
     return None
 
 
@@ -91,10 +109,8 @@ def _faster_than_its_link(m: Measurement) -> str | None:
     return None
 
 
-_BURST_BYTES = 16e6
-
-
-def _foreign(share: float | None) -> str | None:
+def foreign_doubt(share: float | None) -> str | None:
+    """What speaks against anything that was measured while others used so much of its cores."""
     if share is not None and share > MOST_FOREIGN:
         return f"other programs used {format_share(share)} of the cores"
     return None
@@ -106,3 +122,48 @@ def _uneven(m: Measurement) -> str | None:
     if spread > MOST_SPREAD:
         return f"windows of the same work differ by {format_share(spread)}"
     return None
+
+
+class ForeignLoad:
+    """Compares what the cores did with what our processes did; None where the cores are elsewhere."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._cores = set(cores)
+        self._start: tuple[float, float, float] | None = None
+
+    def begin(self) -> None:
+        """Count from here."""
+        self._start = self._now()
+
+    def share(self) -> float | None:
+        """The part of our cores' time that went to others since then."""
+        if self._start is None or not self._cores:
+            return None
+        began, busy_before, own_before = self._start
+        now, busy, own = self._now()
+        elapsed = (now - began) * len(self._cores)
+        if elapsed <= 0:
+            return None
+        return max(0.0, (busy - busy_before) - (own - own_before)) / elapsed
+
+    def _now(self) -> tuple[float, float, float]:
+        # interrupts are left out: on a lab's shaped links they are our own traffic
+        times = psutil.cpu_times(percpu=True)
+        busy = sum(
+            t.user + t.nice + t.system + getattr(t, "steal", 0.0)
+            for core, t in enumerate(times)
+            if core in self._cores
+        )
+        return time.monotonic(), busy, _own_cpu_seconds()
+
+
+def _own_cpu_seconds() -> float:
+    me = psutil.Process(os.getpid())
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            used = process.cpu_times()
+            # of those that have ended, too, which their parent has waited for
+            ended = getattr(used, "children_user", 0.0) + getattr(used, "children_system", 0.0)
+            total += used.user + used.system + ended
+    return total

@@ -1,44 +1,37 @@
 """Measurements back from wherever they are: this machine's store, another's, or an export of one."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure.links.records import LinkBench
+from gpuyard.measure.kind import AnyRecord
+from gpuyard.measure.record import Record
+from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.measurement import Measurement
 
 _SQLITE = b"SQLite format 3\0"
-_LINE: TypeAdapter[Measurement | LinkBench] = TypeAdapter(
-    Annotated[Measurement | LinkBench, Field(discriminator="kind")]
-)
 
 
 @dataclass(frozen=True)
 class Results:
-    """Training runs and benches of links, each once, whichever file it was in."""
+    """Records of all kinds, each once, whichever file it was in."""
 
-    measurements: tuple[Measurement, ...]
-    benches: tuple[LinkBench, ...]
+    records: tuple[Record, ...] = ()
+
+    def of(self, record: type[AnyRecord]) -> list[AnyRecord]:
+        return [found for found in self.records if isinstance(found, record)]
 
 
 def read_results(paths: Sequence[Path]) -> Results:
     """Stores and exports in JSON lines, in any order."""
-    found: dict[str, Measurement | LinkBench] = {}
-    for path in paths:
-        for record in _read(path):
-            found[record.id] = record
-    return Results(
-        tuple(r for r in found.values() if isinstance(r, Measurement)),
-        tuple(r for r in found.values() if isinstance(r, LinkBench)),
-    )
+    return Results(tuple({record.id: record for path in paths for record in _read(path)}.values()))
 
 
-def _read(path: Path) -> list[Measurement | LinkBench]:
+def _read(path: Path) -> list[Record]:
     if path.is_dir():
         raise UserMistake(f"{path} is a directory; name the store or the export in it")
     try:
@@ -48,7 +41,7 @@ def _read(path: Path) -> list[Measurement | LinkBench]:
         raise UserMistake(f"{path} can't be read: {error.strerror}") from error
     if stored:
         store = ResultsStore(path)
-        return [*store.list(), *store.list_links()]
+        return [found for kind in RESULT_KINDS.values() for found in store.records(kind.record)]
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -59,7 +52,7 @@ def _read(path: Path) -> list[Measurement | LinkBench]:
     return _json_lines(path, text)
 
 
-def _json_lines(path: Path, text: str) -> list[Measurement | LinkBench]:
+def _json_lines(path: Path, text: str) -> list[Record]:
     if text.startswith("id,"):
         raise UserMistake(
             f"{path} is CSV, which leaves out the workload's spec; export with: "
@@ -70,11 +63,22 @@ def _json_lines(path: Path, text: str) -> list[Measurement | LinkBench]:
         if not line.strip():
             continue
         try:
-            found.append(_LINE.validate_json(line))
+            found.append(_record(line))
         except ValidationError as invalid:
             first = invalid.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise UserMistake(
                 f"{path}:{number}: not a measurement ({f'{where}: ' if where else ''}{first['msg']})"
             ) from invalid
+        except ValueError as invalid:
+            raise UserMistake(f"{path}:{number}: not a measurement ({invalid})") from invalid
     return found
+
+
+def _record(line: str) -> Record:
+    said = json.loads(line)
+    kind = said.get("kind") if isinstance(said, dict) else None
+    if kind not in RESULT_KINDS:
+        raise ValueError(f"kind: expected one of {', '.join(RESULT_KINDS)}, got {kind!r}")
+    read: Record = RESULT_KINDS[kind].record.model_validate(said)
+    return read

@@ -9,30 +9,18 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure.collectives.records import CollectivesBench
-from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.relief.records import ReliefResult
-from gpuyard.measure.storage.records import StorageBench
+from gpuyard.measure.kind import AnyRecord
+from gpuyard.measure.record import Record
+from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.measure.training.measurement import Measurement
-from gpuyard.measure.training.rejection import Rejection
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _BUSY_SECONDS = 30.0
-_Stored = Measurement | LinkBench | CollectivesBench | Rejection | ReliefResult | StorageBench
-_STORED: TypeAdapter[_Stored] = TypeAdapter(Annotated[_Stored, Field(discriminator="kind")])
-_AnyKind = list[_Stored]  # the class below has a method called list
-_Measurements = list[Measurement]
-_LinkBenches = list[LinkBench]
-_Rejections = list[Rejection]
-_CollectivesBenches = list[CollectivesBench]
-_Reliefs = list[ReliefResult]
-_StorageBenches = list[StorageBench]
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -53,36 +41,45 @@ class ResultsStore:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, measurement: _Stored) -> None:
+    def add(self, record: Record) -> None:
         """Keep it; when this returns, it survives a kill and a power cut."""
         with self._connection(create=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            if not isinstance(measurement, Measurement):
+            if not isinstance(record, Measurement):
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             connection.execute(
                 "INSERT INTO measurements (id, key, created_at, kind, workload, document)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (
-                    measurement.id,
-                    measurement.key,
-                    measurement.created_at,
-                    measurement.kind,
-                    _workload(measurement),
-                    measurement.model_dump_json(),
+                    record.id,
+                    record.key,
+                    record.created_at,
+                    record.kind,
+                    record.workload_name,
+                    record.model_dump_json(),
                 ),
             )
             connection.execute("COMMIT")
 
-    def find(self, key: str) -> Measurement | None:
-        """The latest training run with this key."""
-        found = self._read("WHERE kind = 'train' AND key = ? ORDER BY number DESC LIMIT 1", key)
-        return next((m for m in found if isinstance(m, Measurement)), None)
+    def records(self, of: type[AnyRecord], workload: str | None = None) -> list[AnyRecord]:
+        """All of one kind, or those of one workload, oldest first."""
+        where, values = "WHERE kind = ?", [_kind(of)]
+        if workload is not None:
+            where, values = f"{where} AND workload = ?", [*values, workload]
+        return [r for r in self._read(f"{where} ORDER BY number", *values) if isinstance(r, of)]
 
-    def get(self, id_prefix: str) -> _Stored:
-        """The one measurement whose id starts so; raises UserMistake where none or several do."""
+    def latest(self, of: type[AnyRecord], key: str) -> AnyRecord | None:
+        """The last of one kind that was made with this key."""
+        where = "WHERE kind = ? AND key = ? ORDER BY number DESC LIMIT 1"
+        return next((r for r in self._read(where, _kind(of), key) if isinstance(r, of)), None)
+
+    def get(self, id_prefix: str) -> Record:
+        """The one record whose id starts so; raises UserMistake where none or several do."""
+        # a newer gpuyard may have stored kinds that this one does not know
+        known = ", ".join("?" * len(RESULT_KINDS))
         found = self._read(
-            "WHERE kind IN ('train', 'links', 'collectives', 'rejected', 'relief', 'storage')"
-            " AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            f"WHERE kind IN ({known}) AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+            *RESULT_KINDS,
             str(len(id_prefix)),
             id_prefix,
         )
@@ -95,55 +92,22 @@ class ResultsStore:
             )
         raise UserMistake(
             f"several measurements have an id that starts with {id_prefix!r}: "
-            f"{', '.join(m.id for m in found)}; write more of it"
+            f"{', '.join(record.id for record in found)}; write more of it"
         )
 
-    def list(self, workload: str | None = None) -> _Measurements:
-        """All training runs, or those of one workload, oldest first."""
-        if workload is None:
-            found = self._read("WHERE kind = 'train' ORDER BY number")
-        else:
-            found = self._read("WHERE kind = 'train' AND workload = ? ORDER BY number", workload)
-        return [m for m in found if isinstance(m, Measurement)]
-
-    def list_links(self) -> _LinkBenches:
-        """All benches of links, oldest first."""
-        found = self._read("WHERE kind = 'links' ORDER BY number")
-        return [m for m in found if isinstance(m, LinkBench)]
-
-    def list_rejected(self, workload: str | None = None) -> _Rejections:
-        """Runs that were not credible, with their reasons, oldest first."""
-        found = self._read("WHERE kind = 'rejected' ORDER BY number")
-        rejected = [m for m in found if isinstance(m, Rejection)]
-        return [r for r in rejected if workload in (None, r.measurement.workload)]
-
-    def list_collectives(self) -> _CollectivesBenches:
-        """All benches of collectives, oldest first."""
-        found = self._read("WHERE kind = 'collectives' ORDER BY number")
-        return [m for m in found if isinstance(m, CollectivesBench)]
-
-    def list_reliefs(self, workload: str | None = None) -> _Reliefs:
-        """All benches of remedies, oldest first."""
-        found = self._read("WHERE kind = 'relief' ORDER BY number")
-        reliefs = [m for m in found if isinstance(m, ReliefResult)]
-        return [r for r in reliefs if workload in (None, r.workload)]
-
-    def list_storage(self) -> _StorageBenches:
-        """All benches of storage, oldest first."""
-        found = self._read("WHERE kind = 'storage' ORDER BY number")
-        return [m for m in found if isinstance(m, StorageBench)]
-
-    def _read(self, where: str, *values: str) -> _AnyKind:
+    def _read(self, where: str, *values: str) -> list[Record]:
         if not self.path.exists():
             return []
         with self._connection(create=False) as connection:
             rows = connection.execute(
                 # the clause is one of the few above, never a user's text
-                f"SELECT document FROM measurements {where}",  # noqa: S608
+                f"SELECT kind, document FROM measurements {where}",  # noqa: S608
                 values,
             ).fetchall()
         try:
-            return [_STORED.validate_json(document) for (document,) in rows]
+            return [
+                RESULT_KINDS[kind].record.model_validate_json(document) for kind, document in rows
+            ]
         except ValidationError as invalid:
             raise GpuyardError(
                 f"{self.path} holds a measurement that cannot be read "
@@ -204,13 +168,8 @@ class ResultsStore:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _workload(stored: _Stored) -> str:
-    match stored:
-        case Measurement() | ReliefResult():
-            return stored.workload
-        case Rejection():
-            return stored.measurement.workload
-    return ""
+def _kind(of: type[Record]) -> str:
+    return str(of.model_fields["kind"].default)
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -21,7 +21,7 @@ from gpuyard.predict.predictor import relative_uncertainty
 from gpuyard.predict.step import step_parts
 from gpuyard.predict.strategies.powersgd import RANK
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
-from gpuyard.predict.table import Floats, Integers, chunks
+from gpuyard.predict.table import Floats, Integers, Links, chunks
 from gpuyard.predict.tuning import fitted, spread
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName, Workload
 from gpuyard.specs.plan import RemedyName
@@ -36,7 +36,7 @@ _EXCHANGES: dict[RemedyName, ExchangeOptions] = {
 
 @dataclass(frozen=True)
 class Throughputs:
-    """One entry a configuration; those of one shape stand together, in the order of the shapes."""
+    """One spot a configuration; those of one shape stand together, in the order of the shapes."""
 
     shape: Integers
     nodes: Integers
@@ -90,14 +90,14 @@ def predict_shapes(
 ) -> Throughputs:
     """Predict them all. A shape without a network is one machine, one with it is two or more."""
     shape, fleet = _fleet(shapes, grid)
-    entry, batch, remedy = _rows(shapes, grid)
+    spot, batch, remedy = _rows(shapes, grid)
     alone = [lines[one.gpu.id] for one in shapes]
     fixed = np.array([line.fixed_seconds for line in alone], dtype=float)[shape]
     per_sample = np.array([line.seconds_per_sample for line in alone], dtype=float)[shape]
     unsure = np.array([line.relative_uncertainty for line in alone], dtype=float)[shape]
     strategy = strategy_of(grid.strategy)
-    gpus = (fleet.nodes * fleet.gpus_per_node)[entry]
-    seconds, sigma, memory, passes = (np.empty(len(entry)) for _ in range(4))
+    gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
+    seconds, sigma, memory, passes = (np.empty(len(spot)) for _ in range(4))
     for code, name in enumerate(grid.remedies):
         exchange = _EXCHANGES[name]
         scenario = Scenario(
@@ -112,21 +112,21 @@ def predict_shapes(
         chosen = np.flatnonzero(remedy == code)
         for part in chunks(len(chosen)):
             rows = chosen[part]
-            table = scenario.table(fleet.rows(entry[rows], batch[rows]))
+            table = scenario.table(fleet.rows(spot[rows], batch[rows]))
             parts = step_parts(table)
             seconds[rows] = parts.step_seconds
-            sigma[rows] = relative_uncertainty(table, parts, unsure[entry[rows]])
+            sigma[rows] = relative_uncertainty(table, parts, unsure[spot[rows]])
         passes[chosen] = exchange.accumulate
         memory[chosen] = strategy.memory_bytes(
             workload, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
         )
     rate = gpus * batch / seconds
-    compute = fixed[entry] + batch * per_sample[entry]
-    fed = batch * float(profile.input_bytes) / fleet.host_to_gpu_bytes_per_second[entry]
+    compute = fixed[spot] + batch * per_sample[spot]
+    fed = batch * float(profile.input_bytes) / fleet.of_spots.host_to_gpu_bytes_per_second[spot]
     low, high = spread().ends(rate, sigma)
     return Throughputs(
-        shape=shape[entry],
-        nodes=fleet.nodes[entry].astype(np.int64),
+        shape=shape[spot],
+        nodes=fleet.nodes[spot].astype(np.int64),
         batch_per_gpu=batch.astype(np.int64),
         remedy=remedy,
         gpus=gpus.astype(np.int64),
@@ -144,29 +144,29 @@ def _nodes(shape: Shape, grid: Grid) -> tuple[int, ...]:
 
 
 def _fleet(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Fleet]:
-    """Every shape with every number of machines that it may have, and which shape each entry is."""
+    """Every shape with every number of machines that it may have, and which shape each spot is."""
     nodes = [_nodes(shape, grid) for shape in shapes]
-    of = np.repeat(np.arange(len(shapes)), [len(counts) for counts in nodes])
+    many = np.array([len(counts) for counts in nodes], dtype=np.int64)
+    of = np.repeat(np.arange(len(shapes)), many)
     inside = [inside_of(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
     fabrics = [fabric_of(shape.network) if shape.network else None for shape in shapes]
 
     def column(values: list[float]) -> Floats:
         return np.array(values, dtype=float)[of]
 
-    return of, Fleet.of(
-        np.array([count for counts in nodes for count in counts], dtype=float),
-        column([shape.gpus for shape in shapes]),
-        Networks.of(fabrics).take(of),
-        fitted(),
-        inside_bytes_per_second=column([i.bytes_per_second for i in inside]),
-        inside_latency_seconds=column([i.latency_seconds for i in inside]),
+    counts = np.array([count for counts in nodes for count in counts], dtype=float)
+    links = Links(
+        column([i.bytes_per_second for i in inside]),
+        column([i.latency_seconds for i in inside]),
+        *Networks.of(fabrics).take(of).between(counts, fitted()),
         host_to_gpu_bytes_per_second=column([i.host_to_gpu_bytes_per_second for i in inside]),
         gpu_memory_bytes_per_second=column([s.gpu.memory_bytes_per_second for s in shapes]),
     )
+    return of, Fleet(counts, column([shape.gpus for shape in shapes]), links)
 
 
 def _rows(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Floats, Integers]:
-    """The three columns that say which row is what: entry of the fleet, batch and remedy."""
+    """The three columns that say which row is what: spot of the fleet, batch and remedy."""
     none = grid.remedies.index("none") if "none" in grid.remedies else 0
     columns: list[list[Floats]] = [[], [], []]
     blocks: dict[tuple[int, bool], tuple[Floats, ...]] = {}
@@ -179,9 +179,9 @@ def _rows(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Floats, Intege
             codes = [none] if alone else list(range(len(grid.remedies)))
             mesh = np.meshgrid(range(count), grid.batches, codes, indexing="ij")
             blocks[count, alone] = tuple(axis.ravel().astype(float) for axis in mesh)
-        entry, batch, code = blocks[count, alone]
-        for column, values in zip(columns, (first + entry, batch, code), strict=True):
+        spot, batch, code = blocks[count, alone]
+        for column, values in zip(columns, (first + spot, batch, code), strict=True):
             column.append(values)
         first += count
-    entries, batches, codes_ = (np.concatenate([*column, np.zeros(0)]) for column in columns)
-    return entries.astype(np.int64), batches, codes_.astype(np.int64)
+    spots, batches, codes_ = (np.concatenate([*column, np.zeros(0)]) for column in columns)
+    return spots.astype(np.int64), batches, codes_.astype(np.int64)

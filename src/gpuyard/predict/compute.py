@@ -42,14 +42,14 @@ class ComputeLine:
 
 @dataclass(frozen=True)
 class ComputeLines:
-    """The same for every entry of a fleet."""
+    """The same for every spot of a fleet."""
 
     fixed_seconds: Floats
     seconds_per_sample: Floats
     constants: tuple[Constant, ...] = ()
 
     def columns(self, rows: Rows) -> tuple[Floats, Floats]:
-        return self.fixed_seconds[rows.entry], self.seconds_per_sample[rows.entry]
+        return self.fixed_seconds[rows.spot], self.seconds_per_sample[rows.spot]
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -82,5 +82,13 @@ class ClusterPrediction:
     predictions: tuple[Prediction, ...]
     constants: tuple[Constant, ...]
 
+    @property
+    def single_gpu_speed(self) -> str:
+        """What compute stands on, in words."""
+        basis, _, source = self.compute_basis.partition(": ")
+        if basis == "roofline":
+            return source.replace("estimated", "roofline estimate", 1)
+        return f"{basis} ({source})"
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -34,7 +34,7 @@ class Hardware(Protocol):
 
 
 class Compute(Protocol):
-    """What a GPU takes alone: a line, or one for every entry of a fleet."""
+    """What a GPU takes alone: a line, or one for every spot of a fleet."""
 
     def columns(self, rows: Rows) -> tuple[Floats, Floats]: ...
 
@@ -102,17 +102,11 @@ class Scenario:
             batch_per_gpu=rows.batch_per_gpu,
             fixed_seconds=fixed,
             seconds_per_sample=per_sample,
-            inside_bytes_per_second=links.inside_bytes_per_second,
-            inside_latency_seconds=links.inside_latency_seconds,
-            between_bytes_per_second=links.between_bytes_per_second,
-            between_latency_seconds=links.between_latency_seconds,
-            host_to_gpu_bytes_per_second=links.host_to_gpu_bytes_per_second,
-            storage_bytes_per_second=links.storage_bytes_per_second,
             host_overhead_seconds=strategy.host_seconds(self.profile, rows.gpus_per_node),
             accumulate=np.array(float(exchange.accumulate)),
             local_sgd=np.array(float(exchange.local_sgd)),
             sent_share=np.array(strategy.sent_share(exchange)),
-            input_workers=links.input_workers,
+            **vars(links),
         )
 
     @cached_property

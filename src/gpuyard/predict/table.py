@@ -20,6 +20,14 @@ Truths = npt.NDArray[np.bool_]
 CHUNK_ROWS = 8192
 
 
+def _one() -> Floats:
+    return np.ones(())
+
+
+def _endless() -> Floats:
+    return np.full((), np.inf)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Which configurations are asked about."""
@@ -28,7 +36,7 @@ class Rows:
     gpus_per_node: Floats  # the mean: the last machine may be used in part
     batch_per_gpu: Floats
     fullest: Integers | None = None  # GPUs used in a machine that has most of them; of a platform
-    entry: Integers | None = None  # which of its entries; of a fleet
+    spot: Integers | None = None  # of a fleet
 
     @classmethod
     def of(cls, spots: Sequence[tuple[Placement, int]]) -> "Rows":
@@ -49,16 +57,23 @@ def chunks(rows: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class Links:
-    """What hardware gives every row: rates, latencies and cores."""
+    """What hardware gives: rates, latencies and cores, one entry a row or, of a fleet, a spot."""
 
     inside_bytes_per_second: Floats
     inside_latency_seconds: Floats
     between_bytes_per_second: Floats  # infinite where there is only one machine
     between_latency_seconds: Floats
-    host_to_gpu_bytes_per_second: Floats
-    storage_bytes_per_second: Floats
-    input_workers: Floats  # CPU cores for each GPU
+    host_to_gpu_bytes_per_second: Floats = field(default_factory=_endless)
+    storage_bytes_per_second: Floats = field(default_factory=_endless)
+    input_workers: Floats = field(default_factory=_endless)  # CPU cores for each GPU
     gpu_memory_bytes_per_second: Floats | None = None  # None: not known
+
+    def take(self, spot: Integers) -> "Links":
+        """Those of some spots; what has one entry is the same for all."""
+        columns = {name: column for name, column in vars(self).items() if column is not None}
+        return Links(
+            **{n: column[spot] if column.ndim else column for n, column in columns.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -111,13 +126,14 @@ class Table(Paths):
     batch_per_gpu: Floats
     fixed_seconds: Floats
     seconds_per_sample: Floats
-    host_to_gpu_bytes_per_second: Floats
-    storage_bytes_per_second: Floats
     host_overhead_seconds: Floats
-    accumulate: Floats = field(default_factory=lambda: np.ones(()))  # passes for one exchange
-    local_sgd: Floats = field(default_factory=lambda: np.ones(()))  # updates for one averaging
-    sent_share: Floats = field(default_factory=lambda: np.ones(()))  # of the buckets' bytes
-    input_workers: Floats = field(default_factory=lambda: np.full((), np.inf))  # cores for each GPU
+    host_to_gpu_bytes_per_second: Floats = field(default_factory=_endless)
+    storage_bytes_per_second: Floats = field(default_factory=_endless)
+    input_workers: Floats = field(default_factory=_endless)  # cores for each GPU
+    gpu_memory_bytes_per_second: Floats | None = None
+    accumulate: Floats = field(default_factory=_one)  # passes for one exchange
+    local_sgd: Floats = field(default_factory=_one)  # updates for one averaging
+    sent_share: Floats = field(default_factory=_one)  # of the buckets' bytes
 
     def doubled(self, part: str) -> "Table":
         """The same with one part twice as fast."""

@@ -49,6 +49,7 @@ class MeasuredPoint:
     compute_seconds: float
     exposed_communication_seconds: float
     input_seconds: float
+    doubt: str | None = None  # why it is not credible
 
 
 @dataclass(frozen=True)

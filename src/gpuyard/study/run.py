@@ -1,7 +1,6 @@
 """Walks the whole row on one machine: reads every spec first, then measures, predicts, prices and judges."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +9,9 @@ from gpuyard.catalog.specfiles import read_cluster, read_plan, read_workload
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure import Measurement, ResultsStore, Sweep, SweepEvent, plan_sweep, run_sweep
+from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
+from gpuyard.measure.clock import Progress, Tell
+from gpuyard.measure.training.run import sweep_clock
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import Cluster
@@ -21,31 +22,17 @@ from gpuyard.study.workload import Case, assemble, predict_elsewhere
 from gpuyard.workloads import profile_of
 
 
-@dataclass(frozen=True)
-class StudyProgress:
-    """Where the study is, for one progress display."""
-
-    what: str
-    done: float  # of `total`
-    total: float
-    left_seconds: float | None
-
-
-Listener = Callable[[StudyProgress], None]
-
-
 def run_study(
     study: Study,
     directory: Path,
     store: ResultsStore,
     *,
-    on_progress: Listener | None = None,
+    tell: Tell = lambda _progress: None,
     fresh: bool = False,
     calibration: Calibration | None = None,
 ) -> StudyResult:
     """Do it all. A mistake in any spec is found before anything is measured."""
-    tell = on_progress or (lambda _: None)
-    tell(StudyProgress("reading the specs", 0, 1, None))
+    tell(Progress("reading the specs"))
     cases = [_read(entry, study, directory) for entry in study.workloads]
     _refuse_doubles([case.workload.name for case in cases])
     clusters = _clusters(study, directory)
@@ -55,7 +42,7 @@ def run_study(
     ]
     cost = cost_result(study.cost) if study.cost else None
     plan = _decide(study.plan, directory, calibration) if study.plan else None
-    measured, notes = _measure(cases, study.measure, store, on_progress=tell, fresh=fresh)
+    measured, notes = _measure(cases, study.measure, store, tell=tell, fresh=fresh)
     results = [
         assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
     ]
@@ -66,7 +53,9 @@ def run_study(
         host=discover_host().summary,
         workloads=tuple(results),
         cost=cost,
-        notes=tuple(notes + _data_notes(results) + _calibration_notes(results)),
+        notes=tuple(
+            notes + _data_notes(results) + _doubt_notes(results) + _calibration_notes(results)
+        ),
         plan=plan,
     )
 
@@ -121,7 +110,7 @@ def _measure(
     here: MeasureHere | None,
     store: ResultsStore,
     *,
-    on_progress: Listener,
+    tell: Tell,
     fresh: bool,
 ) -> tuple[list[list[Measurement]], list[str]]:
     """The runs of every case, and what a reader must know where there are none."""
@@ -141,14 +130,18 @@ def _measure(
         sweeps = [_plan(case, here) for case in cases]
     except MissingRequirement as missing:
         return nothing, [f"Nothing was measured on this machine: {missing}."]
-    total = sum(len(sweep.points) for sweep in sweeps)
-    measured: list[list[Measurement]] = []
-    before = 0
-    for sweep in sweeps:
-        listener = _listener(sweep, before, total, on_progress)
-        measured.append(run_sweep(sweep, store, on_event=listener, fresh=fresh))
-        before += len(sweep.points)
-    on_progress(StudyProgress("predicting and pricing", total, total, 0))
+    clock = sweep_clock(sweeps)
+    measured = [
+        run_sweep(
+            sweep,
+            store,
+            on_event=lambda event: tell(event.progress),
+            fresh=fresh,
+            clock=clock,
+        )
+        for sweep in sweeps
+    ]
+    tell(Progress("predicting and pricing"))
     return measured, notes
 
 
@@ -162,22 +155,14 @@ def _plan(case: Case, here: MeasureHere) -> Sweep:
     )
 
 
-def _listener(
-    sweep: Sweep, before: int, total: int, tell: Listener
-) -> Callable[[SweepEvent], None]:
-    done: dict[str, float] = {}
-
-    def listen(event: SweepEvent) -> None:
-        done[event.point.key] = event.fraction
-        workers = f"{event.point.workers} worker{'s' if event.point.workers > 1 else ''}"
-        what = f"{sweep.workload.name}: {workers}, batch {event.point.batch_per_worker}"
-        # the sweeps after this one are taken to be like it
-        points_left = len(sweep.points) - sum(done.values())
-        each = event.left_seconds / points_left if points_left else 0.0
-        left = event.left_seconds + each * (total - before - len(sweep.points))
-        tell(StudyProgress(what, before + sum(done.values()), total, left))
-
-    return listen
+def _doubt_notes(results: Sequence[WorkloadResult]) -> list[str]:
+    return [
+        f"Doubtful: {result.name} with {point.workers} worker(s) at a batch of "
+        f"{point.batch_per_worker}: {point.doubt}. Measure again with --fresh when the machine is quiet."
+        for result in results
+        for point in result.measured
+        if point.doubt is not None
+    ]
 
 
 def _data_notes(results: Sequence[WorkloadResult]) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure import Measurement, hardware_of
+from gpuyard.measure import Measurement
+from gpuyard.measure.calibration import hardware_of
 from gpuyard.predict import (
     CPU_VARIATION,
     GLOO_OVERLAP,

@@ -173,6 +173,7 @@ def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint
         compute_seconds=m.step.compute_seconds,
         exposed_communication_seconds=m.step.exposed_communication_seconds,
         input_seconds=m.step.input_seconds,
+        doubt=m.doubt,
     )
 
 

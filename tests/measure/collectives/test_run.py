@@ -10,34 +10,36 @@ import pytest
 import torch
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.measure import CollectivesBench, ResultsStore, collectives_to_csv, to_json_lines
+from gpuyard.measure import CollectivesBench, Measurement, ResultsStore, to_json_lines
+from gpuyard.measure.clock import Progress
 from gpuyard.measure.collectives.exchange import Exchange
 from gpuyard.measure.collectives.mpi import check_mpi
 from gpuyard.measure.collectives.plan import OPERATIONS, plan_collectives
 from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
+from gpuyard.measure.collectives.tables import COLLECTIVES
 from gpuyard.run.places import Here
 from tests.conftest import Cli
 
 
 def test_two_ranks_over_gloo(store: ResultsStore) -> None:
-    started = []
+    told: list[Progress] = []
     plan = plan_collectives(Here(), 2, OPERATIONS, [1000, 4_000_000], repeats=2)
-    bench = run_collectives(plan, on_event=lambda event, done: started.append((event, done)))
+    bench = run_collectives(plan, told.append)
     assert bench.backend == "gloo"
     assert [(r.operation, r.bytes) for r in bench.results] == [
         (operation, size) for operation in OPERATIONS for size in (1000, 4_000_000)
     ]
     assert all(r.correct and r.seconds > 0 and r.verdict != "wrong" for r in bench.results)
     assert bench.probe.ring_bytes_per_second == bench.reckoned_bytes_per_second
-    assert started[0][0].operation is None
-    assert started[-1][1] == len(bench.results) - 1
+    assert (told[0].what, told[0].done) == ("the links alone", 0)
+    assert told[-1].done == told[-1].total == len(bench.results)
     store.add(bench)
-    assert store.list_collectives() == [bench]
+    assert store.records(CollectivesBench) == [bench]
     assert store.get(bench.id) == bench
-    assert store.list() == []
+    assert store.records(Measurement) == []
     assert CollectivesBench.model_validate_json(to_json_lines([bench])) == bench
-    rows = list(csv.DictReader(io.StringIO(collectives_to_csv([bench]))))
+    rows = list(csv.DictReader(io.StringIO(COLLECTIVES.to_csv([bench]))))
     assert [row["operation"] for row in rows] == [r.operation for r in bench.results]
 
 
@@ -156,6 +158,8 @@ def test_a_dry_run_measures_nothing(cli: Cli) -> None:
         (["--lab", "2x1Gbit", "--workers", "3"], "2 nodes with up to 1 each have room for 2"),
         (["--factor", "1"], "factor of 2 or more"),
         (["--kind", "x"], "No such option: --kind"),
+        (["--repeats", "0"], "expected 1 to 1000 repeats, got 0"),
+        (["--backend", "smoke"], "'smoke'"),
     ],
 )
 def test_mistakes_are_sentences(arguments: list[str], sentence: str, cli: Cli) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from gpuyard.measure.collectives.expected import Links
 from gpuyard.measure.collectives.records import (
-    CauseName,
     CollectiveResult,
     Load,
     Pair,
@@ -32,7 +31,7 @@ def causes(
     load: Load = QUIET,
     link: float | None = 104e6,
     emulated: bool = False,
-) -> list[CauseName]:
+) -> list[str]:
     found = find_slow(
         results,
         links=LINKS,

@@ -14,8 +14,12 @@ import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.convergence import EpochDone, plan_fit, run_fit
+from gpuyard.measure import ResultsStore
+from gpuyard.measure.bench import measure
+from gpuyard.measure.convergence.plan import plan_convergence
 from gpuyard.measure.convergence.recipe import split
+from gpuyard.measure.convergence.records import ConvergenceRun
+from gpuyard.measure.convergence.run import run_convergence
 from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]
@@ -31,21 +35,22 @@ def forgetful(tiny: Build) -> Workload:
 _RUN = """
 import sys
 from pathlib import Path
-from gpuyard.measure.convergence import EpochDone, plan_fit, run_fit
+from gpuyard.measure.convergence.plan import plan_convergence
+from gpuyard.measure.convergence.run import run_convergence
 from gpuyard.specs import Workload
 workload = Workload.model_validate_json(sys.argv[1])
-plan = plan_fit(workload, workers=int(sys.argv[3]), epochs=400, target_accuracy=1.0,
+plan = plan_convergence(workload, workers=int(sys.argv[3]), epochs=400, target_accuracy=1.0,
                 batch_per_worker=10, checkpoint=Path(sys.argv[2]))
-def say(event):
-    if isinstance(event, EpochDone):
-        print(event.epoch, flush=True)
-run_fit(plan, on_event=say)
+def say(progress):
+    if progress.line:
+        print(int(progress.done), flush=True)
+run_convergence(plan, say)
 """
 
 
 def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Path) -> None:
     def plan(name: str, epochs: int):  # type: ignore[no-untyped-def]
-        return plan_fit(
+        return plan_convergence(
             forgetful,
             workers=WORKERS,
             epochs=epochs,
@@ -67,16 +72,13 @@ def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Pa
                 running.send_signal(signal.SIGKILL)
                 break
     time.sleep(1)  # its ranks leave when they see that it has gone
-    seen: list[EpochDone] = []
     already = json.loads(np.load(killed)["about"].tobytes())["epochs"]
     assert len(already) >= 3
     enough = len(already) + 3
-    went_on = run_fit(
-        plan("killed.npz", enough),
-        on_event=lambda e: seen.append(e) if isinstance(e, EpochDone) else None,
-    )
-    assert [epoch.restored for epoch in seen] == [True] * len(already) + [False] * 3
-    whole = run_fit(plan("whole.npz", enough))
+    went_on = run_convergence(plan("killed.npz", enough))
+    restored = [epoch.restored for epoch in went_on.epochs]
+    assert restored == [True] * len(already) + [False] * 3
+    whole = run_convergence(plan("whole.npz", enough))
     assert [epoch.parameter_checksum for epoch in went_on.epochs] == [
         epoch.parameter_checksum for epoch in whole.epochs
     ]
@@ -87,22 +89,29 @@ def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Pa
 
     if WORKERS == 2:
         with pytest.raises(UserMistake, match=r"is of a run with 2 worker\(s\), not 1"):
-            run_fit(plan_fit(forgetful, workers=1, checkpoint=killed, batch_per_worker=10))
+            run_convergence(
+                plan_convergence(forgetful, workers=1, checkpoint=killed, batch_per_worker=10)
+            )
 
 
 def test_it_learns_stops_when_it_knows_enough_and_says_what_was_held_out(
-    tiny: Build, tmp_path: Path
+    tiny: Build, tmp_path: Path, store: ResultsStore
 ) -> None:
     workload = tiny("classifier", source="tiny_models:learnable")
-    plan = plan_fit(workload, epochs=300, target_accuracy=0.9, checkpoint=tmp_path / "c.npz")
-    result = run_fit(plan)
+    plan = plan_convergence(
+        workload, epochs=300, target_accuracy=0.9, checkpoint=tmp_path / "c.npz"
+    )
+    result = measure(plan, run_convergence, store, lambda _progress: None)
+    assert store.records(ConvergenceRun, workload.name) == [result]
     assert result.reached
     assert result.last.training_accuracy > 0.9
     assert all(epoch.training_accuracy <= 0.9 for epoch in result.epochs[:-1])
     assert result.last.held_out_accuracy * 20 == pytest.approx(
         round(result.last.held_out_accuracy * 20)
     )  # of 20 held out
-    assert run_fit(plan).epochs[-1].parameter_checksum == result.last.parameter_checksum
+    again = measure(plan, run_convergence, store, lambda _progress: None)
+    assert again.epochs[-1].parameter_checksum == result.last.parameter_checksum
+    assert store.records(ConvergenceRun) == [result]  # nothing was trained, so nothing is new
     assert not list(tmp_path.glob(".c.npz*"))
 
 
@@ -116,11 +125,11 @@ def test_broken_checkpoint_is_a_sentence(forgetful: Workload, tmp_path: Path) ->
     path = tmp_path / "broken.npz"
     path.write_bytes(b"PK not a zip")
     with pytest.raises(GpuyardError, match="is not a checkpoint that can be read"):
-        run_fit(plan_fit(forgetful, checkpoint=path))
+        run_convergence(plan_convergence(forgetful, checkpoint=path))
 
 
 def test_what_can_not_be_trained_is_a_sentence(tiny: Build) -> None:
-    with pytest.raises(UserMistake, match="nothing can be learnt"):
-        plan_fit(tiny())
+    with pytest.raises(UserMistake, match="nothing can be learned"):
+        plan_convergence(tiny())
     with pytest.raises(MissingRequirement, match="gpuyard data fetch spoken-digits"):
-        plan_fit(tiny(source="spoken-digits"))
+        plan_convergence(tiny(source="spoken-digits"))

@@ -6,6 +6,7 @@ import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.hardware import MachineGraph
+from gpuyard.measure.clock import Progress
 from gpuyard.measure.links.plan import LinkPlan, gpu_links, host_links, plan_links
 from gpuyard.measure.links.probe import CudaProbe
 from gpuyard.measure.links.run import run_links
@@ -23,18 +24,19 @@ def plan_of(torch: FakeTorch) -> LinkPlan:
 
 
 def test_a_machine_as_fast_as_its_model(graph: MachineGraph) -> None:
-    told: list[tuple[str, int]] = []
+    told: list[Progress] = []
     bench = run_links(
         plan_of(FakeTorch(bytes_per_second=24e9)),
-        on_link=lambda link, done: told.append((link.label, done)),
+        told.append,
         discover=lambda: graph,
     )
     assert bench.model == graph.name
     assert bench.findings == ()
     verdicts = {link.verdict for link in bench.links if "gpu" in link.measured.kind}
     assert verdicts == {"as expected"}
-    assert told[0] == ("host → GPU0", 0)
-    assert [done for _, done in told] == list(range(len(bench.links)))
+    assert (told[0].what, told[0].done) == ("host → GPU0", 0)
+    assert [progress.done for progress in told[1::2]] == list(range(1, len(bench.links) + 1))
+    assert told[-1].left_seconds == 0
     both = next(link for link in bench.links if link.measured.label == "host ⇄ GPU0")
     assert both.measured.bytes == 2 * SIZE
     assert both.expected_bytes_per_second == 24e9

@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure import Measurement, ResultsStore, StepParts
-from gpuyard.measure.relief import ReliefResult, Relieved, foreseen_gains, plan_relief, run_relief
-from gpuyard.measure.training.measurement import BenchHost
+from gpuyard.measure import MeasuredStep, Measurement, ResultsStore
+from gpuyard.measure.record import Testbed
+from gpuyard.measure.relief.named import foreseen_gains
+from gpuyard.measure.relief.plan import plan_relief
+from gpuyard.measure.relief.records import ReliefResult, Relieved
+from gpuyard.measure.relief.run import run_relief
 from gpuyard.run.places import Here
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Workload
@@ -28,12 +31,12 @@ def run_of(remedy: ExchangeOptions, rate: float, loss: float | None) -> Relieved
     )
 
 
-def test_only_the_fastest_that_learns_as_much_is_best(bench_host: BenchHost) -> None:
+def test_only_the_fastest_that_learns_as_much_is_best(testbed: Testbed) -> None:
     result = ReliefResult(
         id="a1",
         key="k",
         created_at="2026-01-02T03:04:05.678+00:00",
-        host=bench_host,
+        host=testbed,
         workload="w",
         workers=2,
         batch_per_worker=5,
@@ -73,8 +76,8 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
     assert plain.loss is not None
     assert half.loss == pytest.approx(plain.loss, rel=0.02)  # rounding, not another training
     store.add(result)
-    assert store.list_reliefs("tiny-classifier") == [result]
-    assert store.list_reliefs("another") == []
+    assert store.records(ReliefResult, "tiny-classifier") == [result]
+    assert store.records(ReliefResult, "another") == []
 
 
 def test_one_worker_has_nothing_to_relieve(tiny: Build) -> None:
@@ -83,7 +86,7 @@ def test_one_worker_has_nothing_to_relieve(tiny: Build) -> None:
 
 
 def alone(make: Callable[..., Measurement], seconds: float) -> Measurement:
-    parts = StepParts(
+    parts = MeasuredStep(
         step_seconds=seconds,
         compute_seconds=seconds,
         exposed_communication_seconds=0.0,

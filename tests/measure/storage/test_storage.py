@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.cli import bench
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.measure import ResultsStore
-from gpuyard.measure.storage import StoragePlan, Trial, plan_storage, run_storage
+from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
 from gpuyard.measure.storage.dataset import own_files, remove_orphans
+from gpuyard.measure.storage.plan import StoragePlan, plan_storage
+from gpuyard.measure.storage.records import StorageBench, Trial
+from gpuyard.measure.storage.run import run_storage
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 
@@ -38,7 +40,7 @@ def test_mlperf_figures_are_the_published_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf")])
 def test_a_trial_has_a_length(seconds: float, tmp_path: Path) -> None:
-    with pytest.raises(UserMistake, match="seconds and size must be above 0, and finite"):
+    with pytest.raises(UserMistake, match="time and size above 0, and finite"):
         plan_storage(tmp_path, seconds=seconds)
 
 
@@ -182,8 +184,8 @@ def test_a_bench_is_kept(tmp_path: Path, store: ResultsStore) -> None:
     (data / "a.bin").write_bytes(bytes(1 << 20))
     bench = run_storage(small(tmp_path, data=data))
     store.add(bench)
-    assert store.list_storage() == [bench]
+    assert store.records(StorageBench) == [bench]
     assert store.get(bench.id) == bench
-    assert store.list() == []
+    assert store.records(Measurement) == []
     again = run_storage(small(tmp_path, data=data))
     assert (again.key, again.id != bench.id) == (bench.key, True)

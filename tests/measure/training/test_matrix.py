@@ -11,11 +11,10 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
-from gpuyard.measure import ResultsStore
-from gpuyard.measure.training import matrix
-from gpuyard.measure.training.matrix import MatrixEvent, judge_of, plan_matrix, run_matrix
+from gpuyard.measure import Measurement, Rejection, ResultsStore, SweepEvent
+from gpuyard.measure.training import matrix, run
+from gpuyard.measure.training.matrix import credible_run, plan_matrix, run_matrix
 from gpuyard.measure.training.measurement import Window
-from gpuyard.measure.training.run import stored_run
 from tests.conftest import MakeMeasurement
 
 ROOT = Path(__file__).parents[3]
@@ -69,10 +68,11 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
                 return "not yet"
             return None
 
-    monkeypatch.setattr(matrix, "Credibility", Moody)
+    for module in (matrix, run):
+        monkeypatch.setattr(module, "Credibility", Moody)
     sweep_file.write_text(SWEEP.replace("repeats: 2", "repeats: 1"))
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
-    events: list[MatrixEvent] = []
+    events: list[SweepEvent] = []
     outcome = run_matrix(planned, store, on_event=events.append)
     assert [(m.batch_per_worker, m.remedy.label) for m in outcome.measurements] == [
         (4, "plain"),
@@ -82,18 +82,20 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
         (4, "accumulated"),
         (8, "accumulated"),
     ]
-    assert sorted(m.key for m in store.list()) == sorted(m.key for m in outcome.measurements)
-    reasons = [r.reason for r in store.list_rejected()]
+    assert sorted(m.key for m in store.records(Measurement)) == sorted(
+        m.key for m in outcome.measurements
+    )
+    reasons = [r.reason for r in store.records(Rejection)]
     assert (reasons.count("not yet"), reasons.count("accumulated")) == (1, 4)
-    assert store.get(store.list_rejected()[0].id) == store.list_rejected()[0]
-    assert events[-1].done == events[-1].total == 4
-    assert all(event.left_seconds >= 0 for event in events)
+    assert store.get(store.records(Rejection)[0].id) == store.records(Rejection)[0]
+    assert events[-1].progress.done == events[-1].progress.total == 4
+    assert all((event.progress.left_seconds or 0) >= 0 for event in events)
 
     # again: what was measured is found, what was rejected is tried again
-    again: list[MatrixEvent] = []
+    again: list[SweepEvent] = []
     run_matrix(planned, store, on_event=again.append)
-    assert sum(e.event.state == "stored" for e in again) == 2
-    assert {e.event.point.key for e in again if e.event.state == "rejected"} == {
+    assert sum(e.state == "stored" for e in again) == 2
+    assert {e.point.key for e in again if e.state == "rejected"} == {
         point.key for _, point, _ in outcome.rejected
     }
 
@@ -103,16 +105,16 @@ def test_a_stored_run_that_nobody_judged_is_judged(
 ) -> None:
     """`bench train` keeps what it got; a sweep must not take a loss that is no number from it."""
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
-    judge = judge_of(planned.sweeps[0])
-    point, other = planned.sweeps[0].points
+    sweep = planned.sweeps[0]
+    point, other = sweep.points
     even = (Window(steps=3, seconds=0.6, input_seconds=0.0),) * 2
     bad = make_measurement(1, key=point.key, windows=even, loss_first=2.5, loss_last=None)
     good = make_measurement(2, key=other.key, windows=even, loss_first=2.5, loss_last=1.0)
     store.add(bad)
     store.add(good)
-    assert stored_run(store, point) == bad
-    assert stored_run(store, point, judge) is None
-    assert stored_run(store, other, judge) == good
+    assert credible_run(store, sweep, point) is None
+    assert credible_run(store, sweep, other) == good
+    assert planned.stored_keys(store) == {other.key}
 
 
 def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_path: Path) -> None:
@@ -125,8 +127,9 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
     )
     (tmp_path / "run.py").write_text(
         "from gpuyard.cli.main import main\n"
-        "from gpuyard.measure.training import matrix\n"
-        "matrix.Credibility = lambda *_: lambda *_: None\n"  # a busy machine is not the point here
+        "from gpuyard.measure.training import matrix, run\n"
+        # a busy machine is not the point here
+        "matrix.Credibility = run.Credibility = lambda *_: lambda *_: None\n"
         "main()\n"
     )
     store = ResultsStore(Path(os.environ["GPUYARD_HOME"]) / "results.sqlite")
@@ -138,19 +141,19 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
     )
     try:
         deadline = time.monotonic() + 120
-        while not store.list():
+        while not store.records(Measurement):
             assert sweeping.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
     finally:
         sweeping.send_signal(signal.SIGKILL)
         sweeping.wait()
-    (first,) = store.list()
+    (first,) = store.records(Measurement)
     assert first.batch_per_worker == 2
     (tmp_path / "go").touch()
     subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
-    assert [m.batch_per_worker for m in store.list()] == [2, 3]
-    assert store.list()[0] == first
+    assert [m.batch_per_worker for m in store.records(Measurement)] == [2, 3]
+    assert store.records(Measurement)[0] == first
 
 
 def test_examples_are_valid_and_mistakes_have_a_line(tmp_path: Path) -> None:

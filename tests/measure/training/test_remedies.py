@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from gpuyard.cli.exchange_options import parse_exchange
 from gpuyard.errors import UserMistake
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.relief import plan_relief, run_relief
+from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.relief.plan import plan_relief
+from gpuyard.measure.relief.run import run_relief
 from gpuyard.measure.training.timing import schedule
 from gpuyard.run.places import Here
 from gpuyard.specs import ExchangeOptions, Workload
@@ -48,7 +49,7 @@ def test_a_measured_remedy_is_timed_in_whole_periods(store: ResultsStore, tiny: 
     assert len(set(m.parameter_checksums)) == 1
     # a window of part of a period would count an exchange too few or too many
     assert all(window.steps % remedy.period == 0 for window in (*m.windows, *m.local_windows))
-    assert store.list() == [m]
+    assert store.records(Measurement) == [m]
 
 
 def test_plain_points_keep_their_key_and_remedies_have_their_own(tiny: Build) -> None:

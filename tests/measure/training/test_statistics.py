@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.measure.training.measurement import Window
 from gpuyard.measure.training.statistics import rate_of_windows, student_t_quantile
-from gpuyard.measure.training.timing import Schedule, schedule, step_parts
+from gpuyard.measure.training.timing import Schedule, measured_step, schedule
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def _window(seconds: float, input_seconds: float = 0.0) -> Window:
     return Window(steps=10, seconds=seconds, input_seconds=input_seconds)
 
 
-def test_step_parts_add_up() -> None:
-    parts = step_parts((_window(1.0, 0.1), _window(2.0, 0.3)), (_window(0.9), _window(1.1)))
+def test_measured_step_add_up() -> None:
+    parts = measured_step((_window(1.0, 0.1), _window(2.0, 0.3)), (_window(0.9), _window(1.1)))
     assert parts.step_seconds == pytest.approx(0.15)
     assert parts.input_seconds == pytest.approx(0.02)
     assert parts.exposed_communication_seconds == pytest.approx(0.05)
@@ -71,6 +71,6 @@ def test_step_parts_add_up() -> None:
 
 
 def test_noise_never_makes_communication_negative() -> None:
-    parts = step_parts((_window(1.0, 0.1),), (_window(1.2),))
+    parts = measured_step((_window(1.0, 0.1),), (_window(1.2),))
     assert parts.exposed_communication_seconds == 0
     assert parts.compute_seconds == pytest.approx(0.09)

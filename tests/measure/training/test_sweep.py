@@ -13,7 +13,15 @@ import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure import Measurement, ResultsStore, SweepEvent, plan_sweep, run_sweep
+from gpuyard.measure import (
+    Measurement,
+    Rejection,
+    ResultsStore,
+    SweepEvent,
+    plan_sweep,
+    run_sweep,
+)
+from gpuyard.measure.training import run
 from gpuyard.measure.training.run import stored_run
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
@@ -34,7 +42,7 @@ def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) ->
         (2, 4),
         (2, 16),
     ]
-    assert store.list() == measurements
+    assert store.records(Measurement) == measurements
     for m in measurements:
         assert 0 <= m.low <= m.samples_per_second <= m.high
         assert len(m.windows) >= 3
@@ -65,14 +73,15 @@ def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) ->
         "started",
         "finished",
     ] * 4
-    assert all(0 <= e.fraction <= 1 and e.left_seconds >= 0 for e in events)
-    assert events[-1].left_seconds == 0
+    assert all(0 <= e.progress.done <= 4 for e in events)
+    assert all((e.progress.left_seconds or 0) >= 0 for e in events)
+    assert (events[-1].progress.done, events[-1].progress.left_seconds) == (4, 0)
 
     # a second run finds everything, starts nothing and changes nothing
     again: list[SweepEvent] = []
     assert run_sweep(sweep, store, on_event=again.append) == measurements
     assert {e.state for e in again} == {"stored"}
-    assert store.list() == measurements
+    assert store.records(Measurement) == measurements
 
 
 @needs_two_cores
@@ -99,24 +108,27 @@ def test_fresh_measures_again(
     store: ResultsStore, tiny: Build, make_measurement: Callable[..., Measurement]
 ) -> None:
     sweep = plan_sweep(tiny("bare"), [1], [4], seconds_per_point=0.1)
-    earlier = make_measurement(key=sweep.points[0].key)
+    earlier = make_measurement(key=sweep.points[0].key, loss_last=1.0)
     store.add(earlier)
     assert run_sweep(sweep, store) == [earlier]
     (later,) = run_sweep(sweep, store, fresh=True)
-    assert store.list() == [earlier, later]
-    assert store.find(sweep.points[0].key) == later
+    assert store.records(Measurement) == [earlier, later]
+    assert store.latest(Measurement, sweep.points[0].key) == later
 
 
-def test_a_doubtful_run_is_marked_and_a_judge_asks_for_another(
-    store: ResultsStore, tiny: Build
+def test_a_doubtful_run_is_marked_and_measured_again_where_it_must_be_credible(
+    store: ResultsStore, tiny: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = plan_sweep(tiny("bare"), [1], [4], seconds_per_point=0.1)
-    (m,) = run_sweep(sweep, store, judge=lambda _m, _foreign: "a bad day", keep_doubtful=True)
+    monkeypatch.setattr(run, "Credibility", lambda _workload: lambda _m, _foreign: "a bad day")
+    (m,) = run_sweep(sweep, store)
     assert m.doubt == "a bad day"
-    assert store.list() == [m]
-    assert store.list_rejected() == []
-    assert stored_run(store, sweep.points[0]) == m
-    assert stored_run(store, sweep.points[0], lambda _m, _foreign: None) is None
+    assert store.records(Measurement) == [m]
+    assert store.records(Rejection) == []
+    assert stored_run(store, sweep.points[0], lambda _m, _foreign: None) == m
+    assert run_sweep(sweep, store) == [m]
+    assert run_sweep(sweep, store, reject_doubtful=True) == []
+    assert [r.reason for r in store.records(Rejection)] == ["a bad day"]
 
 
 @needs_two_cores
@@ -125,7 +137,7 @@ def test_crashing_rank_shows_its_last_lines(store: ResultsStore, tiny: Build) ->
     with pytest.raises(GpuyardError, match="rank 1 of 2 ended with status 1") as caught:
         run_sweep(sweep, store)
     assert "ValueError: the second rank has had enough" in str(caught.value)
-    assert store.list() == []
+    assert store.records(Measurement) == []
 
 
 @needs_two_cores
@@ -209,7 +221,7 @@ def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
         },
         stderr=subprocess.DEVNULL,
     ) as sweeping:
-        _until(store.list, "the first point is stored")
+        _until(lambda: store.records(Measurement), "the first point is stored")
         ranks = [child.pid for child in psutil.Process(sweeping.pid).children(recursive=True)]
         assert len(ranks) == processes
         assert all(_runs(rank) for rank in ranks)
@@ -217,7 +229,7 @@ def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
     assert sweeping.returncode != 0
     _until(lambda: not any(_runs(rank) for rank in ranks), "no rank is left")
     _until(lambda: not list(temporary.glob("gpuyard-*")), "no file is left")
-    (finished,) = store.list()
+    (finished,) = store.records(Measurement)
     assert finished.batch_per_worker == 2
 
     (tmp_path / "go").touch()
@@ -230,7 +242,7 @@ def test_stopped_sweep_keeps_what_is_finished_and_goes_on(
     assert measurements[0] == finished
     assert ("stored", 2) in states
     assert ("started", 2) not in states
-    assert store.list() == measurements
+    assert store.records(Measurement) == measurements
 
 
 def test_more_workers_than_cores_is_a_sentence(tiny: Build) -> None:
@@ -273,7 +285,7 @@ def test_tf32_needs_a_gpu(tiny: Build) -> None:
 def test_impossible_sweeps_are_sentences(tiny: Build) -> None:
     with pytest.raises(UserMistake, match="at least one worker count"):
         plan_sweep(tiny(), [], [4])
-    with pytest.raises(UserMistake, match="must be above 0 s"):
+    with pytest.raises(UserMistake, match="above 0 s, got 0"):
         plan_sweep(tiny(), [1], [4], seconds_per_point=0)
 
 

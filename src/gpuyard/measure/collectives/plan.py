@@ -1,18 +1,18 @@
 """Which collectives would be timed, where and at which sizes, as a value, before anything is."""
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 import psutil
 
-from gpuyard import __version__, units
+from gpuyard import units
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.collectives.records import Backend, Operation
-from gpuyard.measure.host import Host, this_host, torch_version
+from gpuyard.measure.collectives.tables import where
+from gpuyard.measure.kind import Listing
+from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import Device
 from gpuyard.workloads.resolve import require_torch
@@ -39,7 +39,7 @@ class CollectivesPlan:
     seconds_per_size: float
     cores_by_worker: tuple[tuple[int, ...], ...]
     link_bytes_per_second: float | None
-    host: Host
+    testbed: Testbed
     key: str
 
     def describe(self) -> dict[str, Any]:
@@ -55,9 +55,30 @@ class CollectivesPlan:
             "seconds_per_size": self.seconds_per_size,
             "cores_by_worker": [list(cores) for cores in self.cores_by_worker],
             "link_bytes_per_second": self.link_bytes_per_second,
-            "host": asdict(self.host),
+            "host": self.testbed.model_dump(mode="json"),
             "key": self.key,
         }
+
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        place = where(self.place.record(self.workers))
+        return Listing(
+            f"{self.workers} ranks {place}, {self.backend} on {self.device}, {self.repeats} repeats",
+            ["operation", "bytes", ""],
+            [
+                [operation, units.format_bytes(size), "would be measured"]
+                for operation, size in self.exchanges
+            ],
+        )
+
+    @property
+    def exchanges(self) -> list[tuple[Operation, int]]:
+        """What is timed, one after the other."""
+        return [(operation, size) for operation in self.operations for size in self.sizes]
+
+    @property
+    def used_cores(self) -> list[int]:
+        return [core for cores in self.cores_by_worker for core in cores]
 
 
 def plan_collectives(
@@ -79,8 +100,7 @@ def plan_collectives(
     if workers < 2:
         raise UserMistake("a collective needs 2 workers or more")
     if not 1 <= repeats <= MOST_REPEATS:
-        raise UserMistake(f"{repeats} repeats can't be made; ask for 1 to {MOST_REPEATS}")
-    host = this_host()
+        raise UserMistake(f"expected 1 to {MOST_REPEATS} repeats, got {repeats}")
     chosen = _backend(backend, place, workers)
     device: Device = "cuda" if chosen == "nccl" else "cpu"
     even = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
@@ -96,16 +116,16 @@ def plan_collectives(
         seconds_per_size=seconds_per_size,
         cores_by_worker=place.cores_by_worker(workers, computing=False),
         link_bytes_per_second=place.ring_link_bytes_per_second(workers) or link_bytes_per_second,
-        host=host,
+        testbed=this_testbed(),
         key="",
     )
-    return CollectivesPlan(**{**vars(plan), "key": _key(plan)})
+    return replace(plan, key=_key(plan))
 
 
 def parse_sizes(text: str, factor: int = 4) -> list[int]:
     """ "1KB..1MB" → 1 kB, 4 kB, 16 kB, … up to 1 MB; "1MB,10MB" → these two."""
     if factor < 2:
-        raise UserMistake(f"sizes grow by a factor of 2 or more, not {factor}")
+        raise UserMistake(f"expected a factor of 2 or more, got {factor}")
     match = _RANGE.match(text)
     if match is None:
         sizes = [_size(part) for part in text.split(",")]
@@ -119,7 +139,7 @@ def parse_sizes(text: str, factor: int = 4) -> list[int]:
             size *= factor
         sizes.append(last)
     if len(sizes) > _MOST_SIZES:
-        raise UserMistake(f"{len(sizes)} sizes are too many; ask for {_MOST_SIZES} or fewer")
+        raise UserMistake(f"expected {_MOST_SIZES} sizes or fewer, got {len(sizes)}")
     return sizes
 
 
@@ -154,12 +174,11 @@ def _check_memory(place: Place, workers: int, largest: int) -> None:
 
 
 def _key(plan: CollectivesPlan) -> str:
-    document = {
+    asked = {
         **{k: v for k, v in plan.describe().items() if k not in ("host", "key", "place")},
         "place": plan.place.identity(),
-        "host": plan.host.fingerprint(),
-        "torch": torch_version(),
-        "gpuyard": __version__,
+        "host": plan.testbed.fingerprint(),
+        "torch": plan.testbed.torch,
+        "gpuyard": plan.testbed.gpuyard,
     }
-    text = json.dumps(document, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return key_of(asked)

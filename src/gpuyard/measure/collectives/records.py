@@ -2,33 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
-from gpuyard.measure.training.measurement import BenchHost
+from gpuyard.measure.ranks import EventReader, RankJob
+from gpuyard.measure.record import BenchRecord, Cause, Part
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.protocol import Device, Refusal
+from gpuyard.run.protocol import Device
 
 Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
 Backend = Literal["gloo", "nccl", "mpi"]
 Verdict = Literal["normal", "below", "wrong"]
-CauseName = Literal[
-    "slow-link", "slow-pair", "saturated-cores", "other-load", "latency", "algorithm"
-]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
-
-
-class CollectivesJob(_Record):
+class CollectivesJob(RankJob):
     """What one rank is told."""
 
-    rank: int
-    processes: int
-    directory: str
-    cores: tuple[int, ...]
-    silence_seconds: float
-    device: Device
     backend: Backend
     operations: tuple[Operation, ...]
     sizes: tuple[int, ...]
@@ -36,7 +24,7 @@ class CollectivesJob(_Record):
     seconds_per_size: float
 
 
-class Pair(_Record):
+class Pair(Part):
     """One rank sends to the next, and nobody else does."""
 
     source: int
@@ -44,7 +32,7 @@ class Pair(_Record):
     bytes_per_second: float
 
 
-class Probe(_Record):
+class Probe(Part):
     """The links by themselves, before any collective: every rank sends to the next, all at once."""
 
     event: Literal["probe"] = "probe"
@@ -53,7 +41,7 @@ class Probe(_Record):
     pairs: tuple[Pair, ...] = ()
 
 
-class Timed(_Record):
+class Timed(Part):
     """One operation at one size; the time is that of the slowest rank."""
 
     event: Literal["timed"] = "timed"
@@ -63,7 +51,7 @@ class Timed(_Record):
     correct: bool
 
 
-class Started(_Record):
+class Started(Part):
     """For progress only."""
 
     event: Literal["started"] = "started"
@@ -71,16 +59,11 @@ class Started(_Record):
     bytes: int
 
 
-RankEvent = Annotated[Probe | Timed | Started | Refusal, Field(discriminator="event")]
-_EVENT: TypeAdapter[Probe | Timed | Started | Refusal] = TypeAdapter(RankEvent)
+RankEvent = Probe | Timed | Started
+read_event: EventReader[RankEvent] = EventReader(RankEvent)
 
 
-def read_event(line: bytes) -> Probe | Timed | Started | Refusal:
-    """One line of a rank's stdout."""
-    return _EVENT.validate_json(line)
-
-
-class CollectiveResult(_Record):
+class CollectiveResult(Part):
     """One operation at one size beside the model; times and rates are undilated."""
 
     operation: Operation
@@ -100,15 +83,7 @@ class CollectiveResult(_Record):
     verdict: Verdict
 
 
-class Cause(_Record):
-    """Why collectives may be slow, and what to do about it."""
-
-    name: CauseName
-    why: str
-    next_step: str
-
-
-class Finding(_Record):
+class Finding(Part):
     """An operation below what this link should give; the likeliest cause comes first."""
 
     operation: Operation
@@ -118,7 +93,7 @@ class Finding(_Record):
     causes: tuple[Cause, ...]
 
 
-class Load(_Record):
+class Load(Part):
     """How busy the cores were, of all that this machine has."""
 
     before: float
@@ -126,12 +101,9 @@ class Load(_Record):
     ranks_per_core: float
 
 
-class CollectivesBench(_Record):
+class CollectivesBench(BenchRecord):
     """All operations and sizes of one bench."""
 
-    id: str
-    key: Annotated[str, Field(description="the same for the same bench on the same machine")]
-    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
     kind: Literal["collectives"] = "collectives"
     backend: Backend
     device: Device
@@ -146,7 +118,6 @@ class CollectivesBench(_Record):
     ]
     probe: Probe
     load: Load
-    host: BenchHost
     results: tuple[CollectiveResult, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()

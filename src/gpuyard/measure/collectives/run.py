@@ -1,13 +1,12 @@
 """Runs a plan: the ranks together, what they time beside the model, and a verdict."""
 
 import contextlib
-import uuid
-from collections.abc import Callable, Generator
-from datetime import UTC, datetime
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 
 import psutil
 
-from gpuyard.measure.bench_host import bench_host
+from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
 from gpuyard.measure.collectives.plan import CollectivesPlan
 from gpuyard.measure.collectives.records import (
@@ -16,51 +15,53 @@ from gpuyard.measure.collectives.records import (
     Load,
     Pair,
     Probe,
+    RankEvent,
     Started,
     Timed,
     read_event,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
+from gpuyard.measure.record import made_now
 from gpuyard.predict.platform.transport import TCP_PAYLOAD
 from gpuyard.run.launch import Crew, worker_argv
 from gpuyard.run.places import Here
 from gpuyard.run.process import python_path
-from gpuyard.run.ranks import private_directory, run_crews, run_ranks
+from gpuyard.run.ranks import private_directory, run_crews
+from gpuyard.units import format_bytes
 
 WORKER = "gpuyard.measure.collectives.worker"
 _LOOK_SECONDS = 0.2
-_SILENCE_SECONDS = 600.0
-_Event = Probe | Timed | Started
-OnEvent = Callable[[Started, int], None]
-"""What is timed now, and how many are done."""
 
 
 def run_collectives(
     plan: CollectivesPlan,
+    tell: Tell = lambda _progress: None,
     *,
-    on_event: OnEvent | None = None,
-    silence_seconds: float = _SILENCE_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> CollectivesBench:
     """Time every operation at every size; nothing outlives this, however it ends."""
-    tell = on_event or (lambda _started, _done: None)
     before = psutil.cpu_percent(interval=_LOOK_SECONDS) / 100
     probe: Probe | None = None
     timed: list[Timed] = []
     during = before
-    with only_one_measures(), contextlib.closing(_events(plan, silence_seconds)) as events:
+    clock = Clock(plan.exchanges)
+    with _events(plan, silence_seconds) as events:
         for event in events:
             match event:
+                case Started(operation=None):
+                    tell(Progress("the links alone", 0.0, len(plan.exchanges)))
                 case Started():
-                    tell(event, len(timed))
+                    what = f"{event.operation} of {format_bytes(event.bytes)}"
+                    tell(clock.at((event.operation, event.bytes), 0.0, what))
                 case Probe():
                     probe = _undilated_probe(event, plan.place.dilation)
                     psutil.cpu_percent()  # counts from here: starting Python is not exchanging
                 case Timed():
                     timed.append(_undilated(event, plan.place.dilation))
-                    during = (
-                        psutil.cpu_percent() / 100 if len(timed) == plan_length(plan) else during
-                    )
+                    tell(clock.at((event.operation, event.bytes), 1.0, event.operation))
+                    if len(timed) == len(plan.exchanges):
+                        during = psutil.cpu_percent() / 100
     if probe is None:
         raise RuntimeError("the ranks ended without a word")
     cores = {core for cores in plan.cores_by_worker for core in cores}
@@ -72,48 +73,39 @@ def run_collectives(
     return _bench(plan, probe, timed, load)
 
 
-def plan_length(plan: CollectivesPlan) -> int:
-    """How many times something is timed."""
-    return len(plan.operations) * len(plan.sizes)
+def _events(
+    plan: CollectivesPlan, silence_seconds: float
+) -> contextlib.AbstractContextManager[Iterator[RankEvent]]:
+    job = partial(
+        CollectivesJob,
+        silence_seconds=silence_seconds,
+        device=plan.device,
+        backend=plan.backend,
+        operations=plan.operations,
+        sizes=plan.sizes,
+        repeats=plan.repeats,
+        seconds_per_size=plan.seconds_per_size * plan.place.dilation,
+    )
+    if plan.backend == "mpi":
+        return _under_mpi(plan, job)
+    return running_ranks(plan.place, plan.cores_by_worker, job, worker=WORKER, read=read_event)
 
 
-def _events(plan: CollectivesPlan, silence_seconds: float) -> Generator[_Event, None, None]:
-    with private_directory() as directory:
-        jobs = [
-            CollectivesJob(
-                rank=rank,
-                processes=plan.workers,
-                directory=str(directory),
-                cores=plan.cores_by_worker[rank],
-                silence_seconds=silence_seconds,
-                device=plan.device,
-                backend=plan.backend,
-                operations=plan.operations,
-                sizes=plan.sizes,
-                repeats=plan.repeats,
-                seconds_per_size=plan.seconds_per_size * plan.place.dilation,
-            )
-            for rank in range(plan.workers)
-        ]
-        if plan.backend == "mpi":
-            yield from _under_mpi(jobs[0], plan.workers)
-            return
-        ranks: Generator[_Event, None, None] = run_ranks(
-            plan.place, jobs, parse=read_event, worker=WORKER
-        )
-        with contextlib.closing(ranks) as events:
-            yield from events
-
-
-def _under_mpi(first: CollectivesJob, ranks: int) -> Generator[_Event, None, None]:
+@contextlib.contextmanager
+def _under_mpi(
+    plan: CollectivesPlan, job: Callable[..., CollectivesJob]
+) -> Iterator[Iterator[RankEvent]]:
     from gpuyard.measure.collectives.mpi import MPI_WORKER, under_mpiexec
 
-    variables = {**python_path(), "OMP_NUM_THREADS": str(len(first.cores))}
-    command = Here().command(0, under_mpiexec(ranks, worker_argv(MPI_WORKER)), variables)
-    leader = first.model_copy(update={"cores": ()})  # mpiexec decides where its ranks are
-    events: Generator[_Event, None, None] = run_crews([Crew((leader,), command)], read_event)
-    with contextlib.closing(events):
-        yield from events
+    variables = {**python_path(), "OMP_NUM_THREADS": str(len(plan.cores_by_worker[0]))}
+    argv = under_mpiexec(plan.workers, worker_argv(MPI_WORKER))
+    with private_directory() as directory:
+        # mpiexec decides where its ranks are
+        leader = job(rank=0, processes=plan.workers, directory=str(directory), cores=())
+        crew = Crew((leader,), Here().command(0, argv, variables))
+        ranks: Generator[RankEvent, None, None] = run_crews([crew], read_event)
+        with contextlib.closing(ranks) as events:
+            yield events
 
 
 def _undilated(timed: Timed, dilation: float) -> Timed:
@@ -145,14 +137,12 @@ def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) 
         ()
         if sold is not None
         else (
-            "Nobody said how fast the links are, so the model takes the rate that bare sends around the "
-            "ring reached; with --link it would judge the links too.",
+            "No link speed was given, so the model takes the rate that plain sends around the ring "
+            "reached; pass --link to judge the links as well.",
         )
     )
     return CollectivesBench(
-        id=uuid.uuid4().hex[:12],
-        key=plan.key,
-        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **made_now(plan.key),
         backend=plan.backend,
         device=plan.device,
         ranks=plan.workers,
@@ -161,7 +151,7 @@ def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) 
         reckoned_bytes_per_second=rate,
         probe=probe,
         load=load,
-        host=bench_host(plan.host),
+        host=plan.testbed,
         results=results,
         findings=find_slow(
             results,

@@ -11,7 +11,6 @@ from gpuyard.measure.collectives.expected import (
 )
 from gpuyard.measure.collectives.records import (
     Backend,
-    Cause,
     CollectiveResult,
     Finding,
     Load,
@@ -19,6 +18,7 @@ from gpuyard.measure.collectives.records import (
     Probe,
     Timed,
 )
+from gpuyard.measure.record import Cause
 from gpuyard.units import format_bit_rate, format_byte_rate, format_share
 
 BELOW = 0.75

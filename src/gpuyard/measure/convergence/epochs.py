@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.convergence import checkpoint as checkpoints
-from gpuyard.measure.convergence.job import EpochDone, FitJob, FitProgress
 from gpuyard.measure.convergence.recipe import build_optimizer, prepared, set_rates, split
+from gpuyard.measure.convergence.records import ConvergenceJob, EpochDone, EpochProgress
 from gpuyard.measure.training.trainer import parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
@@ -24,13 +24,13 @@ from gpuyard.workloads.samples import load_samples
 
 _EVALUATED_AT_ONCE = 250
 
-Report = Callable[[EpochDone | FitProgress], None]
+Report = Callable[[EpochDone | EpochProgress], None]
 
 
-class Fit:
-    """A task with its data, its optimizer, and what it has learnt so far."""
+class EpochTrainer:
+    """A task with its data, its optimizer, and what it has learned so far."""
 
-    def __init__(self, job: FitJob, device: torch.device) -> None:
+    def __init__(self, job: ConvergenceJob, device: torch.device) -> None:
         torch.manual_seed(job.seed)
         self._job, self._device = job, device
         self._task = build_task(job.workload)
@@ -84,7 +84,7 @@ class Fit:
         set_rates(self._optimizer, updates=(number - 1) * steps)
         self._module.train()
         for step in range(steps):
-            report(FitProgress(epoch=number, fraction=step / steps))
+            report(EpochProgress(epoch=number, fraction=step / steps))
             chosen = shard[step * job.batch_per_worker : (step + 1) * job.batch_per_worker]
             self._step(self._training[chosen])
         self._agree_on_buffers()
@@ -92,7 +92,7 @@ class Fit:
         _, held_out = self._evaluate(self._held_out)
         if not math.isfinite(loss):
             raise GpuyardError(
-                f"the loss is no number any more after epoch {number}; try a larger batch"
+                f"the loss is not a number any more after epoch {number}; try a larger batch"
             )
         return EpochDone(
             epoch=number,
@@ -148,7 +148,7 @@ class Fit:
         inputs, target = self._samples.gather(indices)
         if target.dim() != 1 or target.is_floating_point():
             raise UserMistake(
-                f"{self._job.workload.name} is not asked for a class, so it has no accuracy"
+                f"{self._job.workload.name} does not predict a class, so it has no accuracy"
             )
         ready = prepared(inputs, self._source)
         return tuple(t.to(self._device) for t in ready), target.to(self._device)

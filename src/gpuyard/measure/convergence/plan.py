@@ -1,7 +1,5 @@
-"""What a training run would be, as a value."""
+"""What training to an accuracy would be, as a value."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,8 @@ from typing import Any
 from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.measure.convergence import rates
-from gpuyard.measure.host import this_host, torch_version
+from gpuyard.measure.kind import Listing, named_rows
+from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Here
 from gpuyard.run.protocol import Device
 from gpuyard.specs import Workload
@@ -19,7 +18,7 @@ SAMPLES_PER_UPDATE = 50
 
 
 @dataclass(frozen=True)
-class FitPlan:
+class ConvergencePlan:
     """Who trains what, how long, and where it is kept."""
 
     workload: Workload
@@ -30,7 +29,9 @@ class FitPlan:
     target_accuracy: float
     seed: int
     checkpoint: Path
+    fresh: bool
     identity: str
+    testbed: Testbed
 
     def describe(self) -> dict[str, Any]:
         """For `--dry-run` and programs."""
@@ -45,8 +46,21 @@ class FitPlan:
             "checkpoint": str(self.checkpoint),
         }
 
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        title = f"{self.workload.name}: would be trained"
+        return Listing(title, ["", ""], named_rows(self.describe()))
 
-def plan_fit(
+    @property
+    def key(self) -> str:
+        return key_of({"identity": self.identity, "host": self.testbed.fingerprint()})
+
+    @property
+    def used_cores(self) -> list[int]:
+        return [core for cores in self.cores_by_worker for core in cores]
+
+
+def plan_convergence(
     workload: Workload,
     *,
     workers: int = 1,
@@ -55,13 +69,14 @@ def plan_fit(
     target_accuracy: float = 0.99,
     seed: int = 0,
     checkpoint: Path | None = None,
-) -> FitPlan:
-    """Check everything that can be checked before a process starts."""
+    fresh: bool = False,
+) -> ConvergencePlan:
+    """Check everything that can be checked before a process starts; `fresh` forgets the checkpoint first."""
     require_torch()
     source = workload.dataset.source if workload.dataset else "synthetic"
     if source == "synthetic":
         raise UserMistake(
-            f"{workload.name} has synthetic samples, from which nothing can be learnt; "
+            f"{workload.name} has synthetic samples, from which nothing can be learned; "
             "give its 'dataset' a source"
         )
     if source == "spoken-digits" and not paths.dataset_directory("spoken-digits").is_dir():
@@ -70,10 +85,11 @@ def plan_fit(
         )
     if not 0 < target_accuracy <= 1:
         raise UserMistake(
-            f"{target_accuracy:g} is not an accuracy; it is above 0 % and up to 100 %"
+            f"expected an accuracy above 0 % and up to 100 %, got {100 * target_accuracy:g} %"
         )
     cores_by_worker = Here().cores_by_worker(workers, computing=True)
-    device: Device = "cuda" if this_host().gpus else "cpu"
+    testbed = this_testbed()
+    device: Device = "cuda" if testbed.gpus else "cpu"
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
         "workload": workload.model_dump(mode="json"),
@@ -84,11 +100,10 @@ def plan_fit(
         "device": device,
         "seed": seed,
         "rates": [rates.FIRST, rates.KEPT, rates.KEPT_AFTER_UPDATES, rates.LEAST_KEPT],
-        "torch": torch_version(),
+        "torch": testbed.torch,
     }
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     default = paths.home() / "checkpoints" / f"{_file_name(workload.name)}-{workers}.npz"
-    return FitPlan(
+    return ConvergencePlan(
         workload=workload,
         device=device,
         cores_by_worker=cores_by_worker,
@@ -97,7 +112,9 @@ def plan_fit(
         target_accuracy=target_accuracy,
         seed=seed,
         checkpoint=(checkpoint or default).absolute(),
-        identity=digest,
+        fresh=fresh,
+        identity=key_of(identity)[:16],
+        testbed=testbed,
     )
 
 

@@ -1,24 +1,24 @@
 """The rank process of training to an accuracy: `python -m gpuyard.measure.convergence.worker`."""
 
-from gpuyard.measure.convergence.job import FitJob
+from gpuyard.measure.convergence.records import ConvergenceJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 
 def main() -> None:
     """Run one job and exit."""
-    serve(FitJob, _run)
+    serve(ConvergenceJob, _run)
 
 
-def _run(job: FitJob, emit: Emit) -> None:
+def _run(job: ConvergenceJob, emit: Emit) -> None:
     require_torch()
     import torch
 
-    from gpuyard.measure.convergence.epochs import Fit
+    from gpuyard.measure.convergence.epochs import EpochTrainer
     from gpuyard.run.peers import own_device
 
     torch.use_deterministic_algorithms(True)
-    Fit(job, own_device(job)).run(emit if job.rank == 0 else lambda _event: None)
+    EpochTrainer(job, own_device(job)).run(emit if job.rank == 0 else lambda _event: None)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.measure.links.expected import expected_bytes_per_second, over_nvlink, peers_of
 from gpuyard.measure.links.records import (
-    Cause,
     ComparedLink,
     Finding,
     HostFacts,
     LinkMeasurement,
     Slot,
 )
+from gpuyard.measure.record import Cause
 
 SLOW_BELOW = 0.75
 # sound machines differ twofold in staged copies: of the slowest one that is published, not of the median

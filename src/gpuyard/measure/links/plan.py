@@ -1,23 +1,21 @@
 """Which links would be measured here, as a value, before anything is."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import psutil
 
-from gpuyard import __version__
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.host import Host, this_host, torch_version
+from gpuyard.measure.kind import Listing
 from gpuyard.measure.links.facts import gpu_addresses
 from gpuyard.measure.links.loopback import MOST_BYTES
 from gpuyard.measure.links.memory import core_counts
 from gpuyard.measure.links.probe import CudaProbe, name_gpus
 from gpuyard.measure.links.records import PlannedLink
+from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.units import format_bytes
 
 FEWEST_BYTES = 64_000
@@ -33,7 +31,7 @@ class LinkPlan:
 
     size_bytes: int
     repeats: int
-    host: Host
+    testbed: Testbed
     cores: tuple[int, ...]
     gpus: tuple[str, ...]
     addresses: tuple[str, ...]
@@ -46,21 +44,34 @@ class LinkPlan:
         return {
             "size_bytes": self.size_bytes,
             "repeats": self.repeats,
-            "host": asdict(self.host),
+            "host": self.testbed.model_dump(mode="json"),
             "gpus": list(self.gpus),
             "key": self.key,
             "links": [link.model_dump(mode="json") for link in self.links],
         }
 
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        size = format_bytes(self.size_bytes)
+        return Listing(
+            f"{self.testbed.host}: {len(self.links)} links, {self.repeats} repeats of {size}",
+            ["link", "direction", ""],
+            [[link.label, link.direction, "would be measured"] for link in self.links],
+        )
+
+    @property
+    def used_cores(self) -> tuple[int, ...]:
+        return self.cores
+
 
 def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
     """Check everything that can be checked before a byte is moved."""
     _check(size_bytes, repeats)
-    host, cores = this_host(), usable_cores()
+    testbed, cores = this_testbed(), usable_cores()
     names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     probe = None
-    if host.gpus:
+    if testbed.gpus:
         import torch
 
         from gpuyard.hardware.nvml import read_nvml
@@ -72,12 +83,12 @@ def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
     return LinkPlan(
         size_bytes=size_bytes,
         repeats=repeats,
-        host=host,
+        testbed=testbed,
         cores=cores,
         gpus=names,
         addresses=addresses,
         links=(*gpu_links(names, probe), *host_links(len(cores))),
-        key=_key(size_bytes, repeats, host),
+        key=_key(size_bytes, repeats, testbed),
         probe=probe,
     )
 
@@ -114,7 +125,7 @@ def host_links(usable: int) -> Iterator[PlannedLink]:
 
 def _check(size_bytes: int, repeats: int) -> None:
     if not 1 <= repeats <= MOST_REPEATS:
-        raise UserMistake(f"{repeats} repeats can't be made; ask for 1 to {MOST_REPEATS}")
+        raise UserMistake(f"expected 1 to {MOST_REPEATS} repeats, got {repeats}")
     most = min(MOST_BYTES, psutil.virtual_memory().available // _COPIES_HELD)
     if not FEWEST_BYTES <= size_bytes <= most:
         raise UserMistake(
@@ -123,13 +134,13 @@ def _check(size_bytes: int, repeats: int) -> None:
         )
 
 
-def _key(size_bytes: int, repeats: int, host: Host) -> str:
-    document = {
+def _key(size_bytes: int, repeats: int, testbed: Testbed) -> str:
+    asked = {
         "kind": "links",
         "size_bytes": size_bytes,
         "repeats": repeats,
-        "host": host.fingerprint(),
-        "torch": torch_version(),
-        "gpuyard": __version__,
+        "host": testbed.fingerprint(),
+        "torch": testbed.torch,
+        "gpuyard": testbed.gpuyard,
     }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return key_of(asked)

@@ -4,30 +4,14 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gpuyard.measure.training.measurement import BenchHost
+from gpuyard.measure.record import BenchRecord, Cause, Part
 
 LinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
 Direction = Literal["one-way", "both-ways"]
 Verdict = Literal["as expected", "slow", "no model"]
-CauseName = Literal[
-    "narrow-slot",
-    "old-slot",
-    "power-saving",
-    "no-peer-access",
-    "acs",
-    "iommu",
-    "nvlink",
-    "virtual-machine",
-    "other-load",
-    "unknown",
-]
 IommuMode = Literal["off", "passthrough", "translating"]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
 
 
 def _label(source: str, target: str, direction: Direction, peer: bool | None) -> str:
@@ -35,7 +19,7 @@ def _label(source: str, target: str, direction: Direction, peer: bool | None) ->
     return f"{source} {arrow} {target}{', staged' if peer is False else ''}"
 
 
-class PlannedLink(_Record):
+class PlannedLink(Part):
     """One thing to time. GPUs are named as in the machine graph, host memory is `host`."""
 
     kind: LinkKind
@@ -80,7 +64,7 @@ class LinkMeasurement(PlannedLink):
         )
 
 
-class ComparedLink(_Record):
+class ComparedLink(Part):
     """A measurement beside what the machine graph says; without a model there is no ratio."""
 
     measured: LinkMeasurement
@@ -89,15 +73,7 @@ class ComparedLink(_Record):
     verdict: Verdict
 
 
-class Cause(_Record):
-    """Why a link may be slow, and what to do about it."""
-
-    name: CauseName
-    why: str
-    next_step: str
-
-
-class Finding(_Record):
+class Finding(Part):
     """A link below what it should be; the likeliest cause comes first."""
 
     source: str
@@ -114,7 +90,7 @@ class Finding(_Record):
         return _label(self.source, self.target, self.direction, self.peer)
 
 
-class Slot(_Record):
+class Slot(Part):
     """The PCIe link of one GPU as the kernel sees it; the port is what the GPU is plugged into."""
 
     gpu: str
@@ -127,7 +103,7 @@ class Slot(_Record):
     port_most_speed: float | None
 
 
-class HostFacts(_Record):
+class HostFacts(Part):
     """What about this host may slow a link down. None: it could not be read."""
 
     virtual_machine: Annotated[str | None, Field(description="what it runs on; None: bare metal")]
@@ -143,16 +119,12 @@ class HostFacts(_Record):
     ] = None
 
 
-class LinkBench(_Record):
+class LinkBench(BenchRecord):
     """All links of one machine, measured one after the other."""
 
-    id: str
-    key: Annotated[str, Field(description="the same for the same bench on the same machine")]
-    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
     kind: Literal["links"] = "links"
     size_bytes: Annotated[int, Field(description="of one copy in one direction")]
     repeats: int
-    host: BenchHost
     facts: HostFacts
     model: Annotated[str | None, Field(description="the machine graph compared with")]
     links: tuple[ComparedLink, ...]

@@ -1,16 +1,14 @@
 """Runs a plan: GPUs first, then memory and loopback, and sets what came out beside the model."""
 
 import math
-import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 
 import psutil
 
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.measure.bench_host import bench_host
+from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.expected import as_it_should_be
 from gpuyard.measure.links.facts import read_host_facts
@@ -23,42 +21,38 @@ from gpuyard.measure.links.records import (
     LinkMeasurement,
     PlannedLink,
 )
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.record import made_now
 from gpuyard.units import format_bytes
 
 _LOOK_SECONDS = 0.2
-OnLink = Callable[[PlannedLink, int], None]
-"""The link that is timed now, and how many are done."""
 
 
 def run_links(
     plan: LinkPlan,
+    tell: Tell = lambda _progress: None,
     *,
-    on_link: OnLink | None = None,
     discover: Callable[[], MachineGraph] | None = None,
 ) -> LinkBench:
     """Measure all links of the plan, and compare those of GPUs with the graph of this host."""
-    tell = on_link or (lambda _link, _done: None)
     busy_share = psutil.cpu_percent(interval=_LOOK_SECONDS) / 100
     look = partial(read_host_facts, addresses=plan.addresses, busy_share=busy_share)
     facts: HostFacts | None = None
     measured: list[LinkMeasurement] = []
-    with only_one_measures():
-        for link in plan.links:
-            if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
-                facts = look()  # the GPUs' links are still awake
-            tell(link, len(measured))
-            measured.append(measure_link(plan, link))
+    clock = Clock(plan.links)
+    for link in plan.links:
+        if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
+            facts = look()  # the GPUs' links are still awake
+        tell(clock.at(link, 0.0, link.label))
+        measured.append(measure_link(plan, link))
+        tell(clock.at(link, 1.0, link.label))
     facts = facts or look()
     graph, notes = _model(plan, facts, discover or _discover)
     links = compare(graph, measured)
     return LinkBench(
-        id=uuid.uuid4().hex[:12],
-        key=plan.key,
-        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **made_now(plan.key),
         size_bytes=plan.size_bytes,
         repeats=plan.repeats,
-        host=bench_host(plan.host),
+        host=plan.testbed,
         facts=facts,
         model=graph.name if graph else None,
         links=links,

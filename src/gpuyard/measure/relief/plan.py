@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import UserMistake
+from gpuyard.measure.kind import Listing
 from gpuyard.measure.relief.named import CANDIDATES
 from gpuyard.measure.training.sweep import Sweep, plan_sweep
 from gpuyard.run.places import Place
@@ -47,6 +48,22 @@ class ReliefPlan:
             "foreseen_speed_ups": list(self.foreseen),
         }
 
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        return Listing(
+            f"{self.sweep.workload.name}: {self.workers} workers, batch {self.batch_per_worker}, "
+            f"{self.samples:,} samples each",
+            ["remedy", "predicted"],
+            [
+                [remedy.label, "" if gain is None else f"{gain:.2f} ×"]
+                for remedy, gain in zip(self.remedies, self.foreseen, strict=True)
+            ],
+        )
+
+    @property
+    def used_cores(self) -> list[int]:
+        return self.sweep.used_cores
+
 
 def plan_relief(
     workload: Workload,
@@ -64,7 +81,7 @@ def plan_relief(
     if workers < 2:
         raise UserMistake("one worker exchanges nothing, so there is nothing to relieve")
     if samples < 1 or not 0 <= tolerance < math.inf:
-        raise UserMistake("the samples must be 1 or more, and the tolerance 0 % or more")
+        raise UserMistake("expected 1 sample or more, and a tolerance of 0 % or more")
     tried = (ExchangeOptions(), *(remedy for remedy in remedies if not remedy.plain))
     period = math.lcm(*(remedy.period for remedy in tried))
     steps = math.ceil(samples / (workers * batch_per_worker) / period) * period

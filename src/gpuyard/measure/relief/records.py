@@ -2,27 +2,23 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
-from gpuyard.measure.training.job import RankJob
-from gpuyard.measure.training.measurement import BenchRecord
+from gpuyard.measure.ranks import EventReader
+from gpuyard.measure.record import BenchRecord, Part
+from gpuyard.measure.training.job import TrainingJob
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.protocol import Refusal
 from gpuyard.specs import ExchangeOptions
 
 
-class ReliefJob(RankJob):
+class ReliefJob(TrainingJob):
     """Train the same samples with each of the remedies, every time from the same weights."""
 
     remedies: tuple[ExchangeOptions, ...]
     steps: int
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ReliefProgress(_Message):
+class ReliefProgress(Part):
     """How much of which remedy's training is done."""
 
     event: Literal["progress"] = "progress"
@@ -30,7 +26,7 @@ class ReliefProgress(_Message):
     fraction: float
 
 
-class Relieved(_Message):
+class Relieved(Part):
     """One remedy: how fast it went, and what was learnt from as many samples."""
 
     event: Literal["relieved"] = "relieved"
@@ -41,6 +37,9 @@ class Relieved(_Message):
     loss_first: Annotated[float | None, Field(description="of the untrained model")] = None
     loss: Annotated[float | None, Field(description="after all samples; None if not finite")]
     ranks_equal: bool
+
+
+read_event: EventReader[ReliefProgress | Relieved] = EventReader(ReliefProgress | Relieved)
 
 
 class ReliefResult(BenchRecord):
@@ -92,29 +91,19 @@ class ReliefResult(BenchRecord):
         )
 
     def as_json(self) -> dict[str, Any]:
+        said = super().as_json()
+        for shown, run, foreseen in zip(
+            said["runs"], self.runs, self.foreseen_of_each, strict=True
+        ):
+            shown |= {
+                "label": run.remedy.label,
+                "foreseen_speed_up": foreseen,
+                "speed_up": self.speed_up(run),
+                "equal_loss": self.equal_loss(run),
+                "learnt": self.learnt(run),
+            }
         return {
-            **self.model_dump(mode="json", exclude={"runs", "foreseen"}),
+            **said,
             "best": self.best.remedy.label,
             "best_speed_up": self.speed_up(self.best),
-            "runs": [
-                {
-                    **run.model_dump(mode="json", exclude={"event"}),
-                    "label": run.remedy.label,
-                    "foreseen_speed_up": foreseen,
-                    "speed_up": self.speed_up(run),
-                    "equal_loss": self.equal_loss(run),
-                    "learnt": self.learnt(run),
-                }
-                for run, foreseen in zip(self.runs, self.foreseen_of_each, strict=True)
-            ],
         }
-
-
-_EVENT: TypeAdapter[ReliefProgress | Relieved | Refusal] = TypeAdapter(
-    Annotated[ReliefProgress | Relieved | Refusal, Field(discriminator="event")]
-)
-
-
-def read_event(line: bytes) -> ReliefProgress | Relieved | Refusal:
-    """One line of a rank's stdout."""
-    return _EVENT.validate_json(line)

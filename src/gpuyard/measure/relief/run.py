@@ -1,58 +1,48 @@
 """Running it: one set of ranks for all remedies, so that they meet the same machine."""
 
-import contextlib
-from collections.abc import Callable, Generator
+from functools import partial
 
-from gpuyard.measure.bench_host import new_record
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.clock import Clock, Tell
+from gpuyard.measure.ranks import running_ranks
+from gpuyard.measure.record import key_of, made_now
 from gpuyard.measure.relief.plan import ReliefPlan
-from gpuyard.measure.relief.records import (
-    ReliefJob,
-    ReliefProgress,
-    ReliefResult,
-    Relieved,
-    read_event,
-)
-from gpuyard.measure.training.sweep_ranks import run_where_planned, told_all
-from gpuyard.run.ranks import private_directory
+from gpuyard.measure.relief.records import ReliefJob, ReliefResult, Relieved, read_event
 
-_SILENCE_SECONDS = 600.0
 _WORKER = "gpuyard.measure.relief.worker"
 
 
-def run_relief(
-    plan: ReliefPlan,
-    on_event: Callable[[ReliefProgress | Relieved], None] = lambda _event: None,
-) -> ReliefResult:
+def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefResult:
     """Train with plain DDP and with each remedy, one after the other."""
     sweep, processes = plan.sweep, plan.workers
     runs: list[Relieved] = []
-    with only_one_measures(), private_directory() as directory:
-        jobs = [
-            ReliefJob(
-                **told_all(sweep, rank, processes, directory),
-                workers=processes,
-                batches=(plan.batch_per_worker,),
-                silence_seconds=_SILENCE_SECONDS,
-                optimizer="adam",
-                remedies=plan.remedies,
-                steps=plan.steps,
-            )
-            for rank in range(processes)
-        ]
-        ranks: Generator[ReliefProgress | Relieved, None, None] = run_where_planned(
-            sweep,
-            jobs,
-            parse=read_event,
-            worker=_WORKER,
-        )
-        with contextlib.closing(ranks) as events:
-            for event in events:
-                on_event(event)
-                if isinstance(event, Relieved):
-                    runs.append(event)
+    clock = Clock(plan.remedies)
+    job = partial(
+        ReliefJob,
+        **sweep.job_fields(),
+        workers=processes,
+        batches=(plan.batch_per_worker,),
+        optimizer="adam",
+        remedies=plan.remedies,
+        steps=plan.steps,
+    )
+    with running_ranks(
+        sweep.place,
+        sweep.cores_by_worker[:processes],
+        job,
+        worker=_WORKER,
+        read=read_event,
+        launcher=sweep.launcher,
+    ) as events:
+        for event in events:
+            if isinstance(event, Relieved):
+                runs.append(event)
+                tell(clock.at(event.remedy, 1.0, event.remedy.label))
+            else:
+                remedy = plan.remedies[event.number]
+                tell(clock.at(remedy, event.fraction, remedy.label))
     return ReliefResult(
-        **new_record(plan.describe(), sweep.host).model_dump(),
+        **made_now(key_of({**plan.describe(), "host": sweep.testbed.fingerprint()})),
+        host=sweep.testbed,
         foreseen=plan.foreseen,
         workload=sweep.workload.name,
         workers=processes,

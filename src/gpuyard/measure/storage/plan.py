@@ -9,6 +9,8 @@ from typing import Any
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.hardware.cpu import usable_cores
+from gpuyard.measure.kind import Listing, named_rows
 from gpuyard.predict import compute_line
 from gpuyard.specs import Workload
 
@@ -44,6 +46,15 @@ class StoragePlan:
         """For `--dry-run` and programs."""
         return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
 
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        return Listing(f"{self.path}: would be measured", ["", ""], named_rows(self.describe()))
+
+    @property
+    def used_cores(self) -> tuple[int, ...]:
+        """Its GPUs are threads that may run anywhere."""
+        return usable_cores()
+
 
 def plan_storage(
     path: Path,
@@ -67,7 +78,7 @@ def plan_storage(
     if data is not None and not data.is_dir():
         raise UserMistake(f"{data} is not a directory")
     if count < 1 or readers < 1 or own_bytes < 1 or not 0 < seconds < math.inf:
-        raise UserMistake("GPUs, readers, seconds and size must be above 0, and finite")
+        raise UserMistake("expected GPUs, readers, time and size above 0, and finite")
     computed, record, used_batch, least, source = _need(model, gpu, batch)
     return StoragePlan(
         path=path,

@@ -2,17 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gpuyard.measure.training.measurement import BenchRecord
+from gpuyard.measure.record import BenchRecord, Part
 
 CacheBypass = Literal["direct", "dropped", "outgrown", "none"]
 
 
-class Trial(BaseModel):
+class Trial(Part):
     """So many GPUs reading at once."""
-
-    model_config = ConfigDict(frozen=True)
 
     gpus: int
     utilisation: Annotated[float, Field(description="compute time over all time")]

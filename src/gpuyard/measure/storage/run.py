@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.bench_host import new_record
-from gpuyard.measure.host import this_host
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.clock import Progress, Tell
+from gpuyard.measure.record import key_of, made_now, this_testbed
 from gpuyard.measure.storage.cache import TIMES_MEMORY, bypass_of, filesystem_of
 from gpuyard.measure.storage.dataset import files_of, own_files
 from gpuyard.measure.storage.emulate import run_trial
@@ -16,15 +15,10 @@ from gpuyard.measure.storage.records import StorageBench, Trial
 
 _MOST_TIMES_ASKED = 8
 
-Tell = Callable[[str, float], None]
-"""What is being done, and how much of it."""
 
-
-def run_storage(
-    plan: StoragePlan, on_progress: Tell = lambda _what, _fraction: None
-) -> StorageBench:
+def run_storage(plan: StoragePlan, tell: Tell = lambda _progress: None) -> StorageBench:
     """Find the largest number of GPUs, unless the cache would answer for the storage."""
-    with only_one_measures(), _dataset(plan, on_progress) as files:
+    with _dataset(plan, tell) as files:
         dataset_bytes = sum(path.stat().st_size for path in files)
         bypass = bypass_of(files, dataset_bytes)
         kind = filesystem_of(files[0])
@@ -38,14 +32,16 @@ def run_storage(
         else:
             try:
                 trials = _search(plan, lambda n: run_trial(
-                    plan, files, bypass, n, lambda f: on_progress(f"{n} GPU(s)", f)
+                    plan, files, bypass, n, lambda f: tell(Progress(f"{n} GPU(s)", f, 1.0))
                 ))  # fmt: skip
             except OSError as error:
                 raise GpuyardError(f"{plan.path} could not be read: {error.strerror}") from error
     passed = [trial.gpus for trial in trials if trial.passed]
     enough = any(trial.gpus == plan.gpus and trial.passed for trial in trials)
+    testbed = this_testbed()
     return StorageBench(
-        **new_record(plan.describe(), this_host()).model_dump(),
+        **made_now(key_of({**plan.describe(), "host": testbed.fingerprint()})),
+        host=testbed,
         path=str(plan.path),
         model=plan.model,
         gpu=plan.gpu,
@@ -81,7 +77,7 @@ def _search(plan: StoragePlan, trial: Callable[[int], Trial]) -> tuple[Trial, ..
 
 
 @contextlib.contextmanager
-def _dataset(plan: StoragePlan, on_progress: Tell) -> Iterator[list[Path]]:
+def _dataset(plan: StoragePlan, tell: Tell) -> Iterator[list[Path]]:
     if plan.data is not None:
         yield files_of(plan.data)
         return
@@ -89,6 +85,6 @@ def _dataset(plan: StoragePlan, on_progress: Tell) -> Iterator[list[Path]]:
         plan.path,
         plan.own_bytes,
         plan.own_files,
-        lambda fraction: on_progress("writing a data set", fraction),
+        lambda fraction: tell(Progress("writing a data set", fraction, 1.0)),
     ) as files:
         yield files

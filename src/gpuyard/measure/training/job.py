@@ -1,40 +1,29 @@
 """What the sweep says to a rank process, and what it hears back: one JSON object a line."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-
-from gpuyard.measure.training.measurement import StepParts, SyntheticGpu, Window
-from gpuyard.run.protocol import Device, Refusal
+from gpuyard.measure.ranks import EventReader, RankJob
+from gpuyard.measure.record import Part
+from gpuyard.measure.training.measurement import MeasuredStep, SyntheticGpu, Window
 from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class RankJob(_Message):
-    """Everything that one rank needs to know; the same for all but `rank` and `cores`."""
+class TrainingJob(RankJob):
+    """Everything that one rank needs to know; the same for all but its rank and cores."""
 
     workload: Workload
     strategy: StrategyName
-    device: Device
-    rank: int
-    processes: int
     workers: int
-    directory: str
     batches: tuple[int, ...]
     seconds_per_point: float
-    cores: tuple[int, ...]
     seed: int
-    silence_seconds: float
     remedy: ExchangeOptions = ExchangeOptions()
     optimizer: Literal["sgd", "adam"] = "sgd"
     synthetic: SyntheticGpu | None = None
     dilation: float = 1.0
 
 
-class Progress(_Message):
+class PointProgress(Part):
     """How much of the current point is done."""
 
     event: Literal["progress"] = "progress"
@@ -42,7 +31,7 @@ class Progress(_Message):
     fraction: float
 
 
-class PointResult(_Message):
+class PointResult(Part):
     """One finished point, as rank 0 sees it."""
 
     event: Literal["point"] = "point"
@@ -50,7 +39,7 @@ class PointResult(_Message):
     samples_per_second: float
     low: float
     high: float
-    step: StepParts
+    step: MeasuredStep
     all_reduce_bytes: int | None
     all_reduce_seconds: float | None
     windows: tuple[Window, ...]
@@ -62,10 +51,4 @@ class PointResult(_Message):
     data_source: str
 
 
-RankEvent = Annotated[Progress | PointResult | Refusal, Field(discriminator="event")]
-RANK_EVENT: TypeAdapter[Progress | PointResult | Refusal] = TypeAdapter(RankEvent)
-
-
-def read_event(line: bytes) -> Progress | PointResult | Refusal:
-    """One line of a rank's stdout."""
-    return RANK_EVENT.validate_json(line)
+read_event: EventReader[PointProgress | PointResult] = EventReader(PointProgress | PointResult)

@@ -2,23 +2,22 @@
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpuyard import lab
 from gpuyard.catalog.specfiles import read_workload
+from gpuyard.measure.clock import Clock
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.measurement import Measurement
-from gpuyard.measure.training.run import Judge, run_sweep, stored_run
+from gpuyard.measure.training.run import run_sweep, stored_run, sweep_clock
 from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
-from gpuyard.workloads import profile_of
 
 
 @dataclass(frozen=True)
@@ -37,25 +36,23 @@ class Matrix:
     def points(self) -> int:
         return sum(len(sweep.points) for sweep in self.sweeps)
 
-    def describe(self) -> dict[str, Any]:
+    def stored_keys(self, store: ResultsStore) -> set[str]:
+        """Of the points that have a credible run already."""
+        return {
+            point.key
+            for sweep in self.sweeps
+            for point in sweep.points
+            if credible_run(store, sweep, point) is not None
+        }
+
+    def describe(self, stored: Collection[str] | None = None) -> dict[str, Any]:
         """For `--dry-run` and programs."""
         return {
             "name": self.name,
             "attempts": self.attempts,
             "points": self.points,
-            "sweeps": [sweep.describe() for sweep in self.sweeps],
+            "sweeps": [sweep.describe(stored) for sweep in self.sweeps],
         }
-
-
-@dataclass(frozen=True)
-class MatrixEvent:
-    """What happened to one point, how many are done, and the time left for the rest."""
-
-    sweep: Sweep
-    event: SweepEvent
-    done: float
-    total: int
-    left_seconds: float
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Outcome:
     rejected: tuple[tuple[Sweep, Point, str], ...]
 
 
-def plan_matrix(spec: SweepFile, beside: Path) -> Matrix:
+def plan_matrix(spec: SweepFile, directory: Path) -> Matrix:
     """Check everything before anything is made or measured."""
     by_link = []
     for link in spec.links():
@@ -83,7 +80,7 @@ def plan_matrix(spec: SweepFile, beside: Path) -> Matrix:
                 place=place,
                 repeat=repeat,
             )
-            for workload, batches in _workloads(spec, beside)
+            for workload, batches in _workloads(spec, directory)
             for strategy in spec.strategy
             for remedy in spec.remedy
             for repeat in range(spec.repeats)
@@ -96,86 +93,77 @@ def run_matrix(
     matrix: Matrix,
     store: ResultsStore,
     *,
-    on_event: Callable[[MatrixEvent], None] = lambda _event: None,
+    on_event: Callable[[SweepEvent], None] = lambda _event: None,
     fresh: bool = False,
 ) -> Outcome:
     """Measure what the store lacks. What is not credible is tried again, and then left out."""
-    pace = _Pace(matrix, on_event)
+    clock = sweep_clock(matrix.sweeps)
     measurements: list[Measurement] = []
     rejected: list[tuple[Sweep, Point, str]] = []
     for _, sweeps in matrix.by_link:
         everything_stored = not fresh and all(
-            stored_run(store, point, judge_of(sweep)) for sweep in sweeps for point in sweep.points
+            credible_run(store, sweep, point) for sweep in sweeps for point in sweep.points
         )
         planned = sweeps[0].place
         with contextlib.nullcontext(planned) if everything_stored else planned.up() as place:
             for sweep in sweeps:
-                found, failed = _run(
-                    replace(sweep, place=place), store, matrix.attempts, pace, fresh=fresh
-                )
-                measurements += found
-                rejected += [(sweep, point, reason) for point, reason in failed.items()]
+                attempts = _Attempts(replace(sweep, place=place), matrix.attempts, clock, on_event)
+                measurements += attempts.run(store, fresh=fresh)
+                rejected += [(sweep, *failed) for failed in attempts.failed.items()]
     return Outcome(tuple(measurements), tuple(rejected))
 
 
-def judge_of(sweep: Sweep) -> Judge:
-    """Who says which of its runs are credible."""
-    return Credibility(profile_of(sweep.workload), sweep.workload.precision)
+def credible_run(store: ResultsStore, sweep: Sweep, point: Point) -> Measurement | None:
+    """What the store has of a point, if it is to be believed."""
+    found = stored_run(store, point, Credibility(sweep.workload))
+    return None if found is None or found.doubt else found
 
 
-def _run(
-    sweep: Sweep, store: ResultsStore, attempts: int, pace: "_Pace", *, fresh: bool
-) -> tuple[list[Measurement], dict[Point, str]]:
-    judge = judge_of(sweep)
-    known: dict[Point, Measurement] = {}
-    reasons: dict[Point, str] = {}
-    todo = sweep
-    for attempt in range(attempts):
+class _Attempts:
+    """One sweep, again and again for the points of which no run is credible yet."""
 
-        def listen(event: SweepEvent, last: bool = attempt == attempts - 1) -> None:
-            if event.state == "rejected":
-                reasons[event.point] = event.reason
-            elif event.measurement is not None:
-                known[event.point] = event.measurement
-            pace.tell(sweep, event, last=last)
+    def __init__(
+        self, sweep: Sweep, most: int, clock: Clock, on_event: Callable[[SweepEvent], None]
+    ) -> None:
+        self._sweep, self._left = sweep, most
+        self._clock, self._on_event = clock, on_event
+        self._known: dict[Point, Measurement] = {}
+        self.failed: dict[Point, str] = {}
 
-        run_sweep(todo, store, on_event=listen, fresh=fresh, judge=judge)
-        missing = tuple(point for point in sweep.points if point not in known)
-        if not missing:
-            break
-        todo = replace(sweep, points=missing)
-    measured = [known[point] for point in sweep.points if point in known]
-    return measured, {point: reasons[point] for point in sweep.points if point not in known}
+    def run(self, store: ResultsStore, *, fresh: bool) -> list[Measurement]:
+        missing = self._sweep.points
+        while missing and self._left:
+            self._left -= 1
+            todo = replace(self._sweep, points=missing)
+            run_sweep(
+                todo,
+                store,
+                on_event=self._listen,
+                fresh=fresh,
+                reject_doubtful=True,
+                clock=self._clock,
+            )
+            missing = tuple(point for point in missing if point not in self._known)
+        return [self._known[point] for point in self._sweep.points if point in self._known]
 
-
-class _Pace:
-    """Points done, and the time left if the others take as long as those that were measured."""
-
-    def __init__(self, matrix: Matrix, on_event: Callable[[MatrixEvent], None]) -> None:
-        self._total = matrix.points
-        self._tell = on_event
-        self._done: dict[str, float] = {}
-        self._measured = 0.0
-        self._began = time.monotonic()
-        self._guess = 4.0 + 1.3 * matrix.sweeps[0].seconds_per_point
-
-    def tell(self, sweep: Sweep, event: SweepEvent, *, last: bool) -> None:
-        gone = event.state != "rejected" or last
-        self._done[event.point.key] = event.fraction if gone else 0.0
-        if event.state == "finished" or (event.state == "rejected" and last):
-            self._measured += 1
-        elapsed = time.monotonic() - self._began
-        each = elapsed / self._measured if self._measured else self._guess
-        done = sum(self._done.values())
-        left = max(0.0, self._total - done) * each
-        self._tell(MatrixEvent(sweep, event, done, self._total, left))
+    def _listen(self, event: SweepEvent) -> None:
+        if event.state == "rejected" and event.measurement is not None:
+            self.failed[event.point] = str(event.measurement.doubt)
+            if self._left:  # it is done again
+                event = replace(
+                    event, progress=self._clock.at(event.point.key, 0.0, event.progress.what)
+                )
+        elif event.measurement is not None:
+            self._known[event.point] = event.measurement
+            self.failed.pop(event.point, None)
+        self._on_event(event)
 
 
-def _workloads(spec: SweepFile, beside: Path) -> Iterator[tuple[Workload, tuple[int, ...]]]:
+def _workloads(spec: SweepFile, directory: Path) -> Iterator[tuple[Workload, tuple[int, ...]]]:
     for entry in spec.workloads:
         name = entry if isinstance(entry, str) else entry.workload
         own = None if isinstance(entry, str) else entry.batch
-        workload = read_workload(name, beside)
+        workload = read_workload(name, directory)
         yield workload, own or spec.batch or (workload.batch_per_gpu,)
 
 

@@ -2,19 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from gpuyard.measure.record import Part, Record, Testbed
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device
 from gpuyard.specs import ExchangeOptions, StrategyName
+from gpuyard.units import format_bit_rate
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
-
-
-class StepParts(_Record):
+class MeasuredStep(Part):
     """Where the time of one synchronised step goes; the parts add up to it."""
 
     step_seconds: float
@@ -28,7 +26,7 @@ class StepParts(_Record):
     input_seconds: float
 
 
-class Window(_Record):
+class Window(Part):
     """Some steps in a row; the time is that of the slowest rank."""
 
     steps: int
@@ -36,7 +34,7 @@ class Window(_Record):
     input_seconds: float
 
 
-class SyntheticGpu(_Record):
+class SyntheticGpu(Part):
     """A catalog GPU whose compute was slept, not done; everything that was exchanged is real."""
 
     gpu: str
@@ -50,32 +48,8 @@ class SyntheticGpu(_Record):
         return self.fixed_seconds + batch * self.seconds_per_sample
 
 
-class BenchHost(_Record):
-    """On what and with what it was measured."""
-
-    gpuyard: str
-    torch: str
-    python: str
-    os: str
-    kernel: str
-    host: str
-    cpu_model: str
-    cores: int
-    memory_bytes: int
-    gpus: tuple[str, ...]
-
-
-class BenchRecord(_Record):
-    """What every bench that is kept has: when and on what it was made, and how to find it again."""
-
-    id: str
-    key: Annotated[str, Field(description="the same for the same bench on the same machine")]
-    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
-    host: BenchHost
-
-
-class Provenance(BenchHost):
-    """The same for training, and from what data."""
+class Provenance(Testbed):
+    """The testbed of a training run, how its ranks ran there, and from what data."""
 
     backend: str
     threads_per_worker: int
@@ -85,12 +59,23 @@ class Provenance(BenchHost):
     launcher: Annotated[Launcher, Field(description="who started the ranks")] = "direct"
 
 
-class Measurement(_Record):
+def place_words(place: RunPlace) -> str:
+    """This machine, or the nodes and their links."""
+    if place.kind == "here":
+        return "this machine"
+    text = f"{place.kind}: {', '.join(place.nodes)}"
+    if place.ranks_per_node is not None and place.ranks_per_node > 1:
+        text += f", {place.ranks_per_node} workers per node"
+    if place.link_bytes_per_second is not None:
+        text += f" at {format_bit_rate(place.link_bytes_per_second)}"
+    if place.dilation != 1:
+        text += f", time dilated × {place.dilation:g}"
+    return text
+
+
+class Measurement(Record):
     """How fast one workload trains with so many workers, each on a batch of this size."""
 
-    id: str
-    key: Annotated[str, Field(description="the same for the same run on the same machine")]
-    created_at: Annotated[str, Field(description="UTC, ISO 8601")]
     kind: Literal["train"] = "train"
     workload: str
     spec: Annotated[dict[str, Any], Field(description="the whole workload spec")]
@@ -101,7 +86,7 @@ class Measurement(_Record):
     samples_per_second: Annotated[float, Field(description="of all workers together")]
     low: Annotated[float, Field(description="95 % confidence interval of the mean over windows")]
     high: float
-    step: StepParts
+    step: MeasuredStep
     all_reduce_bytes: Annotated[
         int | None, Field(description="all gradients; None with one worker")
     ]
@@ -124,8 +109,26 @@ class Measurement(_Record):
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None
     place: RunPlace = RunPlace()
-    doubt: Annotated[
-        str | None,
-        Field(description="why the run is not credible; None: nothing speaks against it"),
-    ] = None
     provenance: Provenance
+
+
+class Rejection(Record):
+    """A run that is not credible: kept with the reason, never taken for a measurement."""
+
+    kind: Literal["rejected"] = "rejected"
+    reason: str
+    measurement: Measurement
+
+    @classmethod
+    def of(cls, measurement: Measurement, reason: str) -> "Rejection":
+        return cls(
+            id=measurement.id,
+            key=measurement.key,
+            created_at=measurement.created_at,
+            reason=reason,
+            measurement=measurement,
+        )
+
+    @property
+    def workload_name(self) -> str:
+        return self.measurement.workload

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from gpuyard.measure.training.job import PointResult, Progress, RankJob
+from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob
 from gpuyard.measure.training.measurement import Window
 from gpuyard.measure.training.statistics import rate_of_windows
-from gpuyard.measure.training.timing import finite, step_parts, time_windows
+from gpuyard.measure.training.timing import finite, measured_step, time_windows
 from gpuyard.measure.training.trainer import Trainer, parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
@@ -15,7 +15,7 @@ from gpuyard.workloads.samples import Samples, build_batches, load_samples
 from gpuyard.workloads.task import Task
 
 
-def read_samples(job: RankJob) -> Samples:
+def read_samples(job: TrainingJob) -> Samples:
     """The same on every rank; each takes its share of them."""
     torch.manual_seed(job.seed)
     if job.synthetic is not None:
@@ -24,7 +24,7 @@ def read_samples(job: RankJob) -> Samples:
     return load_samples(job.workload, task_of(job))
 
 
-def task_of(job: RankJob) -> Task:
+def task_of(job: TrainingJob) -> Task:
     """The workload's own, or the stand-in that takes as long as a catalog GPU would."""
     gpu = job.synthetic
     if gpu is None:
@@ -35,16 +35,16 @@ def task_of(job: RankJob) -> Task:
 
 
 def measure_point(
-    job: RankJob,
+    job: TrainingJob,
     batch: int,
     *,
     device: torch.device,
     peers: Peers,
     samples: Samples,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[PointProgress], None],
 ) -> PointResult:
     """Each point starts from the same weights, so it does not matter which came before it."""
-    on_progress(Progress(batch_per_worker=batch, fraction=0.0))
+    on_progress(PointProgress(batch_per_worker=batch, fraction=0.0))
     torch.manual_seed(job.seed)
     task = task_of(job)
     torch.manual_seed(job.seed + job.rank)  # dropout may differ between ranks
@@ -72,7 +72,7 @@ def measure_point(
         device=device,
         budget_seconds=job.seconds_per_point,
         on_progress=lambda fraction: on_progress(
-            Progress(batch_per_worker=batch, fraction=fraction)
+            PointProgress(batch_per_worker=batch, fraction=fraction)
         ),
     )
     windows = _undilated(timed.windows, job.dilation)
@@ -86,7 +86,7 @@ def measure_point(
         samples_per_second=rate.per_second,
         low=rate.low,
         high=rate.high,
-        step=step_parts(windows, local_windows),
+        step=measured_step(windows, local_windows),
         all_reduce_bytes=trainer.gradient_bytes if peers.count > 1 else None,
         all_reduce_seconds=None if bare_seconds is None else bare_seconds / job.dilation,
         windows=windows,

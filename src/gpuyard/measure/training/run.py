@@ -1,116 +1,139 @@
 """Running a sweep: what the store lacks is measured, judged, and stored as soon as it is known."""
 
 import contextlib
-import platform
-import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 
-from gpuyard import __version__
+from gpuyard.measure.bench import only_one_measures
 from gpuyard.measure.clock import Clock
-from gpuyard.measure.foreign import ForeignLoad
-from gpuyard.measure.host import torch_version
-from gpuyard.measure.lock import only_one_measures
+from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
+from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
+from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.job import PointResult, Progress, RankJob, read_event
-from gpuyard.measure.training.measurement import Measurement, Provenance
-from gpuyard.measure.training.rejection import Rejection
-from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent
-from gpuyard.measure.training.sweep_ranks import run_where_planned, told_all
+from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
+from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
+from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent
 from gpuyard.run.launch import Environment
-from gpuyard.run.ranks import private_directory
 
-_SILENCE_SECONDS = 600.0
-
-Judge = Callable[[Measurement, float | None], str | None]
-"""From a measurement and the foreign load beside it to the reason why it is not credible, if it is not."""
+_WORKER = "gpuyard.measure.training.worker"
+_START_SECONDS = 4.0  # a first guess of what starting ranks costs
 
 
 def run_sweep(
     sweep: Sweep,
     store: ResultsStore,
     *,
-    on_event: Callable[[SweepEvent], None] | None = None,
+    on_event: Callable[[SweepEvent], None] = lambda _event: None,
     fresh: bool = False,
-    silence_seconds: float = _SILENCE_SECONDS,
-    judge: Judge | None = None,
-    keep_doubtful: bool = False,
+    silence_seconds: float = SILENCE_SECONDS,
+    reject_doubtful: bool = False,
+    clock: Clock | None = None,
 ) -> list[Measurement]:
     """Measure what the store does not have yet; each point is stored as soon as it is known.
 
-    What a judge rejects is stored with the reason and is not among the measurements returned; a stored run
-    that it would have rejected, because nobody judged it then, is measured again. With `keep_doubtful` it
-    is a measurement like others, with its doubt.
+    Every run is judged. One that is not credible is a measurement with its doubt; with `reject_doubtful` it is
+    kept as a rejection and not among the measurements returned, and a stored one is measured again.
     """
-    tell = on_event or (lambda _event: None)
+    clock = clock or sweep_clock([sweep])
+    judge = Credibility(sweep.workload)
     known: dict[Point, Measurement] = {}
+
+    def tell(
+        point: Point, state: State, fraction: float = 1.0, found: Measurement | None = None
+    ) -> None:
+        progress = clock.at(point.key, fraction, sweep.point_label(point))
+        on_event(SweepEvent(sweep, point, state, progress, found))
+
     for point in sweep.points:
-        stored = None if fresh else stored_run(store, point, None if keep_doubtful else judge)
-        if stored is not None:
+        stored = None if fresh else stored_run(store, point, judge)
+        if stored is not None and not (stored.doubt and reject_doubtful):
             known[point] = stored
-            tell(SweepEvent(point, "stored", 1.0, 0.0, stored))
+            clock.skip(point.key)
+            tell(point, "stored", found=stored)
     missing = [point for point in sweep.points if point not in known]
     if not missing:
         return [known[point] for point in sweep.points]
-    clock = Clock(sweep.seconds_per_point, missing)
     with only_one_measures():
         for workers in sorted({point.workers for point in missing}):
             todo = [point for point in missing if point.workers == workers]
-            foreign = ForeignLoad(sweep.cores_by_worker[:workers])
+            foreign = ForeignLoad(sweep.used_cores_of(workers))
             with contextlib.closing(_run_points(sweep, todo, silence_seconds)) as events:
                 for point, event in events:
-                    if isinstance(event, Progress):
+                    if isinstance(event, PointProgress):
                         if not event.fraction:
                             foreign.begin()
-                        state = "running" if event.fraction else "started"
-                        tell(SweepEvent(point, state, event.fraction, clock.left(event.fraction)))
+                        tell(point, "running" if event.fraction else "started", event.fraction)
                         continue
                     measurement = _measurement(sweep, point, event)
-                    reason = judge(measurement, foreign.share()) if judge else None
-                    clock.finished(point)
-                    left = clock.left(0.0)
-                    if reason is not None and keep_doubtful:
-                        measurement = measurement.model_copy(update={"doubt": reason})
-                    elif reason is not None:
-                        store.add(Rejection.of(measurement, reason))
-                        tell(SweepEvent(point, "rejected", 1.0, left, measurement, reason))
-                        continue
-                    store.add(measurement)
-                    known[point] = measurement
-                    tell(SweepEvent(point, "finished", 1.0, left, measurement))
+                    doubt = judge(measurement, foreign.share())
+                    judged = measurement.model_copy(update={"doubt": doubt})
+                    if doubt is not None and reject_doubtful:
+                        store.add(Rejection.of(measurement, doubt))
+                        tell(point, "rejected", found=judged)
+                    else:
+                        store.add(judged)
+                        known[point] = judged
+                        tell(point, "finished", found=judged)
     return [known[point] for point in sweep.points if point in known]
 
 
-def stored_run(store: ResultsStore, point: Point, judge: Judge | None = None) -> Measurement | None:
-    """What the store has of a point, if it is credible; the load beside it then is not known."""
-    found = store.find(point.key)
-    return None if found is None or (judge and (found.doubt or judge(found, None))) else found
+def sweep_clock(sweeps: Iterable[Sweep]) -> Clock:
+    """For sweeps that are run one after the other."""
+    guesses: dict[str, float] = {}
+    for sweep in sweeps:
+        started: set[int] = set()
+        for point in sweep.points:
+            start = 0.0 if point.workers in started else _START_SECONDS
+            started.add(point.workers)
+            guesses[point.key] = 1.0 + 1.3 * sweep.seconds_per_point + start
+    return Clock(guesses)
+
+
+def stored_keys(sweep: Sweep, store: ResultsStore) -> set[str]:
+    """Of the points that need not be measured, believed or not."""
+    return {p.key for p in sweep.points if store.latest(Measurement, p.key) is not None}
+
+
+def stored_run(store: ResultsStore, point: Point, judge: Judge) -> Measurement | None:
+    """What the store has of a point, with the doubt that was told then or that it deserves now.
+
+    What other programs did then is not known any more.
+    """
+    found = store.latest(Measurement, point.key)
+    if found is None or found.doubt is not None:
+        return found
+    return found.model_copy(update={"doubt": judge(found, None)})
 
 
 def _run_points(
     sweep: Sweep, todo: Sequence[Point], silence_seconds: float
-) -> Generator[tuple[Point, Progress | PointResult], None, None]:
+) -> Generator[tuple[Point, PointProgress | PointResult], None, None]:
     workers = todo[0].workers
     processes = 1 if sweep.strategy == "dataparallel" else workers
     by_batch = {point.batch_per_worker: point for point in todo}
-    with private_directory() as directory, _environment(sweep, processes) as environment:
-        jobs = [
-            RankJob(
-                **told_all(sweep, rank, processes, directory),
-                workers=workers,
-                batches=tuple(by_batch),
-                silence_seconds=silence_seconds,
-                remedy=sweep.remedy,
-                synthetic=sweep.synthetic,
-            )
-            for rank in range(processes)
-        ]
-        ranks: Generator[Progress | PointResult, None, None] = run_where_planned(
-            sweep, jobs, parse=read_event, environment=environment
-        )
-        with contextlib.closing(ranks) as events:
-            for event in events:
-                yield by_batch[event.batch_per_worker], event
+    job = partial(
+        TrainingJob,
+        **sweep.job_fields(),
+        workers=workers,
+        batches=tuple(by_batch),
+        silence_seconds=silence_seconds,
+        remedy=sweep.remedy,
+        synthetic=sweep.synthetic,
+    )
+    with (
+        _environment(sweep, processes) as environment,
+        running_ranks(
+            sweep.place,
+            sweep.cores_by_worker[:processes],
+            job,
+            worker=_WORKER,
+            read=read_event,
+            launcher=sweep.launcher,
+            environment=environment,
+        ) as events,
+    ):
+        for event in events:
+            yield by_batch[event.batch_per_worker], event
 
 
 @contextlib.contextmanager
@@ -130,9 +153,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
     processes = 1 if sweep.strategy == "dataparallel" else point.workers
     cores_by_worker = sweep.cores_by_worker[:processes]
     return Measurement(
-        id=uuid.uuid4().hex[:12],
-        key=point.key,
-        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **made_now(point.key),
         workload=sweep.workload.name,
         spec=sweep.workload.model_dump(mode="json"),
         workers=point.workers,
@@ -142,16 +163,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
         synthetic=sweep.synthetic,
         place=sweep.place.record(point.workers),
         provenance=Provenance(
-            gpuyard=__version__,
-            torch=torch_version(),
-            python=platform.python_version(),
-            os=sweep.host.os,
-            kernel=sweep.host.kernel,
-            host=sweep.host.host,
-            cpu_model=sweep.host.cpu_model,
-            cores=sweep.host.cores,
-            memory_bytes=sweep.host.memory_bytes,
-            gpus=sweep.host.gpus,
+            **sweep.testbed.model_dump(),
             backend=result.backend,
             threads_per_worker=len(cores_by_worker[0]),
             cores_by_worker=cores_by_worker,

@@ -1,23 +1,23 @@
 """A training sweep as a value: what would run, where, and under which keys it is stored."""
 
-import hashlib
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from gpuyard import __version__, paths
+from gpuyard import paths
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
-from gpuyard.measure.host import Host, this_host, torch_version
-from gpuyard.measure.training.measurement import Measurement, SyntheticGpu
+from gpuyard.measure.clock import Progress
+from gpuyard.measure.record import Testbed, key_of, this_testbed
+from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, Place
 from gpuyard.run.protocol import Device
 from gpuyard.specs import ExchangeOptions, StrategyName, Workload
+from gpuyard.units import format_bit_rate
 from gpuyard.workloads import profile_of
 from gpuyard.workloads.resolve import code_digest, require_torch
 
@@ -41,7 +41,7 @@ class Sweep:
     seconds_per_point: float
     cores_by_worker: tuple[tuple[int, ...], ...]
     seed: int
-    host: Host
+    testbed: Testbed
     points: tuple[Point, ...]
     remedy: ExchangeOptions
     synthetic: SyntheticGpu | None
@@ -49,8 +49,8 @@ class Sweep:
     repeat: int
     launcher: Launcher
 
-    def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+    def describe(self, stored: Collection[str] | None = None) -> dict[str, Any]:
+        """For `--dry-run` and programs; with the keys of what is stored, each point says whether it is."""
         return {
             "workload": self.workload.name,
             "model": self.workload.model,
@@ -62,27 +62,78 @@ class Sweep:
             "seconds_per_point": self.seconds_per_point,
             "cores_by_worker": [list(cores) for cores in self.cores_by_worker],
             "seed": self.seed,
-            "host": self.host.host,
+            "host": self.testbed.host,
             "place": self.place.record(len(self.cores_by_worker)).model_dump(),
             "ranks": self.place.describe_seats(len(self.cores_by_worker)),
             "repeat": self.repeat,
             "points": [
-                {"workers": p.workers, "batch_per_worker": p.batch_per_worker, "key": p.key}
+                {
+                    "workers": p.workers,
+                    "batch_per_worker": p.batch_per_worker,
+                    "key": p.key,
+                    **({} if stored is None else {"stored": p.key in stored}),
+                }
                 for p in self.points
             ],
         }
 
+    def job_fields(self) -> dict[str, Any]:
+        """What every rank is told about it, whatever it is there for."""
+        return {
+            "workload": self.workload,
+            "strategy": self.strategy,
+            "device": self.device,
+            "seconds_per_point": self.seconds_per_point,
+            "seed": self.seed,
+            "dilation": self.place.dilation,
+        }
+
+    @property
+    def title(self) -> str:
+        on = f"synthetic {self.synthetic.gpu}" if self.synthetic else self.device
+        remedy = "" if self.remedy.plain else f" with {self.remedy.label}"
+        place = self.place.record(len(self.cores_by_worker))
+        where = "" if place.kind == "here" else f", {place_words(place)}"
+        return f"{self.workload.name}: {self.strategy}{remedy} on {on}{where}"
+
+    @property
+    def label(self) -> str:
+        """What tells it from the other sweeps of a sweep file."""
+        rate = self.place.record(1).link_bytes_per_second
+        parts = (
+            self.workload.name,
+            "" if self.strategy == "ddp" else self.strategy,
+            "" if rate is None else format_bit_rate(rate),
+            "" if self.remedy.plain else self.remedy.label,
+            f"again ({self.repeat})" if self.repeat else "",
+        )
+        return ", ".join(part for part in parts if part)
+
+    def point_label(self, point: Point) -> str:
+        workers = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
+        return f"{self.label}: {workers}, batch {point.batch_per_worker}"
+
+    @property
+    def used_cores(self) -> list[int]:
+        """Of this machine, by the most workers."""
+        return self.used_cores_of(len(self.cores_by_worker))
+
+    def used_cores_of(self, workers: int) -> list[int]:
+        return [core for cores in self.cores_by_worker[:workers] for core in cores]
+
+
+State = Literal["stored", "started", "running", "finished", "rejected"]
+
 
 @dataclass(frozen=True)
 class SweepEvent:
-    """What a progress bar shows; `fraction` is of this point, `left_seconds` for all the rest."""
+    """What happened to one point, and how far all sweeps are."""
 
+    sweep: Sweep
     point: Point
-    state: str  # "stored", "started", "running", "finished" or "rejected"
-    fraction: float
-    left_seconds: float
+    state: State
+    progress: Progress
     measurement: Measurement | None = None
-    reason: str = ""
 
 
 def plan_sweep(
@@ -106,16 +157,16 @@ def plan_sweep(
     if not workers or not batches or workers[0] < 1 or batches[0] < 1:
         raise UserMistake("a sweep needs at least one worker count and one batch size, 1 or more")
     if not (math.isfinite(seconds_per_point) and seconds_per_point > 0):
-        raise UserMistake(f"{seconds_per_point} is not a time for one point; it must be above 0 s")
+        raise UserMistake(f"expected a time per point above 0 s, got {seconds_per_point} s")
     remedy, place = remedy or ExchangeOptions(), place or Here()
-    host = this_host()
+    testbed = this_testbed()
     synthetic = _synthetic(workload, gpu) if gpu is not None else None
     device = "cpu" if synthetic else device or ("cuda" if all(place.gpus_by_node) else "cpu")
     check_strategy(
         strategy,
         precision=workload.precision if synthetic is None else "fp32",
         device=device,
-        gpus=len(host.gpus),
+        gpus=len(testbed.gpus),
     )
     if device == "cuda" and (missing := place.missing_gpus(workers[-1])) is not None:
         raise UserMistake(missing)
@@ -135,9 +186,9 @@ def plan_sweep(
         "seconds_per_point": seconds_per_point,
         "cores_each": len(cores_by_worker[0]),
         "seed": seed,
-        "host": host.fingerprint(),
-        "torch": torch_version(),
-        "gpuyard": __version__,
+        "host": testbed.fingerprint(),
+        "torch": testbed.torch,
+        "gpuyard": testbed.gpuyard,
         # only what is there: plain points have the keys that they always had
         **({} if remedy.plain else {"remedy": remedy.model_dump(mode="json")}),
         **({} if synthetic is None else {"synthetic": synthetic.model_dump(mode="json")}),
@@ -151,7 +202,7 @@ def plan_sweep(
         seconds_per_point=seconds_per_point,
         cores_by_worker=cores_by_worker,
         seed=seed,
-        host=host,
+        testbed=testbed,
         points=tuple(Point(w, b, _key(common, w, b)) for w in workers for b in batches),
         remedy=remedy,
         synthetic=synthetic,
@@ -173,8 +224,7 @@ def _synthetic(workload: Workload, gpu: str) -> SyntheticGpu:
 
 
 def _key(common: Mapping[str, Any], workers: int, batch: int) -> str:
-    document = {**common, "workers": workers, "batch_per_worker": batch}
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return key_of({**common, "workers": workers, "batch_per_worker": batch})
 
 
 def _references(workload: Workload) -> list[str]:

@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gpuyard.measure.training.measurement import StepParts, Window
+from gpuyard.measure.training.measurement import MeasuredStep, Window
 from gpuyard.measure.training.trainer import Trainer
 from gpuyard.run.peers import Peers, synchronize
 
@@ -90,7 +90,7 @@ def time_windows(
     return Timed(tuple(synchronised), tuple(local), *losses)
 
 
-def step_parts(windows: tuple[Window, ...], local_windows: tuple[Window, ...]) -> StepParts:
+def measured_step(windows: tuple[Window, ...], local_windows: tuple[Window, ...]) -> MeasuredStep:
     """What the step waits for: input, exchange (synchronised minus local step), computation."""
     step = fmean(window.seconds / window.steps for window in windows)
     input_part = fmean(window.input_seconds / window.steps for window in windows)
@@ -98,7 +98,7 @@ def step_parts(windows: tuple[Window, ...], local_windows: tuple[Window, ...]) -
     if local_windows:
         local_step = fmean(window.seconds / window.steps for window in local_windows)
         exposed = min(max(0.0, step - local_step), step - input_part)
-    return StepParts(
+    return MeasuredStep(
         step_seconds=step,
         compute_seconds=max(0.0, step - input_part - exposed),
         exposed_communication_seconds=exposed,

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from gpuyard.errors import UserMistake
 from gpuyard.measure.convergence.recipe import build_optimizer
 from gpuyard.measure.training.exchange import ParameterAverage, compress_gradients
-from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.job import TrainingJob
 from gpuyard.measure.training.stretch import Stretch
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
@@ -26,7 +26,7 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Trainer:
     """A task made ready to train: the module where it belongs, wrapped, with plain SGD."""
 
-    def __init__(self, task: Task, job: RankJob, device: torch.device) -> None:
+    def __init__(self, task: Task, job: TrainingJob, device: torch.device) -> None:
         self.module = task.model.to(device).train()
         trained = [p for p in self.module.parameters() if p.requires_grad]
         if not trained:

@@ -2,17 +2,17 @@
 
 import gc
 
-from gpuyard.measure.training.job import RankJob
+from gpuyard.measure.training.job import TrainingJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 
 def main() -> None:
     """Run one job and exit."""
-    serve(RankJob, _run)
+    serve(TrainingJob, _run)
 
 
-def _run(job: RankJob, emit: Emit) -> None:
+def _run(job: TrainingJob, emit: Emit) -> None:
     require_torch()
     import torch
 

@@ -1,13 +1,14 @@
 """What is taken for a kind of hardware before anything is measured on it: where a fit starts, and what
 it is drawn back to."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from gpuyard.predict import constants as c
-from gpuyard.predict.calibration.free import Free, positive, share
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predict.compute import MOST_FIXED, ComputeLine, compute_line, fit_line
 from gpuyard.predict.constants import Constant
@@ -22,6 +23,45 @@ HOP_HERE = Constant("hop_latency_here", 449e-6, "seconds", "elsewhere", c.CPU_RA
 LINK_HERE = Constant("link_here", 902e6, "bytes/s", "elsewhere", c.CPU_RANKS)
 _MOST_GPUS = 64
 _MOST_FIXED_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Free:
+    """The fit works with `u`, how many prior σ a constant is off its default: 0 where nothing is known."""
+
+    name: str
+    default: float
+    unit: str
+    sigma: float  # of the prior: of the logarithm, or of the share itself
+    low: float
+    high: float
+    scale: Literal["logarithm", "share"] = "logarithm"
+
+    def value(self, u: float) -> float:
+        if self.scale == "share":
+            found = self.default + self.sigma * u
+        else:
+            found = self.default * math.exp(self.sigma * u)
+        return min(max(found, self.low), self.high)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self._u(self.low), self._u(self.high)
+
+    def _u(self, value: float) -> float:
+        if self.scale == "share":
+            return (value - self.default) / self.sigma
+        return math.log(value / self.default) / self.sigma
+
+
+def share(name: str, default: float, unit: str, sigma: float, most: float = 1.0) -> Free:
+    """Between none and `most`."""
+    return Free(name, default, unit, sigma, 0.0, most, "share")
+
+
+def positive(name: str, default: float, unit: str, sigma: float, reach: float = 100.0) -> Free:
+    """Known by its order of magnitude, and at most `reach` times off."""
+    return Free(name, default, unit, sigma, default / reach, default * reach)
 
 
 def default_platform(hardware: Hardware) -> Platform:

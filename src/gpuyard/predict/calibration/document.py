@@ -117,7 +117,7 @@ def calibration_from_json(text: str, name: str) -> Calibration:
         where = ".".join(str(part) for part in first["loc"])
         raise UserMistake(
             f"{name} is not a calibration ({f'{where}: ' if where else ''}{first['msg']}); write a "
-            "new one with gpuyard calibrate, take it away with gpuyard calibrate --remove, or leave "
+            "new one with gpuyard calibrate, remove it with gpuyard calibrate --remove, or leave "
             "it out with --calibration none"
         ) from invalid
     if found.version > VERSION:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.predict.calibration.defaults import FreeLine, free_constants, free_line
-from gpuyard.predict.calibration.free import Free
+from gpuyard.predict.calibration.defaults import Free, FreeLine, free_constants, free_line
 from gpuyard.predict.calibration.model import Block, compiled, times
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predict.table import Floats

@@ -132,8 +132,8 @@ def _exchange(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLin
         f"{format_bytes(size)} of gradients{packs} over {_way(scenario, prediction)}: "
     )
     alone = f"the exchange alone takes {format_seconds(drawn.exchange_seconds)}"
-    if not scenario.strategy.hides:
-        return f"{what}{alone}, and {scenario.strategy.title} hides none of it."
+    if scenario.strategy.hides_nothing:
+        return f"{what}{alone}, and {scenario.strategy.hides_nothing}."
     passes = prediction.accumulate * prediction.local_sgd
     hidden = max(0.0, drawn.exchange_seconds - exposed * passes)
     share = format_share(hidden / drawn.exchange_seconds)

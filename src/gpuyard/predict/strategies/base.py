@@ -26,7 +26,6 @@ class Strategy(ABC):
     step in buckets while backward goes on."""
 
     name: ClassVar[str]
-    title: ClassVar[str]  # as its framework calls it
     options: ClassVar[frozenset[str]] = frozenset()  # those of `ExchangeOptions` that it has
     no_other_option: ClassVar[str] = ""  # why it has no others, and what has
     most_machines: ClassVar[int | None] = None
@@ -38,7 +37,7 @@ class Strategy(ABC):
     synchronous: ClassVar[bool] = True  # else nobody waits for the slowest
     # whether runs on one machine, which are rings, say how much of its exchange hides
     calibrated: ClassVar[bool] = False
-    hides: ClassVar[bool] = True  # whether any of it could
+    hides_nothing: ClassVar[str] = ""  # the words for it, where that is so
     drawn_as: ClassVar[str] = ""  # what a time line must say of it
 
     def refusal(self, exchange: ExchangeOptions) -> str | None:

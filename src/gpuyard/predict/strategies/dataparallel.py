@@ -30,7 +30,6 @@ class DataParallel(Strategy):
     """Inputs scattered, all parameters copied out, all gradients reduced, at every pass."""
 
     name = "dataparallel"
-    title = "DataParallel"
     no_other_option = (
         "DataParallel copies all parameters and gradients at every pass: {} needs ddp or horovod"
     )
@@ -38,7 +37,7 @@ class DataParallel(Strategy):
     why_no_more_machines = "DataParallel is one process in one machine"
     constants = (BUFFER, HOST)
     remedies = (offered.instead_ddp,)
-    hides = False
+    hides_nothing = "DataParallel hides none of it"
     drawn_as = (
         "Parameters go out before forward and gradients come back after backward; both are "
         "drawn after backward, because the model has only their sum."

@@ -17,7 +17,6 @@ class Ddp(Ring):
     """A small first bucket, so that the exchange begins early, then larger ones."""
 
     name = "ddp"
-    title = "DistributedDataParallel"
     constants = (FIRST_BUCKET, BUCKET, c.LAUNCH, c.BACKWARD_SHARE)
     bucket_option = "bucket_cap_mb"
     hierarchical_caveat = "a communication hook of your own: reduce-scatter, all-reduce, all-gather"

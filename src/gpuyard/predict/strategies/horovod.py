@@ -23,7 +23,6 @@ class Horovod(Ring):
     """Gradients are fused into a buffer of one size."""
 
     name = "horovod"
-    title = "Horovod"
     constants = (FUSION, CYCLE, c.LAUNCH, c.BACKWARD_SHARE)
     bucket_option = "HOROVOD_FUSION_THRESHOLD"
     hierarchical_caveat = (

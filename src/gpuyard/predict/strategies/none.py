@@ -14,7 +14,6 @@ class NoExchange(Strategy):
     """Nobody waits for anybody."""
 
     name = "none"
-    title = "no exchange"
     options = frozenset({"compress"})  # of nothing
     no_other_option = "jobs side by side exchange nothing: {} needs ddp or horovod"
     synchronous = False

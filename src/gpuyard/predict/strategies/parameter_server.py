@@ -17,7 +17,6 @@ class ParameterServer(Strategy):
     """Every layer is exchanged on its own."""
 
     name = "parameter-server"
-    title = "a parameter server"
     options = frozenset({"accumulate", "compress"})
     no_other_option = (
         "workers and a parameter server exchange every layer on its own: {} needs ddp or horovod"

@@ -19,7 +19,7 @@ from gpuyard.predict.platform.transport import inside_rate
 from gpuyard.predict.scenario import Scenario
 from gpuyard.predict.step import StepParts, step_parts
 from gpuyard.predict.strategies import Strategy, strategy_of
-from gpuyard.predict.table import Floats, Truths
+from gpuyard.predict.table import Floats, Links, Truths
 from gpuyard.predict.tuning import Tuning
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 
@@ -58,16 +58,10 @@ class _Spots:
     across_sockets: Truths
 
     def fleet(self, networks: Networks, tuning: Tuning) -> Fleet:
-        return Fleet.of(
-            self.nodes,
-            self.gpus / self.nodes,
-            networks,
-            tuning,
-            inside_bytes_per_second=inside_rate(
-                self.link_bytes_per_second, self.staged, self.across_sockets, tuning
-            ),
-            inside_latency_seconds=self.hop_seconds * tuning.hop_factor,
-        )
+        inside = inside_rate(self.link_bytes_per_second, self.staged, self.across_sockets, tuning)
+        hop = self.hop_seconds * tuning.hop_factor
+        links = Links(inside, hop, *networks.between(self.nodes, tuning))
+        return Fleet(self.nodes, self.gpus / self.nodes, links)
 
 
 @dataclass(frozen=True)

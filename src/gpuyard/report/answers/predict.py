@@ -1,13 +1,11 @@
 """How a workload would scale: a table of predictions, and why one of them is as it is."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
-from gpuyard.draw.timeline import timeline_lines, timeline_svg
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
-from gpuyard.predict.explain.why import Why
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -20,6 +18,9 @@ from gpuyard.report.answer import (
     Tone,
     Words,
 )
+
+if TYPE_CHECKING:
+    from gpuyard.predict.explain.why import Why
 
 _COLUMNS = (
     "GPUs",
@@ -42,12 +43,12 @@ def predict_answer(
     how: Sequence[str],
     *,
     calibration: Calibration | None = None,
-    why: Why | None = None,
+    why: "Why | None" = None,
 ) -> Answer:
     """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs."""
     title = f"{result.workload} on {result.cluster} ({', '.join(how)})"
     table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
-    sentences = [f"Single-GPU speed: {result.compute_basis}.", *_measured(result, calibration)]
+    sentences = [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
     parts: list[Part] = [table, *map(Sentence, sentences)]
     if why is not None:
         parts.append(_explained(why, title))
@@ -60,8 +61,10 @@ def predict_answer(
     )
 
 
-def why_svg(why: Why, title: str) -> str:
+def why_svg(why: "Why", title: str) -> str:
     """The time line of the explained step as a picture."""
+    from gpuyard.draw.timeline import timeline_svg
+
     many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
     return timeline_svg(why.timeline, f"One step of {title}, {many}")
 
@@ -85,7 +88,9 @@ def _row(p: Prediction) -> list[Words]:
     ]
 
 
-def _explained(why: Why, title: str) -> Section:
+def _explained(why: "Why", title: str) -> Section:
+    from gpuyard.draw.timeline import timeline_lines
+
     drawing = Picture(
         why_svg(why, title),
         lambda width: [

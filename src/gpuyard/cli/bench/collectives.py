@@ -1,10 +1,11 @@
 """`gpuyard bench collectives`: all-reduce and its like over real links, by size, and is that normal?"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import DryRunOption, JsonOption, counted, print_json
+from gpuyard.cli.bench.running import run_bench
+from gpuyard.cli.options import DryRunOption, JsonOption
 from gpuyard.cli.places import (
     HostsOption,
     LabOption,
@@ -13,10 +14,6 @@ from gpuyard.cli.places import (
     chosen_place,
 )
 from gpuyard.errors import GpuyardError
-
-if TYPE_CHECKING:
-    from gpuyard.measure.collectives.plan import CollectivesPlan
-    from gpuyard.measure.collectives.records import CollectivesBench, Started
 
 
 def collectives(
@@ -52,15 +49,14 @@ def collectives(
 ) -> None:
     """Time collectives by size, check their results, and say whether the speed is normal.
 
-    Bandwidths are those of nccl-tests. Each stands beside what the model expects of the link; what is more
-    than 25 % below it gets its likely causes.
+    Bandwidths are those of nccl-tests. Each is compared with what the model expects of the link; where it
+    is more than 25 % below that, the likely causes are named.
 
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
     """
-    from gpuyard import paths, units
-    from gpuyard.cli.collective_tables import print_collectives, print_plan
-    from gpuyard.measure import ResultsStore
+    from gpuyard import units
     from gpuyard.measure.collectives.plan import OPERATIONS, parse_sizes, plan_collectives
+    from gpuyard.measure.collectives.run import run_collectives
 
     sizes = parse_sizes(size, factor)
     named = OPERATIONS if operations == "all" else operations.split(",")
@@ -77,38 +73,10 @@ def collectives(
             link_bytes_per_second=rate,
             repeats=repeats,
         )
-        if dry_run:
-            if json_output:
-                print_json(plan.describe())
-            else:
-                print_plan(plan)
-            return
-        bench = _run(plan)
-    ResultsStore(paths.results_file()).add(bench)
-    if json_output:
-        print_json(bench.model_dump(mode="json"))
-    else:
-        print_collectives(bench)
-    wrong = [result for result in bench.results if not result.correct]
+        bench = run_bench(plan, run_collectives, dry_run=dry_run, json_output=json_output)
+    wrong = [result for result in bench.results if not result.correct] if bench else []
     if wrong:
         raise GpuyardError(
             f"{wrong[0].operation} of {wrong[0].bytes} bytes gave a wrong result, and {len(wrong) - 1} "
             "more did: don't train over this network before memory, cards and drivers are checked"
         )
-
-
-def _run(plan: "CollectivesPlan") -> "CollectivesBench":
-    from gpuyard.measure.collectives.run import plan_length, run_collectives
-    from gpuyard.units import format_bytes
-
-    with counted("starting ranks", plan_length(plan)) as tell:
-
-        def show(started: "Started", done: int) -> None:
-            what = (
-                "the links by themselves"
-                if started.operation is None
-                else f"{started.operation} of {format_bytes(started.bytes)}"
-            )
-            tell(done, what)
-
-        return run_collectives(plan, on_event=show)

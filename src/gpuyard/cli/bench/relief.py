@@ -1,0 +1,112 @@
+"""`gpuyard bench relief`: what un-chokes an exchange, measured."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.bench.running import results_store, run_bench
+from gpuyard.cli.options import DryRunOption, JsonOption
+from gpuyard.cli.places import (
+    HostsOption,
+    LabOption,
+    LauncherOption,
+    RanksPerNodeOption,
+    SlurmOption,
+    chosen_place,
+)
+from gpuyard.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from gpuyard.measure.relief.plan import ReliefPlan
+    from gpuyard.run.places import Place
+    from gpuyard.specs import ExchangeOptions, Workload
+
+_ALONE_SECONDS = 2.0
+
+
+def relief(
+    workload: Annotated[
+        str, typer.Argument(help="A *.workload.yaml file, or the name of a catalog model.")
+    ],
+    *,
+    lab: LabOption = None,
+    link: Annotated[
+        str | None, typer.Option(help="Instead of --lab: one for this run, with links like 1Gbit.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Workers in total.", min=2)] = 2,
+    hosts: HostsOption = None,
+    slurm: SlurmOption = False,
+    ranks_per_node: RanksPerNodeOption = None,
+    launcher: LauncherOption = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Batch size per worker (default: the workload's).", min=1)
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Least samples that each remedy trains on.", min=1)
+    ] = 6000,
+    tolerance: Annotated[
+        str, typer.Option(help="How much higher than plain DDP's the loss may be.")
+    ] = "5 %",
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure which remedies speed up a slow exchange of gradients, and whether as much is learned.
+
+    First one worker trains alone for two seconds, unless the results store has that run; from it and the link
+    the predictor names the remedies that are worth trying. Then the same samples are trained on with plain DDP
+    and with each of them, from the same weights. A remedy counts only if its final loss is about that of plain DDP.
+
+    Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --workers 2 --batch 50
+    """
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.errors import UserMistake
+    from gpuyard.measure.relief.named import CANDIDATES
+    from gpuyard.measure.relief.plan import plan_relief
+    from gpuyard.measure.relief.run import run_relief
+    from gpuyard.report.terminal import say
+    from gpuyard.units import parse_share
+
+    if link is not None:
+        if lab is not None or hosts is not None or slurm:
+            raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
+        lab = f"{math.ceil(workers / (ranks_per_node or 1))}x{link}"
+    spec = read_workload(workload)
+    with chosen_place(
+        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
+    ) as place:
+
+        def planned(foreseen: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
+            return plan_relief(
+                spec,
+                workers,
+                batch or spec.batch_per_gpu,
+                place,
+                samples=samples,
+                tolerance=parse_share(tolerance),
+                remedies=CANDIDATES if foreseen is None else tuple(foreseen),
+                foreseen=foreseen,
+                launcher=launcher,
+            )
+
+        planned(None)  # says what is wrong before anything is measured
+        foreseen = _foreseen(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
+        if not dry_run and foreseen is not None and not foreseen:
+            say("The predictor names no remedy that would gain 3 % here.")
+        run_bench(planned(foreseen), run_relief, dry_run=dry_run, json_output=json_output)
+
+
+def _foreseen(
+    workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
+) -> "dict[ExchangeOptions, float] | None":
+    """What the predictor names, from one worker alone; nothing is measured in a dry run."""
+    from gpuyard.measure import Measurement, plan_sweep, run_sweep
+    from gpuyard.measure.relief.named import foreseen_gains
+
+    store = results_store()
+    alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
+    if dry_run and store.latest(Measurement, alone.points[0].key) is None:
+        return None
+    with progress_bar() as tell:
+        (measured,) = run_sweep(alone, store, on_event=lambda event: tell(event.progress))
+    return foreseen_gains(workload, measured, workers, place.record(workers))

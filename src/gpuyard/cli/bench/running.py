@@ -1,0 +1,53 @@
+"""What all benches do with a plan: show it, or run it, keep its record and show that."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpuyard.cli.output import show
+from gpuyard.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from gpuyard.measure.bench import AnyPlan
+    from gpuyard.measure.clock import Tell
+    from gpuyard.measure.kind import AnyRecord
+    from gpuyard.measure.record import Record
+    from gpuyard.measure.store import ResultsStore
+
+
+def results_store() -> "ResultsStore":
+    """This user's own."""
+    from gpuyard import paths
+    from gpuyard.measure.store import ResultsStore
+
+    return ResultsStore(paths.results_file())
+
+
+def run_bench(
+    plan: "AnyPlan",
+    run: "Callable[[AnyPlan, Tell], AnyRecord]",
+    *,
+    dry_run: bool,
+    json_output: bool,
+) -> "AnyRecord | None":
+    """The record, which is kept and shown; None where only the plan is asked for."""
+    from gpuyard.measure.bench import measure
+    from gpuyard.report.answers.results import plan_answer, record_answer
+
+    if dry_run:
+        show(plan_answer(plan), json_output=json_output)
+        return None
+    with progress_bar() as tell:
+        record = measure(plan, run, results_store(), tell)
+    show(record_answer(record), json_output=json_output)
+    say_doubt(record)
+    return record
+
+
+def say_doubt(
+    record: "Record", about: str = "", again: str = "measure it again when the machine is quiet"
+) -> None:
+    """On stderr, where there is one."""
+    from gpuyard.report.terminal import say
+
+    if record.doubt is not None:
+        say(f"Doubtful: {record.id}{about}: {record.doubt}; {again}.")

@@ -1,0 +1,55 @@
+"""`gpuyard bench storage`: does storage starve the GPUs?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.bench.running import run_bench
+from gpuyard.cli.options import DryRunOption, JsonOption, TimePerPointOption
+
+
+def storage(
+    path: Annotated[Path, typer.Argument(help="A directory on the storage to be measured.")],
+    *,
+    model: Annotated[
+        str, typer.Option(help="Model to train: a catalog model, unet3d or cosmoflow.")
+    ] = "resnet50",
+    gpu: Annotated[str, typer.Option(help="Catalog GPU to emulate.")] = "h100-sxm5-80gb",
+    gpus: Annotated[int, typer.Option(help="Number of GPUs.", min=1)] = 8,
+    batch: Annotated[
+        int | None, typer.Option(help="Batch size per GPU (default: MLPerf's).", min=1)
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="A data set to read, instead of writing one and removing it."),
+    ] = None,
+    size: Annotated[str, typer.Option(help="Size of the data set that is written.")] = "1 GB",
+    time_per_point: TimePerPointOption = 10.0,
+    readers: Annotated[int, typer.Option(help="Threads that read for each GPU.", min=1)] = 4,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Find how many GPUs this storage keeps busy, by MLPerf Storage's method.
+
+    Reading is real; computing is replaced by a sleep of the same length. Utilization is compute time over
+    total time, and 90 % passes. Where the page cache can't be bypassed, no verdict is given.
+
+    Example: gpuyard bench storage . --model resnet50 --gpu h100-sxm5-80gb --gpus 8
+    """
+    from gpuyard.measure.storage.plan import plan_storage
+    from gpuyard.measure.storage.run import run_storage
+    from gpuyard.units import parse_bytes
+
+    plan = plan_storage(
+        path,
+        model=model,
+        gpu=gpu,
+        count=gpus,
+        batch=batch,
+        data=dataset,
+        seconds=time_per_point,
+        readers=readers,
+        own_bytes=int(parse_bytes(size)),
+    )
+    run_bench(plan, run_storage, dry_run=dry_run, json_output=json_output)

@@ -1,0 +1,115 @@
+"""`gpuyard bench sweep`: every combination of a sweep file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.bench.running import results_store
+from gpuyard.cli.options import DryRunOption, FreshOption, JsonOption
+from gpuyard.cli.output import show
+from gpuyard.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from gpuyard.measure.store import ResultsStore
+    from gpuyard.measure.training.matrix import Matrix, Outcome
+    from gpuyard.measure.training.sweep import SweepEvent
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A *.sweep.yaml.")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option(help="Also write the measurements to this file, as JSON lines.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Also draw how each workload scales, to this file.")
+    ] = None,
+    fresh: FreshOption = False,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure every combination of a sweep file; killed at any time, it goes on where it was.
+
+    A run that is not credible (windows that differ by more than 20 %, a loss that is not a number, other
+    programs on the cores, faster than the hardware) is kept with its reason, tried again, and never counted.
+
+    Example: gpuyard bench sweep examples/choke.sweep.yaml
+    """
+    from gpuyard.catalog.specfiles import read_sweep
+    from gpuyard.errors import GpuyardError, UserMistake
+    from gpuyard.files import check_writable, write_text
+    from gpuyard.measure import to_json_lines
+    from gpuyard.measure.training.matrix import plan_matrix
+    from gpuyard.measure.training.tables import matrix_listing, sweep_listing
+    from gpuyard.report.answers.results import shown_answer
+
+    spec = read_sweep(file)
+    if svg is not None and 1 not in spec.nodes:
+        raise UserMistake(
+            f"{file}: --svg draws how it scales from one node on: put 1 into 'nodes', too"
+        )
+    matrix = plan_matrix(spec, file.parent)
+    store = results_store()
+    if dry_run:
+        stored = set() if fresh else matrix.stored_keys(store)
+        listing = matrix_listing(matrix.name, matrix.sweeps, stored)
+        show(shown_answer([listing], matrix.describe(stored)), json_output=json_output)
+        return
+    for written in (output, svg):
+        if written is not None:
+            check_writable(written.parent)
+    outcome = _run(matrix, store, fresh=fresh)
+    try:
+        if output is not None:
+            write_text(output, to_json_lines(outcome.measurements))
+        if svg is not None:
+            from gpuyard.report.scaling import scaling_picture
+
+            write_text(svg, scaling_picture(outcome.measurements, matrix.name))
+    except GpuyardError as error:
+        raise GpuyardError(
+            f"{error}; all measurements are kept in {store.path}: run it again, nothing is measured twice"
+        ) from error
+    listing = sweep_listing(matrix.name, outcome.measurements)
+    show(shown_answer([listing], _as_json(matrix, outcome)), json_output=json_output)
+    if outcome.rejected:
+        raise GpuyardError(
+            f"{len(outcome.rejected)} of {matrix.points} points have no credible run; see "
+            "`gpuyard results list --kind rejected`, and run it again when the machine is quiet"
+        )
+
+
+def _run(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
+    from dataclasses import replace
+
+    from gpuyard.measure.training.matrix import run_matrix
+
+    with progress_bar() as tell:
+
+        def listen(event: "SweepEvent") -> None:
+            m, line = event.measurement, ""
+            if event.state == "finished" and m is not None:
+                line = f"{event.progress.what}: {m.samples_per_second:,.1f} samples/s"
+            elif event.state == "rejected" and m is not None:
+                line = f"{event.progress.what}: rejected: {m.doubt}"
+            tell(replace(event.progress, line=line))
+
+        return run_matrix(matrix, store, on_event=listen, fresh=fresh)
+
+
+def _as_json(matrix: "Matrix", outcome: "Outcome") -> dict[str, object]:
+    return {
+        "name": matrix.name,
+        "measurements": [m.model_dump(mode="json") for m in outcome.measurements],
+        "rejected": [
+            {
+                "workload": sweep.workload.name,
+                "remedy": sweep.remedy.label,
+                "workers": point.workers,
+                "batch_per_worker": point.batch_per_worker,
+                "reason": reason,
+            }
+            for sweep, point, reason in outcome.rejected
+        ],
+    }

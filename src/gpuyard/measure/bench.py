@@ -1,0 +1,79 @@
+"""The kit that every bench is made of: plan → run → record → store → list, show, export.
+
+A bench is a folder here. It has a plan, which is a value; a function that runs a plan and gives a record; and a
+`ResultKind`, which says how its records are listed, shown and exported. `registry.py` names the kinds.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from gpuyard import paths
+from gpuyard.errors import GpuyardError
+from gpuyard.measure.clock import Tell
+from gpuyard.measure.credible import ForeignLoad, foreign_doubt
+from gpuyard.measure.kind import AnyRecord, Listing
+from gpuyard.measure.store import ResultsStore
+
+
+class Plan(Protocol):
+    """What would be measured, checked as far as it can be before a process starts."""
+
+    @property
+    def used_cores(self) -> Sequence[int]:
+        """Of this machine; others that use them disturb the bench."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """For `--dry-run` and programs."""
+        ...
+
+    def listing(self) -> Listing:
+        """For `--dry-run` and people."""
+        ...
+
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def measure(
+    plan: AnyPlan, run: Callable[[AnyPlan, Tell], AnyRecord], store: ResultsStore, tell: Tell
+) -> AnyRecord:
+    """Run a plan, judge whether it was disturbed, and keep its record."""
+    foreign = ForeignLoad(plan.used_cores)
+    with only_one_measures():
+        foreign.begin()
+        record = run(plan, tell)
+        doubt = foreign_doubt(foreign.share())
+    if doubt is not None:
+        record = record.model_copy(update={"doubt": doubt})
+    if record.is_new:
+        store.add(record)
+    return record
+
+
+@contextlib.contextmanager
+def only_one_measures() -> Iterator[None]:
+    """Held while measuring, as two on the same cores would both be wrong.
+
+    The kernel frees it with the process, however that ends.
+    """
+    path = paths.home() / "measuring.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GpuyardError(
+                "another gpuyard is measuring on this machine, and both would be disturbed; "
+                "run it again when that one has finished"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

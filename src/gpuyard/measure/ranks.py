@@ -1,0 +1,71 @@
+"""The ranks of a bench: what each is told, what they say, and that none outlives its bench."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import Field, TypeAdapter
+
+from gpuyard.measure.record import Part
+from gpuyard.run.launch import Environment, Launcher
+from gpuyard.run.places import Place
+from gpuyard.run.protocol import Device, Refusal
+from gpuyard.run.ranks import private_directory, run_ranks
+
+SILENCE_SECONDS = 600.0
+"""After which ranks that say nothing are stopped."""
+Event = TypeVar("Event")
+
+
+class RankJob(Part):
+    """What every rank is told: which it is, what it computes on, and where it meets the others."""
+
+    rank: int
+    processes: int
+    directory: str
+    cores: tuple[int, ...]
+    device: Device
+    silence_seconds: float = SILENCE_SECONDS
+
+
+class EventReader(Generic[Event]):
+    """Reads what ranks say: one JSON object a line, told apart by its `event`."""
+
+    def __init__(self, events: Any) -> None:
+        self._any: TypeAdapter[Any] = TypeAdapter(
+            Annotated[events | Refusal, Field(discriminator="event")]
+        )
+
+    def __call__(self, line: bytes) -> Event | Refusal:
+        read: Event | Refusal = self._any.validate_json(line)
+        return read
+
+
+@contextlib.contextmanager
+def running_ranks(
+    place: Place,
+    cores_by_worker: Sequence[tuple[int, ...]],
+    job: Callable[..., RankJob],
+    *,
+    worker: str,
+    read: EventReader[Event],
+    launcher: Launcher = "direct",
+    environment: Environment = lambda _rank: {},
+) -> Iterator[Iterator[Event]]:
+    """What rank 0 says, as it comes; `job` is given what differs between the ranks and makes one's job."""
+    with private_directory() as directory:
+        jobs = [
+            job(rank=rank, processes=len(cores_by_worker), directory=str(directory), cores=cores)
+            for rank, cores in enumerate(cores_by_worker)
+        ]
+        with contextlib.closing(
+            run_ranks(
+                place,
+                jobs,
+                parse=read,
+                worker=worker,
+                launcher=launcher,
+                environment=environment,
+            )
+        ) as events:
+            yield events

@@ -1,0 +1,23 @@
+"""The kinds of results, by name: whoever adds a bench adds its kind here."""
+
+from typing import Any
+
+from gpuyard.errors import UnknownName
+from gpuyard.measure.collectives.tables import COLLECTIVES
+from gpuyard.measure.convergence.tables import CONVERGENCE
+from gpuyard.measure.kind import ResultKind
+from gpuyard.measure.links.tables import LINKS
+from gpuyard.measure.relief.tables import RELIEF
+from gpuyard.measure.storage.tables import STORAGE
+from gpuyard.measure.training.tables import REJECTED, TRAIN
+
+RESULT_KINDS: dict[str, ResultKind[Any]] = {
+    kind.name: kind for kind in (TRAIN, LINKS, COLLECTIVES, RELIEF, STORAGE, CONVERGENCE, REJECTED)
+}
+
+
+def result_kind(name: str) -> ResultKind[Any]:
+    """The kind of this name; raises UnknownName."""
+    if name not in RESULT_KINDS:
+        raise UnknownName("kind of results", name, RESULT_KINDS)
+    return RESULT_KINDS[name]

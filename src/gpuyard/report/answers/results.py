@@ -1,0 +1,38 @@
+"""What was measured, or would be: the tables and sentences of a bench as an answer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuyard.measure.bench import Plan
+from gpuyard.measure.kind import AnyRecord, Listing, ResultKind, Shown
+from gpuyard.measure.record import Record
+from gpuyard.measure.registry import RESULT_KINDS
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
+
+
+def plan_answer(plan: Plan) -> Answer:
+    """What a bench would do."""
+    return shown_answer([plan.listing()], plan.describe())
+
+
+def record_answer(record: Record) -> Answer:
+    """One record with everything that it says."""
+    return shown_answer(RESULT_KINDS[record.kind].show(record), record.as_json())
+
+
+def records_answer(kind: ResultKind[AnyRecord], records: Sequence[AnyRecord]) -> Answer:
+    """All records of a kind, one a row."""
+    listed = [kind.listing(records)] if records else []
+    return shown_answer(listed, [record.as_json() for record in records])
+
+
+def shown_answer(shown: Shown, document: Any) -> Answer:
+    """A room below this one says in plain values what is shown."""
+    return Answer([_part(part) for part in shown], document)
+
+
+def _part(shown: Listing | str) -> Part:
+    if isinstance(shown, str):
+        return Sentence(shown)
+    columns = [Column(*c) if isinstance(c, tuple) else c for c in shown.columns]
+    return Table(shown.title, columns, shown.rows)

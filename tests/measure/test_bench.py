@@ -1,0 +1,120 @@
+"""The kit: what every bench gets by being one, whatever it measures."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.measure import LinkBench, ResultsStore
+from gpuyard.measure.bench import measure
+from gpuyard.measure.clock import Clock, Progress, Tell
+from gpuyard.measure.credible import ForeignLoad
+from gpuyard.measure.kind import Listing
+from gpuyard.measure.registry import RESULT_KINDS
+from tests.conftest import ROOT
+from tests.measure.conftest import MakeBench
+
+
+class TinyPlan:
+    used_cores: Sequence[int] = (0,)
+
+    def __init__(self, record: LinkBench) -> None:
+        self.record = record
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def listing(self) -> Listing:
+        return Listing("", [], [])
+
+
+def run(plan: TinyPlan, tell: Tell) -> LinkBench:
+    tell(Progress("one link", 1.0, 1.0))
+    return plan.record
+
+
+@pytest.mark.parametrize(
+    ("share", "doubt"),
+    [(None, None), (0.02, None), (0.4, "other programs used 40 % of the cores")],
+)
+def test_every_record_is_kept_with_the_doubt_that_it_deserves(
+    share: float | None,
+    doubt: str | None,
+    store: ResultsStore,
+    make_bench: MakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ForeignLoad, "share", lambda _self: share)
+    told: list[Progress] = []
+    record = measure(TinyPlan(make_bench()), run, store, told.append)
+    assert record.doubt == doubt
+    assert store.records(LinkBench) == [record]
+    assert [progress.what for progress in told] == ["one link"]
+
+
+def test_our_own_processes_are_not_foreign_even_when_they_have_ended() -> None:
+    burn = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    load = ForeignLoad([0])
+    monotonic = iter((0.0, 1.0))
+    cpu = iter((100.0, 100.6))
+    load._now = lambda: (next(monotonic), next(cpu), own_seconds())  # type: ignore[method-assign]
+    load.begin()
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    share = load.share()
+    assert share is not None
+    assert share < 0.15  # of 0.6 s the child used 0.5 s and more
+
+
+def own_seconds() -> float:
+    from gpuyard.measure.credible import _own_cpu_seconds
+
+    return _own_cpu_seconds()
+
+
+def test_all_kinds_have_what_results_asks_for() -> None:
+    documented = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    for name, kind in RESULT_KINDS.items():
+        assert kind.record.model_fields["kind"].default == name
+        assert kind.listing([]).rows == []
+        assert kind.made_by.startswith("gpuyard ")
+        assert f"`{name}`" in documented
+
+
+def test_a_clock_with_guesses_estimates_at_once_and_then_by_its_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gpuyard.measure.clock.time.monotonic", lambda: now)
+    clock = Clock({"a": 10.0, "b": 10.0, "stored": 50.0})
+    clock.skip("stored")
+    assert clock.at("a", 0.5, "half of a") == Progress("half of a", 1.5, 3, 15.0)
+    now = 120.0
+    assert clock.at("a", 1.0, "a") == Progress("a", 2.0, 3, 20.0)  # it took twice as long
+    assert clock.at("a", 0.0, "again").done == 1.0
+
+
+def test_a_clock_without_guesses_says_nothing_before_something_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("gpuyard.measure.clock.time.monotonic", lambda: now)
+    clock = Clock(range(4))
+    assert clock.at(0, 0.0, "first").left_seconds is None
+    now = 3.0
+    assert clock.at(0, 1.0, "first") == Progress("first", 1.0, 4, 9.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=30))
+def test_whatever_a_clock_is_told_its_time_is_not_below_zero(
+    told: list[tuple[int, float]],
+) -> None:
+    clock = Clock(dict.fromkeys(range(5), 2.0))
+    for task, fraction in told:
+        progress = clock.at(task, fraction, "")
+        assert 0 <= progress.done <= 5
+        assert progress.left_seconds is not None
+        assert progress.left_seconds >= 0
