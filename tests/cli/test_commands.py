@@ -43,6 +43,13 @@ def test_cost_gives_the_founding_break_even(cli: Cli) -> None:
     assert result["break_even_hours"] == pytest.approx(5333.3, abs=0.1)
     assert result["break_even_years"] == pytest.approx(2.67, abs=0.005)
     done = cli("cost", "--rent", "$1.50/h", "--buy", "$8000", "--speed-lead", "30 %", "--json")
+    result = json.loads(done.stdout)
+    assert result["break_even_hours"] == pytest.approx(3733.3, abs=0.1)
+    assert result["owned_cash_by_month_usd"][0] == 8000  # nobody pays $5,600
+    assert result["saving_present_value_usd"] == pytest.approx(1000)
+    assert result["payments_even_months"] == pytest.approx(32)
+    more = ["--speed-lead", "30 %", "--horizon", "4 years"]
+    done = cli("cost", "--rent", "$1.50/h", "--buy", "$8000", *more, "--json")
     assert json.loads(done.stdout)["break_even_hours"] == pytest.approx(3733.3, abs=0.1)
 
 

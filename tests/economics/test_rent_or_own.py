@@ -5,17 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.economics.offers import price_offers
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
     break_even_months,
-    comparable_cash_by_month,
+    paid_by_month,
     rented_cash_by_month,
     saving_usd,
 )
 from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
 from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.specs.offers import Offers
 from tests.economics.test_ownership import owned_machines
 
 
@@ -37,7 +39,28 @@ def test_the_founding_comparisons(
 def test_the_simple_rule_is_a_special_case() -> None:
     simple = break_even(1.50, 8000, 2000, speed_lead=0.30)
     full = RentOrOwn(Owned(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30)
-    assert float(break_even_months(full)) / 12 == pytest.approx(simple.break_even_years)
+    assert 0.7 * float(break_even_months(full)) / 12 == pytest.approx(simple.break_even_years)
+
+
+def test_a_speed_lead_takes_nothing_off_what_is_paid() -> None:
+    case = RentOrOwn(Owned(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30)
+    assert paid_by_month(case)[0] == 8000
+    assert float(saving_usd(case)) == pytest.approx(9000 - 8000)
+    assert float(break_even_months(case)) == pytest.approx(12 * 8000 / 3000)
+
+
+@given(lead=st.floats(0, 0.9), hours=st.floats(100, 8000))
+def test_a_faster_machine_costs_what_the_same_offer_costs(lead: float, hours: float) -> None:
+    # 30 % faster is a speed of 1.3: it is under load for fewer hours, and everything else is paid whole
+    power = {"power": "3.5 kW", "idle_power": "700 W", "electricity": "$0.12/kWh", "pue": 1.5}
+    offered = Offers.model_validate(
+        {"name": "the same work", "hours_per_year": hours,
+         "offers": [{"name": "bought", "kind": "own", "hardware": "$8000", "speed": 1 + lead, **power}]}
+    )  # fmt: skip
+    machine = Owned(8000, watts=3500, idle_watts=700, pue=1.5, usd_per_kwh=0.12)
+    case = RentOrOwn(machine, rent_usd_per_hour=1.5, hours_per_year=hours, speed_lead=lead)
+    (priced,) = price_offers(offered)
+    assert paid_by_month(case) == pytest.approx(np.array(priced.cash_by_month))
 
 
 @given(
@@ -58,10 +81,10 @@ def test_at_break_even_both_have_cost_the_same(
         interest_per_year=0.06,
         loan_years=loan_years,
     )
-    yearly = (colocation + hardware * above) * (1 - lead)  # even within about five years
+    yearly = colocation + hardware * above  # even within about five years
     case = RentOrOwn(machine, reserved_usd_per_year=yearly, speed_lead=lead, months=120)
     even = float(break_even_months(case))
-    gap = np.cumsum(rented_cash_by_month(case) - comparable_cash_by_month(case))
+    gap = np.cumsum(rented_cash_by_month(case) - paid_by_month(case))
     if even > 0:
         assert np.interp(even, np.arange(121), gap) == pytest.approx(0, abs=1e-6 * hardware)
     assert np.all(gap[int(np.ceil(even)) :] >= -1e-6 * hardware)

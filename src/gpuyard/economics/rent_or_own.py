@@ -37,16 +37,15 @@ class BreakEven:
 
     @property
     def comparable_buy_usd(self) -> float:
-        """The price of as much work as the rented machine does.
+        """The founding rule of thumb: $8,000 less 30 % for a machine that is 30 % faster is $5,600.
 
-        A bought machine that is 30 % faster does the same work for 30 % less of its price, which is
-        how the founding comparison discounts $8,000 to $5,600.
+        It says after how many rented hours buying is even, in one number. Nobody pays it.
         """
         return self.buy_usd * (1 - self.speed_lead)
 
     @property
     def break_even_hours(self) -> float:
-        """Rented hours that cost as much as buying."""
+        """Rented hours that cost as much as buying, by that rule."""
         return self.comparable_buy_usd / self.rent_usd_per_hour
 
     @property
@@ -82,8 +81,8 @@ _NO_INPUTS = {"owned", "months", "rest_years"}
 class RentOrOwn:
     """The same work on rented and on owned hardware. All but the horizon may be arrays.
 
-    The owned machine is under load for `hours_per_year`, so its utilisation follows from them. With a
-    speed lead it does the same work for that share less, which is the rule of `break_even`.
+    The work is `hours_per_year` on the rented machine. With a speed lead of 30 % the owned one does 1.3
+    times as much in an hour, as an offer of that `speed` does: it is under load for fewer hours, and paid whole.
     """
 
     owned: Owned
@@ -115,10 +114,9 @@ class RentOrOwn:
 
     @property
     def running(self) -> Owned:
-        """The owned machine under load for the stated hours."""
-        return replace(
-            self.owned, utilisation=np.minimum(array_of(self.hours_per_year) / HOURS_PER_YEAR, 1.0)
-        )
+        """The owned machine under load for as long as the work takes it."""
+        hours = array_of(self.hours_per_year) / (1 + array_of(self.speed_lead))
+        return replace(self.owned, utilisation=np.minimum(hours / HOURS_PER_YEAR, 1.0))
 
     def with_inputs(self, inputs: Mapping[str, Amounts]) -> "RentOrOwn":
         """The same with other figures; names are the fields of this and of `Owned`."""
@@ -165,29 +163,27 @@ def rented_cash_by_month(case: RentOrOwn) -> Array:
     return cash
 
 
-def comparable_cash_by_month(case: RentOrOwn) -> Array:
+def paid_by_month(case: RentOrOwn) -> Array:
     """The payments of owning, for as much work as is rented."""
-    cash = owned_cash_by_month(case.running, case.months)
-    return cash * (1 - array_of(case.speed_lead))[..., None]
+    return owned_cash_by_month(case.running, case.months)
 
 
 def saving_usd(case: RentOrOwn) -> Array:
     """What owning saves over the horizon in today's money; below zero it costs more than renting."""
     rented = present_value_usd(rented_cash_by_month(case), case.discount_per_year)
-    return rented - present_value_usd(comparable_cash_by_month(case), case.discount_per_year)
+    return rented - present_value_usd(paid_by_month(case), case.discount_per_year)
 
 
 def break_even_months(case: RentOrOwn) -> Array:
-    """After how many months renting has cost as much as owning; infinite where it never does.
+    """After how many months as much has been paid for renting as for owning; infinite where it never is.
 
     `paid once / (rent − running cost)`, both a month; payments of a loan count while it runs. What the
     hardware would sell for is not counted: nobody who breaks even sells.
     """
-    lead = 1 - array_of(case.speed_lead)
     machine = case.running
-    behind = upfront_usd(machine) * (1 - array_of(machine.financed_share)) * lead
-    later = rent_monthly_usd(case) - monthly_usd(machine) * lead
-    payment = loan_payment_usd(machine) * lead
+    behind = upfront_usd(machine) * (1 - array_of(machine.financed_share))
+    later = rent_monthly_usd(case) - monthly_usd(machine)
+    payment = loan_payment_usd(machine)
     term = np.where(payment > 0, array_of(machine.loan_years) * 12, 0.0)
     early = later - payment
     with np.errstate(divide="ignore", invalid="ignore"):

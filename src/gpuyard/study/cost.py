@@ -9,7 +9,7 @@ from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
     break_even_months,
-    comparable_cash_by_month,
+    paid_by_month,
     rented_cash_by_month,
     saving_usd,
 )
@@ -61,7 +61,7 @@ def over_horizon(cost: RentOrBuy) -> HorizonResult:
         price_date=date.isoformat(),
         saving_usd=float(saving_usd(case)),
         rented_cash_by_month=tuple(rented_cash_by_month(case).tolist()),
-        owned_cash_by_month=tuple(comparable_cash_by_month(case).tolist()),
+        owned_cash_by_month=tuple(paid_by_month(case).tolist()),
         break_even_months=even if math.isfinite(even) else None,
         swing=SWING,
         tornado=tuple(tornado(case, ranges_around(case, SWING))),

@@ -22,7 +22,7 @@ from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
     break_even_months,
-    comparable_cash_by_month,
+    paid_by_month,
     rent_monthly_usd,
     rented_cash_by_month,
     rest_of_term_usd,
@@ -99,6 +99,8 @@ def rent_or_own_answer(question: RentOrOwnQuestion) -> Answer:
     horizon, horizon_sentence = _horizon_table(question), Sentence(_horizon_words(question))
     drawn = [Sentence(_spread_words(spread))] if spread is not None else []
     short: list[Part] = [_break_even_table(question, simple)]
+    if simple.speed_lead > 0:
+        short.append(Sentence(_speed_lead_words(simple)))
     if question.detailed:
         short += [horizon, horizon_sentence]
     if question.tornado:
@@ -133,7 +135,7 @@ def rent_or_own_charts(
 ) -> list[Chart]:
     """Payments by month, break-even against use, what matters most, and how sure it is."""
     cash = {
-        "owning": comparable_cash_by_month(case).tolist(),
+        "owning": paid_by_month(case).tolist(),
         "renting": rented_cash_by_month(case).tolist(),
     }
     charts = [
@@ -162,17 +164,19 @@ def _chart(name: str, caption: str, option: Option) -> Chart:
 
 
 def _break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> Table:
-    prices = [("purchase price", simple.buy_usd)]
-    if simple.comparable_buy_usd != simple.buy_usd:
-        prices.append(("less its speed lead", simple.comparable_buy_usd))
+    paid = units.format_usd(simple.buy_usd)
+    prices = [("purchase price", paid, simple.buy_usd)]
+    if simple.speed_lead > 0:  # hours alone: nobody pays a price less a speed lead
+        less = f"less its {units.format_share(simple.speed_lead)} speed lead"
+        prices.append((less, "", simple.comparable_buy_usd))
     rent = question.rent
     if rent.usd_per_year:
         return Table(
             f"Renting at {rent.words} against buying",
             ["", "buy", "break-even"],
             [
-                [words, units.format_usd(usd), f"{12 * usd / rent.usd_per_year:.1f} months"]
-                for words, usd in prices
+                [words, shown, f"{12 * usd / rent.usd_per_year:.1f} months"]
+                for words, shown, usd in prices
             ],
         )
     words = rent.words
@@ -184,27 +188,31 @@ def _break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> Table:
         [
             [
                 words,
-                units.format_usd(usd),
+                shown,
                 f"{usd / simple.rent_usd_per_hour:,.0f} h",
                 f"{usd / simple.rent_usd_per_hour / simple.hours_per_year:.2f} years",
             ]
-            for words, usd in prices
+            for words, shown, usd in prices
         ],
     )
+
+
+def _speed_lead_words(simple: BreakEven) -> str:
+    lead, paid = units.format_share(simple.speed_lead), units.format_usd(simple.buy_usd)
+    return f"The price less {lead} is a rule of thumb for the hours; what is paid is {paid}."
 
 
 def _horizon_table(question: RentOrOwnQuestion) -> Table:
     case, machine = question.case, question.case.running
     discount = float(np.asarray(case.discount_per_year))
-    lead = 1 - float(np.asarray(case.speed_lead))
-    rented, owned = rented_cash_by_month(case), comparable_cash_by_month(case)
+    rented, owned = rented_cash_by_month(case), paid_by_month(case)
     once = float(upfront_usd(machine)) * (1 - float(np.asarray(machine.financed_share)))
-    rows = [["up front", units.format_usd(0), units.format_usd(once * lead)]]
+    rows = [["up front", units.format_usd(0), units.format_usd(once)]]
     if loan := float(loan_payment_usd(machine)):
-        rows.append(["loan payment per month", "", units.format_usd(loan * lead)])
+        rows.append(["loan payment per month", "", units.format_usd(loan)])
     for name, usd in monthly_parts_usd(machine).items():
         if float(usd) > 0:
-            rows.append([f"{name} per month", "", units.format_usd(float(usd) * lead)])
+            rows.append([f"{name} per month", "", units.format_usd(float(usd))])
     rows.append(["rent per month", units.format_usd(float(rent_monthly_usd(case))), ""])
     if rest := float(rest_of_term_usd(case)):
         resold = " less resale" if float(np.asarray(case.rest_resold)) > 0 else ""
@@ -217,7 +225,7 @@ def _horizon_table(question: RentOrOwnQuestion) -> Table:
             units.format_usd(float(present_value_usd(cash, discount))) for cash in (rented, owned)
         ]
         rows.append([f"present value at {units.format_share(discount)}", *worth])
-    work = "" if lead == 1 else ", for equal work"
+    work = ", for equal work" if np.any(np.asarray(case.speed_lead) > 0) else ""
     return Table(f"Over {units.format_months(case.months)}{work}", ["", "rent", "own"], rows)
 
 
@@ -257,7 +265,7 @@ def _tornado_table(bars: list[TornadoBar]) -> Table:
 
 
 def _payments_table(case: RentOrOwn) -> Table:
-    cash = zip(rented_cash_by_month(case), comparable_cash_by_month(case), strict=True)
+    cash = zip(rented_cash_by_month(case), paid_by_month(case), strict=True)
     rows = [
         [str(month), units.format_usd(float(rented)), units.format_usd(float(owned))]
         for month, (rented, owned) in enumerate(cash)
@@ -277,12 +285,12 @@ def _document(
     question: RentOrOwnQuestion, bars: list[TornadoBar], spread: Spread | None
 ) -> dict[str, Any]:
     case, simple = question.case, question.simple
-    rented, owned = rented_cash_by_month(case), comparable_cash_by_month(case)
+    rented, owned = rented_cash_by_month(case), paid_by_month(case)
     hours: float | None = simple.break_even_hours
     years: float | None = simple.break_even_years
+    even = question.months_until_even if math.isfinite(question.months_until_even) else None
     if question.detailed:
-        months = question.months_until_even
-        years = months / 12 if math.isfinite(months) else None
+        years = None if even is None else even / 12 * (1 - simple.speed_lead)
         hours = None if years is None else years * simple.hours_per_year
     return {
         "rent_usd_per_hour": simple.rent_usd_per_hour,
@@ -293,6 +301,7 @@ def _document(
         "break_even_hours": hours,
         "break_even_years": years,
         "break_even_months": None if years is None else years * 12,
+        "payments_even_months": even,
         "price_date": (question.rent.date or question.given_on).isoformat(),
         "horizon_months": case.months,
         "upfront_usd": float(upfront_usd(case.running)),

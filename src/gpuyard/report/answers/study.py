@@ -120,8 +120,8 @@ def _break_even_words(cost: CostResult) -> str:
     )
     if cost.speed_lead:
         sentence += (
-            f", with the {units.format_share(cost.speed_lead)} speed lead after "
-            f"{cost.break_even_hours:,.0f} h ({cost.break_even_years:.2f} years)"
+            f", and as much as its price less the {units.format_share(cost.speed_lead)} speed lead "
+            f"after {cost.break_even_hours:,.0f} h ({cost.break_even_years:.2f} years)"
         )
     return f"{sentence}."
 
@@ -182,17 +182,17 @@ def _plan(result: StudyResult) -> Iterator[Section]:
 
 
 def _cost(cost: CostResult) -> Section:
-    lead = cost.speed_lead > 0
-    counted = (
-        f", counted as {formats.usd(cost.comparable_buy_usd)} because the bought machine is "
-        f"{formats.percent(cost.speed_lead)} faster,"
-    )
     sentence = (
         f"Renting at {formats.usd(cost.rent_usd_per_hour)}/h has cost as much as buying for "
-        f"{formats.usd(cost.buy_usd)}{counted if lead else ''} after "
-        f"{formats.number(cost.break_even_hours)} hours: {cost.break_even_years:.1f} years at "
-        f"{formats.number(cost.hours_per_year)} hours per year."
+        f"{formats.usd(cost.buy_usd)} after {formats.number(cost.undiscounted_break_even_hours)} hours: "
+        f"{cost.undiscounted_break_even_years:.1f} years at {formats.number(cost.hours_per_year)} hours "
+        "per year."
     )
+    if cost.speed_lead > 0:
+        sentence += (
+            f" By the rule of thumb that takes the {formats.percent(cost.speed_lead)} speed lead of the "
+            f"bought machine off its price, it is even after {formats.number(cost.break_even_hours)} hours."
+        )
     parts: list[Part] = [Sentence(sentence), break_even_chart(cost), _cost_figures(cost)]
     if cost.horizon is not None:
         horizon = cost.horizon
@@ -214,8 +214,10 @@ def _cost_figures(cost: CostResult) -> Table:
     if cost.speed_lead > 0:
         facts += [
             ("speed lead of the bought machine", formats.percent(cost.speed_lead)),
-            ("price for equal work", formats.usd(cost.comparable_buy_usd)),
-            ("break-even for equal work", _even(cost.break_even_hours, cost.break_even_years)),
+            (
+                "break-even by the price less the speed lead",
+                _even(cost.break_even_hours, cost.break_even_years),
+            ),
         ]
     return Table("The figures behind it", ["figure", "value"], facts)
 
@@ -368,8 +370,9 @@ def _method(result: StudyResult) -> list[Part]:
     if result.cost:
         facts.append(
             ("Break-even",
-             "Price ÷ rent per hour; with a speed lead, the price is first reduced by it. Over the "
-             "horizon, the running costs that the study gives are in as well; what it does not give "
+             "Price ÷ rent per hour. A speed lead is taken off the price for the rule of thumb alone; in "
+             "all payments the price is whole, and the faster machine is under load for fewer hours. Over "
+             "the horizon, the running costs that the study gives are in as well; what it does not give "
              "costs nothing.")
         )  # fmt: skip
     parts: list[Part] = [Facts(facts)]

@@ -24,7 +24,7 @@ from gpuyard.units import format_usd, format_years
 if TYPE_CHECKING:  # against how much it is used needs no study
     from gpuyard.study.result import CostResult
 
-_RENT, _BUY, _COMPARABLE = COLOURS[1], COLOURS[0], COLOURS[2]
+_RENT, _BUY = COLOURS[1], COLOURS[0]
 _POINTS = 24  # straight lines, but a tooltip needs something to stand on
 _HOURS = 60
 _PRICES = (
@@ -50,20 +50,24 @@ def break_even_option(cost: "CostResult") -> Option:
         _BUY,
         above=True,
     )
-    if cost.speed_lead > 0:
-        usd = cost.comparable_buy_usd
-        name = f"buying, less {100 * cost.speed_lead:.0f} % for its speed lead"
-        lines.append(plain_line(name, _COMPARABLE, [[year, usd] for year in years], "dashed"))
-        lines[2]["markPoint"] = _mark(
-            cost.break_even_years, cost.break_even_hours, usd, _COMPARABLE, above=False
+    ruled = ""
+    if cost.speed_lead > 0:  # a point of what renting has cost: nobody pays the price less a lead
+        lead = f"{100 * cost.speed_lead:.0f} %"
+        lines[0]["markPoint"] = _mark(
+            cost.break_even_years,
+            cost.break_even_hours,
+            cost.comparable_buy_usd,
+            _RENT,
+            above=False,
+            more=f"price less {lead}",
         )
+        ruled = f", and the price less its {lead} speed lead after {cost.break_even_years:.2f} years"
     option = frame(
         "Renting against buying",
         f"{format_usd(cost.rent_usd_per_hour)}/h or {format_usd(cost.buy_usd)} once, "
         f"{cost.hours_per_year:,.0f} hours of use per year",
         f"Cumulative cost over {format_years(horizon)}. Renting reaches the price of buying after "
-        f"{cost.undiscounted_break_even_years:.2f} years, and the price less the speed lead after "
-        f"{cost.break_even_years:.2f} years.",
+        f"{cost.undiscounted_break_even_years:.2f} years{ruled}.",
         lines,
     )
     option["xAxis"] = x_axis(
@@ -89,7 +93,9 @@ def _horizon(cost: "CostResult") -> float:
     return float(max(1, math.ceil(1.5 * max(years, default=1.0))))
 
 
-def _mark(years: float, hours: float, usd: float, colour: str, *, above: bool) -> Option:
+def _mark(
+    years: float, hours: float, usd: float, colour: str, *, above: bool, more: str = ""
+) -> Option:
     if finite(years) is None:
         return {"data": []}
     return {
@@ -103,7 +109,7 @@ def _mark(years: float, hours: float, usd: float, colour: str, *, above: bool) -
             "lineHeight": 16,
             "fontSize": 13,
             "fontWeight": 600,
-            "formatter": f"{years:.1f} years\n{hours:,.0f} h",
+            "formatter": "\n".join(filter(None, (f"{years:.1f} years", f"{hours:,.0f} h", more))),
         },
         "data": [{"coord": [years, usd], "name": f"breaks even after {years:.2f} years"}],
     }
