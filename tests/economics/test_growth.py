@@ -43,6 +43,30 @@ def test_dear_money_and_falling_prices_make_one_wait() -> None:
     assert falling > now
 
 
+def test_months_that_cost_the_same_buy_latest() -> None:
+    # the second machine has nothing to do until there are three people, and waiting costs nothing
+    growth = Growth(2, 4, 600, months=36)
+    machine = replace(MACHINE, running_usd_per_month=0, usable_share=0.5)
+    plan = plan_growth(growth, machine)
+    first, second = plan.purchases[:2]
+    assert first.month == 0
+    assert plan.demand_gpu_hours[second.month] > machine.gpu_hours_per_month
+    assert all(
+        wanted <= machine.gpu_hours_per_month for wanted in plan.demand_gpu_hours[: second.month]
+    )
+
+
+def test_a_tie_does_not_spend_what_another_machine_needs() -> None:
+    # two machines a year; the second is wanted from month 15 on, the third and fourth in that year: it comes in the
+    # first year, at its end
+    machine = replace(
+        MACHINE, running_usd_per_month=0, usable_share=0.5, rent_usd_per_gpu_hour=2.0,
+        budget_usd_per_year=24_000,
+    )  # fmt: skip
+    plan = plan_growth(Growth(1, 0, 200, 4.0, months=36), machine)
+    assert [bought.month for bought in plan.purchases] == [0, 11, 20, 23, 26, 27]
+
+
 def test_nobody_buys_what_can_be_rented_for_less() -> None:
     plan = plan_growth(Growth(2, 0, 10, months=36), MACHINE)
     assert plan.purchases == ()

@@ -9,6 +9,7 @@ from gpuyard.economics.amounts import HOURS_PER_MONTH, Array
 from gpuyard.errors import UserMistake
 
 _MOST_MACHINES = 10_000
+_TIE = 1e-9  # costs that are this close are equal
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,17 @@ def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
 
     The n-th machine serves the demand beyond the first n − 1, so each is decided for itself: rent its
     part until month t, then pay its price of that month and its running cost, less the resale at the end.
+    Of months that cost the same the last is taken, or the last in the first year with such a month where a
+    later year's budget is needed for later machines.
     """
+    latest = _one_after_the_other(growth, machine, spend_early=False)
+    if not latest.held_back_by_budget:
+        return latest
+    early = _one_after_the_other(growth, machine, spend_early=True)
+    return early if early.total_usd < latest.total_usd * (1 - _TIE) else latest
+
+
+def _one_after_the_other(growth: Growth, machine: NextMachine, *, spend_early: bool) -> GrowthPlan:
     demand, capacity = growth.gpu_hours_by_month(), machine.gpu_hours_per_month
     if demand.max() > capacity * _MOST_MACHINES:
         raise UserMistake(
@@ -132,13 +143,13 @@ def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
         rented = float((part * worth).sum()) * machine.rent_usd_per_gpu_hour
         best = int(np.argmin(costs))
         allowed = money.affords(prices) & (months >= earliest)
-        choice = int(np.argmin(np.where(allowed, costs, np.inf)))
+        choice = _cheapest(np.where(allowed, costs, np.inf), spend_early=spend_early)
         wanted = costs[best] < rented
         if not (allowed[choice] and costs[choice] < rented):
             late += wanted
             total += rented
             continue
-        late += wanted and costs[choice] > costs[best] + 1e-9 * rented
+        late += wanted and costs[choice] > costs[best] + _TIE * rented
         money.spend(choice, float(prices[choice]))
         earliest = choice
         total += float(costs[choice])
@@ -158,6 +169,12 @@ def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
         rent_all_usd=rent_all,
         held_back_by_budget=int(late),
     )
+
+
+def _cheapest(costs: Array, *, spend_early: bool) -> int:
+    least = costs.min()
+    ties = np.flatnonzero(costs <= least + _TIE * abs(least))
+    return int(ties[ties // 12 == ties[0] // 12][-1] if spend_early else ties[-1])
 
 
 def _cost_by_month(part: Array, prices: Array, machine: NextMachine) -> Array:

@@ -43,7 +43,7 @@ def break_even_chart(cost: CostResult) -> Chart:
     """Renting against buying."""
     return Chart(
         "chart-break-even",
-        "Where the renting line crosses a buying line, both cost the same; right of it, buying is "
+        "Where the renting line crosses that of buying, both cost the same; right of it, buying is "
         "cheaper. Purchase price only; running costs are in the chart of payments.",
         {ALL_BATCHES: break_even_option(cost)},
     )

@@ -61,7 +61,9 @@ def break_even_option(cost: "CostResult") -> Option:
             above=False,
             more=f"price less {lead}",
         )
-        ruled = f", and the price less its {lead} speed lead after {cost.break_even_years:.2f} years"
+        ruled = (
+            f", and the price less its {lead} speed lead after {cost.break_even_years:.2f} years"
+        )
     option = frame(
         "Renting against buying",
         f"{format_usd(cost.rent_usd_per_hour)}/h or {format_usd(cost.buy_usd)} once, "
