@@ -11,6 +11,7 @@
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -37,15 +38,36 @@ class BadQuantity(UserMistake):
 class UnknownName(UserMistake):
     """A name that is in no table; carries the closest one that is."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, instead: str = "", called: str = ""
+    ) -> None:
         self.kind, self.name = kind, name
         self.known = sorted(known)
         self.closest = closest_name(name, self.known)
-        super().__init__(describe_unknown(kind, name, self.known))
+        super().__init__(describe_unknown(kind, name, self.known, instead=instead, called=called))
 
 
 class SpecError(UserMistake):
     """A spec file that cannot be used; the message names file, line and key."""
+
+
+_SAME_START, _OTHER_START = (
+    0.65,
+    0.8,
+)  # how alike two names are; few people misspell the first letter
+_SHORT_LIST = 300  # characters of names that are listed where none is near
+_LISTED_BY = {
+    "GPU": "gpus",
+    "link": "links",
+    "machine": "machines",
+    "model": "models",
+    "instance": "prices",
+    "price": "prices",
+    "offer": "prices",
+    "PDU": "pdus",
+    "plug": "plugs",
+    "switch": "switches",
+}
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
@@ -55,22 +77,54 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def closest_names(name: str, known: Iterable[str], most: int = 4) -> list[str]:
-    """Names that begin with this one, the shortest first; else the most alike; else one that has it inside."""
+    """Names that begin with this one or have all of its parts, the shortest first; else the most alike."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     lowered = name.lower()
-    longer = sorted((c for c in by_lower if len(lowered) > 1 and c.startswith(lowered)), key=len)
-    alike = difflib.get_close_matches(lowered, by_lower, n=1, cutoff=0.5)
-    inside = sorted((c for c in by_lower if lowered and lowered in c), key=len)
-    return [by_lower[c] for c in (longer[:most] or alike or inside[:1])]
+    if lowered in by_lower:
+        return [by_lower[lowered]]
+    shortest_first = sorted(by_lower, key=lambda candidate: (len(candidate), candidate))
+    longer = [c for c in shortest_first if len(lowered) > 1 and c.startswith(lowered)]
+    parts = _parts(lowered)
+    with_all = [c for c in shortest_first if len(lowered) > 2 and parts <= _parts(c)]
+    return [by_lower[c] for c in (longer or with_all or _most_alike(lowered, by_lower))[:most]]
 
 
-def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One sentence: the name is unknown, and the closest valid one or all of the few there are."""
+def _parts(name: str) -> set[str]:
+    return set(re.split(r"[\s/_-]+", name))
+
+
+def _most_alike(name: str, known: Iterable[str]) -> list[str]:
+    alike = difflib.get_close_matches(name, known, n=8, cutoff=_SAME_START)
+    return [
+        candidate
+        for candidate in alike
+        if candidate[0] == name[0]
+        or difflib.SequenceMatcher(None, candidate, name).ratio() >= _OTHER_START
+    ][:1]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'a' or 'b'?", or nothing where nothing is near."""
+    near = [repr(candidate) for candidate in closest_names(name, known)]
+    *others, last = near or [""]
+    return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
+
+
+def describe_unknown(
+    kind: str, name: str, known: Iterable[str], *, instead: str = "", called: str = ""
+) -> str:
+    """One sentence: the name is unknown, and the closest valid one, or where the valid ones are.
+
+    `instead` is the kind of thing that has this name, if another kind does; `called` is what was looked for,
+    where that is more than a `kind`.
+    """
     names = sorted(known)
-    near = [repr(candidate) for candidate in closest_names(name, names)]
-    if near:
-        choice = near[0] if len(near) == 1 else f"{', '.join(near[:-1])} or {near[-1]}"
-        return f"no {kind} is called {name!r}; did you mean {choice}?"
-    if len(names) <= 12:
-        return f"no {kind} is called {name!r}; there are: {', '.join(names)}"
-    return f"no {kind} is called {name!r}"
+    unknown = f"no {called or kind} is called {name!r}"
+    if instead:
+        return f"{unknown}: it is {'an' if instead[0] in 'aeio' else 'a'} {instead}"
+    if near := did_you_mean(name, names):
+        return unknown + near
+    listed = ", ".join(names)
+    if kind in _LISTED_BY and len(listed) > _SHORT_LIST:
+        return f"{unknown}; `gpuyard catalog {_LISTED_BY[kind]}` lists them"
+    return f"{unknown}; there are: {listed}" if names else f"{unknown}; there is none"

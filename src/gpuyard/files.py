@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Files that are whole or not there (written under a temporary name, then renamed), and the text of a user's."""
 
 import contextlib
 import os
@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
+
+
+def read_text(path: Path, mistake: type[UserMistake] = UserMistake) -> str:
+    """What a user's file says; what is wrong with it is a sentence."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise mistake(f"{path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise mistake(f"{path}: this is not text in UTF-8") from None
+    except OSError as error:
+        raise mistake(f"{path}: can't be read: {error.strerror}") from None
 
 
 def check_writable(directory: Path) -> None:

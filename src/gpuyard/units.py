@@ -60,6 +60,14 @@ class Dimension:
     factors: dict[str, float]
     bare_factor: float | None = None  # None: a number without a unit is a mistake
 
+    @property
+    def one_spelling_each(self) -> str:
+        """Its units: h, and not also hour and hours."""
+        first: dict[float, str] = {}
+        for unit, factor in self.factors.items():
+            first.setdefault(factor, unit)
+        return ", ".join(first.values())
+
 
 SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
 RATE = Dimension("a rate", "10 Gbit/s", _RATES)
@@ -90,9 +98,11 @@ def parse(quantity: str | float, dimension: Dimension) -> float:
     if unit not in dimension.factors:
         closest = closest_name(unit, dimension.factors)
         hint = (
-            f"; did you mean {closest!r}?" if closest else f"; write it like {dimension.example!r}"
+            f"did you mean {closest!r}?"
+            if closest
+            else f"its units are {dimension.one_spelling_each}"
         )
-        raise BadQuantity(f"{unit!r} in {text!r} is not a unit of {dimension.name}{hint}")
+        raise BadQuantity(f"{unit!r} in {text!r} is not a unit of {dimension.name}; {hint}")
     return number * dimension.factors[unit]
 
 
@@ -209,6 +219,12 @@ def format_seconds(seconds: float) -> str:
     return _scaled(
         seconds, [(86400, "days"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs")]
     )
+
+
+def format_duration(seconds: float) -> str:
+    """As `format_seconds`, and in years where it is that long."""
+    year = _DURATION["year"]
+    return format_years(seconds / year) if seconds >= year else format_seconds(seconds)
 
 
 def format_years(years: float) -> str:

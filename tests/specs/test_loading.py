@@ -119,7 +119,7 @@ def test_missing_file_directory_and_binary(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a directory"):
         read_cluster(str(tmp_path / "d.yaml"))
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match="cannot be read as text"):
+    with pytest.raises(SpecError, match="this is not text in UTF-8"):
         read_cluster(str(tmp_path / "b.yaml"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from gpuyard.catalog.prices import Price
 from gpuyard.catalog.tables import Table
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import read_text
 
 MOST_BYTES = 20_000_000
 _TIMEOUT_SECONDS = 30
@@ -53,16 +54,9 @@ def read_source(source: str) -> str:
     if "://" in source:
         return _fetch(source)
     path = Path(source)
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UserMistake(f"{source}: larger than {MOST_BYTES // 1_000_000} MB")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UserMistake(f"{source}: there is no such file") from None
-    except UnicodeDecodeError:
-        raise UserMistake(f"{source}: this is not text in UTF-8") from None
-    except OSError as error:
-        raise UserMistake(f"{source}: can't be read: {error.strerror}") from None
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise UserMistake(f"{source}: larger than {MOST_BYTES // 1_000_000} MB")
+    return read_text(path)
 
 
 def _fetch(address: str) -> str:
@@ -88,7 +82,8 @@ def _fetch(address: str) -> str:
         raise GpuyardError(f"{address}: the server says {refused.code} {refused.reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise GpuyardError(f"{address}: can't be fetched: {reason}") from None
+        why = getattr(reason, "strerror", None) or reason
+        raise GpuyardError(f"{address}: can't be fetched: {why}") from None
     if len(body) > MOST_BYTES:
         raise UserMistake(f"{address}: larger than {MOST_BYTES // 1_000_000} MB")
     try:

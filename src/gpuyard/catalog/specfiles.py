@@ -12,6 +12,7 @@ from gpuyard.catalog.parts import build_ids
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Cluster, Dataset, KnownNames, Workload, read_spec
+from gpuyard.specs.base import kind_of
 
 if TYPE_CHECKING:
     from gpuyard.specs.offers import Offers
@@ -29,7 +30,7 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "link": lambda: frozenset(links().ids()),
     "machine": lambda: frozenset(machines().ids()),
     "model": lambda: frozenset(models().ids()),
-    "price": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
+    "instance": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
     "cloud": lambda: frozenset(price.cloud for price in prices()),
     "offer": lambda: frozenset((*prices().ids(), *machines().ids(), *build_ids())),
     "PDU": lambda: frozenset(pdus().ids()),
@@ -60,9 +61,7 @@ def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:
     if _is_file(name_or_path, beside):
         return read_spec(beside / name_or_path, Workload, known_names())
     if name_or_path not in models():
-        raise UnknownName(
-            "workload file or model of `gpuyard catalog models`", name_or_path, models().ids()
-        )
+        raise _unknown("model", "workload", name_or_path)
     clips = _SPOKEN_DIGITS if name_or_path.startswith("spoken-digits") else None
     return Workload(name=name_or_path, model=name_or_path, dataset=clips)
 
@@ -72,11 +71,14 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
     if _is_file(name_or_path, beside):
         return read_spec(beside / name_or_path, Cluster, known_names())
     if name_or_path not in machines():
-        known = machines().ids()
-        raise UnknownName(
-            "cluster file or machine of `gpuyard catalog machines`", name_or_path, known
-        )
+        raise _unknown("machine", "cluster", name_or_path)
     return Cluster(name=machines().get(name_or_path).name, machine=name_or_path)
+
+
+def _unknown(kind: str, file: str, name: str) -> UnknownName:
+    names = known_names()
+    either = f"{file} file and no {kind} of the catalog"
+    return UnknownName(kind, name, names[kind], instead=kind_of(name, names), called=either)
 
 
 def read_study(path: Path) -> "Study":

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+from gpuyard.errors import closest_names
+
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
 
 
@@ -29,9 +31,17 @@ def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
                 from gpuyard.specs.loading import expected_and_got
 
                 error.message = expected_and_got(invalid.errors()[0])
+            if hasattr(error, "possibilities") and hasattr(error, "option_name"):
+                error.possibilities = _near_options(context.command, error.option_name)
             raise
 
     return parse_args
+
+
+def _near_options(command: Any, wrong: str) -> list[str]:
+    """Typer takes the dashes, which all have, for a likeness."""
+    options = ["--help", *(name for p in command.params for name in p.opts if name[:2] == "--")]
+    return [f"--{n}" for n in closest_names(wrong.lstrip("-"), [o.lstrip("-") for o in options])]
 
 
 def unwrapped(text: str) -> str:

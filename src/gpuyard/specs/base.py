@@ -1,6 +1,7 @@
 """What all specs have in common: strict keys, quantities with their units, and names that the catalog knows."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -27,12 +28,20 @@ KnownNames = Mapping[str, frozenset[str]]
 """Kind of name ("GPU", "link") → the names that exist; handed to validation as its context."""
 
 
+@dataclass(frozen=True)
+class Unit:
+    """How a field's figure is shown to people, with its unit."""
+
+    show: Callable[[float], str]
+
+
 def quantity(
     parse: Callable[[str | float], float],
     description: str,
     example: str,
+    show: Callable[[float], str],
     types: str | tuple[str, ...] = ("string", "number"),
-) -> tuple[BeforeValidator, WithJsonSchema]:
+) -> tuple[BeforeValidator, WithJsonSchema, Unit]:
     """What makes a float a field that people write with a unit."""
 
     def validate(value: Any) -> float:
@@ -46,23 +55,44 @@ def quantity(
             raise PydanticCustomError("bad_quantity", "{why}", {"why": str(mistake)}) from None
 
     schema: Any = {"type": types, "description": description, "examples": [example]}
-    return BeforeValidator(validate), WithJsonSchema(schema)
+    return BeforeValidator(validate), WithJsonSchema(schema), Unit(show)
 
 
-Bytes = Annotated[float, *quantity(units.parse_bytes, "a size in bytes", "48 kB")]
-BytesPerSecond = Annotated[float, *quantity(units.parse_rate, "a rate with its unit", "10 Gbit/s")]
-Seconds = Annotated[float, *quantity(units.parse_seconds, "a duration with its unit", "30 us")]
-Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000")]
-UsdPerHour = Annotated[float, *quantity(units.parse_usd_per_hour, "US dollars an hour", "$1.50/h")]
+def _usd_per(unit: str) -> Callable[[float], str]:
+    return lambda usd: f"{units.format_usd(usd)}/{unit}"
+
+
+Bytes = Annotated[
+    float, *quantity(units.parse_bytes, "a size in bytes", "48 kB", units.format_bytes)
+]
+BytesPerSecond = Annotated[
+    float, *quantity(units.parse_rate, "a rate with its unit", "10 Gbit/s", units.format_bit_rate)
+]
+Seconds = Annotated[
+    float,
+    *quantity(units.parse_seconds, "a duration with its unit", "30 us", units.format_duration),
+]
+Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000", units.format_usd)]
+UsdPerHour = Annotated[
+    float, *quantity(units.parse_usd_per_hour, "US dollars an hour", "$1.50/h", _usd_per("h"))
+]
 UsdPerKwh = Annotated[
-    float, *quantity(units.parse_usd_per_kwh, "US dollars a kilowatt-hour", "$0.12/kWh")
+    float,
+    *quantity(units.parse_usd_per_kwh, "US dollars a kilowatt-hour", "$0.12/kWh", _usd_per("kWh")),
 ]
 UsdPerKwMonth = Annotated[
     float,
-    *quantity(units.parse_usd_per_kw_month, "US dollars a kilowatt and month", "$184/kW/month"),
+    *quantity(
+        units.parse_usd_per_kw_month,
+        "US dollars a kilowatt and month",
+        "$184/kW/month",
+        _usd_per("kW/month"),
+    ),
 ]
-Watts = Annotated[float, *quantity(units.parse_watts, "a power with its unit", "20 kW")]
-Share = Annotated[float, *quantity(units.parse_share, "a share", "30 %")]
+Watts = Annotated[
+    float, *quantity(units.parse_watts, "a power with its unit", "20 kW", units.format_watts)
+]
+Share = Annotated[float, *quantity(units.parse_share, "a share", "30 %", units.format_share)]
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -73,14 +103,19 @@ def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
         names: KnownNames = info.context or {}
         known = names.get(kind)
         if known is not None and name not in known:
-            sentence = describe_unknown(kind, name, known)
+            sentence = describe_unknown(kind, name, known, instead=kind_of(name, names))
             raise PydanticCustomError("unknown_name", "{why}", {"why": sentence})
         return name
 
     return validate
 
 
-InstanceName = Annotated[str, AfterValidator(known_name("price"))]
+def kind_of(name: str, names: KnownNames) -> str:
+    """What the catalog has under this name, if anything."""
+    return next((kind for kind in names if name in names[kind]), "")
+
+
+InstanceName = Annotated[str, AfterValidator(known_name("instance"))]
 GpuName = Annotated[str, AfterValidator(known_name("GPU"))]
 LinkName = Annotated[str, AfterValidator(known_name("link"))]
 CloudName = Annotated[str, AfterValidator(known_name("cloud"))]

@@ -1,7 +1,7 @@
 """YAML in, specs out; a mistake becomes a sentence with file, line and key."""
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -9,8 +9,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gpuyard.errors import SpecError, closest_name, describe_unknown
-from gpuyard.specs.base import KnownNames, Spec
+from gpuyard.errors import SpecError, describe_unknown, did_you_mean
+from gpuyard.files import read_text
+from gpuyard.specs.base import KnownNames, Spec, Unit
 
 S = TypeVar("S", bound=Spec)
 _MOST_MISTAKES_SHOWN = 10
@@ -33,14 +34,9 @@ def _read_yaml(path: Path) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SpecError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise SpecError(f"{path}: this is a directory, not a spec file") from None
-    except (OSError, UnicodeDecodeError) as unreadable:
-        raise SpecError(f"{path}: cannot be read as text ({unreadable})") from None
+    if path.is_dir():
+        raise SpecError(f"{path}: this is a directory, not a spec file")
+    text = read_text(path, SpecError)
     try:
         # round-trip: keeps the line of every key, builds no objects
         return YAML(typ="rt").load(text)
@@ -71,9 +67,9 @@ def _sentences(
 ) -> Iterator[str]:
     mistakes = _told_once(invalid.errors(include_url=False))
     for mistake in mistakes[:_MOST_MISTAKES_SHOWN]:
-        line, keys = _locate(document, mistake["loc"])
+        line, keys, written = _locate(document, mistake["loc"])
         where = f"{path}:{line}: " + (f"{keys}: " if keys else "")
-        yield where + _explain(kind, mistake)
+        yield where + _explain(kind, mistake, written)
     if len(mistakes) > _MOST_MISTAKES_SHOWN:
         yield f"{path}: and {len(mistakes) - _MOST_MISTAKES_SHOWN} more"
 
@@ -84,8 +80,8 @@ def _told_once(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:
     return [m for m in mistakes if m["type"] != "too_short" or m["loc"] not in inside]
 
 
-def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str]:
-    """The line of the innermost key that exists, and the dotted key as the user would write it.
+def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str, Any]:
+    """The line of the innermost key that exists, the dotted key as the user would write it, and what is there.
 
     Pydantic's location also names the branch of a union that it tried; no such key is in the file.
     """
@@ -103,22 +99,25 @@ def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str]:
             node = node[part]
         elif last and isinstance(node, dict) and isinstance(part, str):
             keys += f".{part}" if keys else part
-    return line, keys
+    return line, keys, node
 
 
 def _marks(node: Any) -> Any:
     return node.lc  # ruamel's line and column of every key and item
 
 
-def _explain(kind: type[BaseModel], mistake: ErrorDetails) -> str:
+def _explain(kind: type[BaseModel], mistake: ErrorDetails, written: Any) -> str:
     match mistake["type"]:
         case "extra_forbidden":
-            return describe_unknown("key", str(mistake["loc"][-1]), _fields_at(kind, mistake))
+            return _explain_key(kind, mistake["loc"])
         case "union_tag_invalid" | "union_tag_not_found":
-            return _explain_tag(mistake)
+            return _explain_tag(mistake, written)
         case "string_pattern_mismatch":
-            described = _fields_at(kind, mistake)[str(mistake["loc"][-1])].description
+            described = _fields_at(kind, mistake["loc"])[str(mistake["loc"][-1])].description
             return f"expected {described}, got {_shown(mistake['input'])}"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            unit = _unit_at(kind, mistake["loc"])
+            return expected_and_got({**mistake, "input": written}, unit.show if unit else None)
         case _:
             return expected_and_got(mistake)
 
@@ -128,6 +127,7 @@ _EXPECTED = {
     "int_type": "expected a whole number",
     "int_parsing": "expected a whole number",
     "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a smaller number",
     "float_type": "expected a number",
     "float_parsing": "expected a number",
     "finite_number": "expected a finite number",
@@ -142,18 +142,21 @@ _EXPECTED = {
     "model_type": "expected keys with values like {{key: value}}",
     "model_attributes_type": "expected keys with values like {{key: value}}",
     "dict_type": "expected keys with values like {{key: value}}",
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be {ge:g} or more",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be {le:g} or less",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be {le} or less",
     "too_short": "needs at least {min_length}",
     "too_long": "takes at most {max_length}",
     "string_too_short": "can't be empty",
 }
 
 
-def expected_and_got(mistake: ErrorDetails) -> str:
-    """What belongs there and what was found, for what pydantic says in the words of programmers."""
+def expected_and_got(mistake: ErrorDetails, show: Callable[[float], str] | None = None) -> str:
+    """What belongs there and what was found, for what pydantic says in the words of programmers.
+
+    `show` puts the unit to a limit.
+    """
     kind, message, got = (
         mistake["type"],
         mistake["msg"].removeprefix("Value error, "),
@@ -163,18 +166,22 @@ def expected_and_got(mistake: ErrorDetails) -> str:
         return message
     if kind == "missing":
         return "this is required"
-    figures = {key: _items(key, figure) for key, figure in mistake.get("ctx", {}).items()}
+    limits = {key: _limit(key, limit, show) for key, limit in mistake.get("ctx", {}).items()}
     if kind == "literal_error":
-        return _one_of(figures["expected"], got)
+        return _one_of(limits["expected"], got)
     plain = f"{message[0].lower()}{message[1:]}"
-    expected = _EXPECTED[kind].format(**figures) if kind in _EXPECTED else plain
+    expected = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else plain
     return expected if got is None or got in ([], (), "", {}) else f"{expected}, got {_shown(got)}"
 
 
-def _items(key: str, figure: Any) -> Any:
-    if key not in {"min_length", "max_length"}:
-        return figure
-    return "1 item" if figure == 1 else f"{figure} items"
+def _limit(key: str, limit: Any, show: Callable[[float], str] | None) -> str:
+    if key in {"min_length", "max_length"}:
+        return "1 item" if limit == 1 else f"{limit} items"
+    if not isinstance(limit, int | float):
+        return str(limit)
+    if show and limit:
+        return show(limit)
+    return f"{limit:,.0f}" if float(limit).is_integer() else f"{limit:g}"
 
 
 def _shown(value: Any) -> str:
@@ -188,35 +195,84 @@ def _shown(value: Any) -> str:
     return repr(str(value)) if isinstance(value, str) else f"{value}"
 
 
-def _explain_tag(mistake: ErrorDetails) -> str:
+def _explain_key(kind: type[BaseModel], loc: Sequence[int | str]) -> str:
+    """A key that is not allowed there, and may be where something else is described."""
+    key, here = str(loc[-1]), _fields_at(kind, loc)
+    union, tag = _models_at(kind, loc[:-2]), loc[-2] if len(loc) > 1 else ""
+    having = [name for model in union if key in model.model_fields for name in _tags(model)]
+    if having and key not in here:
+        return (
+            f"{key!r} is a key of {' and '.join(having)}, not of {tag}; it has: {', '.join(here)}"
+        )
+    return describe_unknown("key", key, here)
+
+
+def _explain_tag(mistake: ErrorDetails, written: Any) -> str:
     """The key that says which of several kinds this is."""
     known = mistake["ctx"]
+    key = known["discriminator"].strip("'")
     if "expected_tags" not in known:
-        return f"this needs a key {known['discriminator']}"
+        return f"this needs a key {key!r}"
     allowed = [tag.strip(" '") for tag in known["expected_tags"].split(",")]
-    return describe_unknown(known["discriminator"].strip("'"), str(known["tag"]), allowed)
+    got = written.get(key) if isinstance(written, dict) else written
+    if not isinstance(got, str):
+        return f"{key}: expected {_or(allowed)}, got {_shown(got)}"
+    return describe_unknown(key, got, allowed)
+
+
+def _or(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _one_of(quoted: str, got: Any) -> str:
     """What is allowed comes as "'a', 'b' or 'c'"."""
     listed = quoted.replace("'", "")
-    closest = closest_name(str(got), listed.replace(" or ", ", ").split(", "))
-    hint = f"; did you mean {closest!r}?" if closest else ""
+    allowed = listed.replace(" or ", ", ").split(", ")
+    hint = did_you_mean(got, allowed) if isinstance(got, str) else ""
     return f"expected {listed}, got {_shown(got)}{hint}"
 
 
-def _fields_at(kind: type[BaseModel], mistake: ErrorDetails) -> dict[str, FieldInfo]:
+def _fields_at(kind: type[BaseModel], loc: Sequence[int | str]) -> dict[str, FieldInfo]:
     """The keys that are allowed where the mistake is."""
+    models = _models_at(kind, loc[:-1])
+    return {key: field for model in models for key, field in model.model_fields.items()}
+
+
+def _models_at(kind: type[BaseModel], loc: Sequence[int | str]) -> list[type[BaseModel]]:
+    """The models that may stand there; of a union, the one whose tag is in the location."""
     models = [kind]
-    for part in mistake["loc"][:-1]:
+    for part in loc:
         inner = [
             nested
             for model in models
             if part in model.model_fields
             for nested in _models_in(model.model_fields[str(part)].annotation)
         ]
-        models = inner or models
-    return {key: field for model in models for key, field in model.model_fields.items()}
+        models = inner or [model for model in models if part in _tags(model)] or models
+    return models
+
+
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """What its key `kind` says, if it has one that tells it from others."""
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field is not None and field.is_required() else ()
+
+
+def _unit_at(kind: type[BaseModel], loc: Sequence[int | str]) -> Unit | None:
+    """Of the innermost key of the location: a figure in a list has its list's."""
+    for end in range(len(loc), 0, -1):
+        field = _fields_at(kind, loc[:end]).get(str(loc[end - 1]))
+        if field is not None:
+            return next(_units_in((field.annotation, *field.metadata)), None)
+    return None
+
+
+def _units_in(annotation: Any) -> Iterator[Unit]:
+    if isinstance(annotation, Unit):
+        yield annotation
+    inner = annotation if isinstance(annotation, tuple) else get_args(annotation)
+    for part in inner:
+        yield from _units_in(part)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from gpuyard.specs.base import Share, Spec, Usd, known_name, quantity
+from gpuyard.specs.base import Share, Spec, Unit, Usd, known_name, quantity
 from gpuyard.units import Dimension, parse_positive
 
 
 def _positive(
     name: str, example: str, factors: Mapping[str, float]
-) -> tuple[BeforeValidator, WithJsonSchema]:
+) -> tuple[BeforeValidator, WithJsonSchema, Unit]:
     """A quantity that can't be zero and never goes without its unit."""
     dimension = Dimension(name, example, dict(factors))
 
@@ -19,7 +19,12 @@ def _positive(
         money = isinstance(value, str) and example.startswith("$")
         return parse_positive(str(value).strip().removeprefix("$") if money else value, dimension)
 
-    return quantity(parse, name, example, types="string")
+    base = next(unit for unit, factor in factors.items() if factor == 1)
+
+    def show(value: float) -> str:
+        return f"${value:g}{base}" if base.startswith("/") else f"{value:g} {base}"
+
+    return quantity(parse, name, example, show, types="string")
 
 
 Volts = Annotated[float, *_positive("a voltage", "208 V", {"V": 1.0, "kV": 1e3})]

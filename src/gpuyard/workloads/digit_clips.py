@@ -172,7 +172,8 @@ def _download(url: str, archive: Path, progress: Progress, schemes: Sequence[str
                     received += len(chunk)
                     progress(received, total)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as e:
-        raise _download_failed(url, str(e)) from e
+        reason = getattr(e, "reason", e)
+        raise _download_failed(url, str(getattr(reason, "strerror", None) or reason)) from e
     if total is not None and received != total:
         raise _download_failed(url, f"only {received} of {total} bytes came")
 

@@ -107,14 +107,10 @@ def hybrid(
 
 def _read(table: Path | None, sacct: Path | None, hours_each: float | None) -> "Demand":
     from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
+    from gpuyard.files import read_text
 
     path = table or sacct
-    try:
-        text = path.read_text(encoding="utf-8-sig") if path else ""
-    except FileNotFoundError:
-        raise UserMistake(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as unreadable:
-        raise UserMistake(f"{path}: can't be read as text ({unreadable})") from None
+    text = read_text(path) if path else ""
     with console(stderr=True).status(f"reading {path}"):
         if sacct is not None:
             return demand_from_sacct(text, str(path))
