@@ -23,7 +23,14 @@ from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.predict.table import Floats, Links, Rows, Table, Traffic
 from gpuyard.predict.tuning import Tuning, fitted
-from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, Dataset, ExchangeOptions, Workload
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    Cluster,
+    Dataset,
+    ExchangeOptions,
+    Workload,
+)
 
 
 class Hardware(Protocol):
@@ -203,7 +210,7 @@ def scenario_of(
     profile: ModelProfile,
     cluster: Cluster,
     *,
-    strategy: str = "ddp",
+    strategy: str = DEFAULT_STRATEGY,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     beside: int = 0,
     calibration: Calibration | None = None,
