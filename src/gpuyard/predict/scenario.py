@@ -33,14 +33,14 @@ from gpuyard.specs import (
 )
 
 
-class Hardware(Protocol):
+class AnyPlatform(Protocol):
     """A platform, or a fleet."""
 
     def constant(self, default: Constant) -> Constant: ...
     def links(self, rows: Rows, dataset: Dataset | None) -> Links: ...
 
 
-class Compute(Protocol):
+class AnyLine(Protocol):
     """What a GPU takes alone: a line, or one for every spot of a fleet."""
 
     def columns(self, rows: Rows) -> tuple[Floats, Floats]: ...
@@ -52,8 +52,8 @@ class Scenario:
 
     workload: Workload
     profile: ModelProfile
-    platform: Hardware
-    line: Compute
+    platform: AnyPlatform
+    line: AnyLine
     strategy: Strategy
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
     # as it is where this runs, with all that workers do to each other; None: by the strategy
