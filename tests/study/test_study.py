@@ -89,6 +89,22 @@ def test_a_study_of_a_model_of_ones_own(cli: Cli, project: Path, home: Path) -> 
     repeated = json.loads(again.stdout)["workloads"][0]["measured"]
     assert {m["measurement_id"] for m in repeated} == stored  # nothing was measured twice
 
+    # what is not credible is told wherever it is shown
+    store = ResultsStore(home / "results.sqlite")
+    busy = "other programs used 40 % of the cores"
+    doubted = store.records(Measurement)[0].model_copy(update={"id": "d0", "doubt": busy})
+    store.add(doubted)
+    told = cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    note = (
+        f"Doubtful: wide with {doubted.workers} worker(s) at a batch of "
+        f"{doubted.batch_per_worker}: {busy}."
+    )
+    assert f"Note: {note}" in told.stdout
+    assert note in (project / "out" / "report.html").read_text(encoding="utf-8")
+    document = json.loads((project / "out" / "study.json").read_text(encoding="utf-8"))
+    doubts = {m["measurement_id"]: m["doubt"] for m in document["workloads"][0]["measured"]}
+    assert doubts["d0"] == busy
+
 
 def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     cli: Cli, project: Path, home: Path

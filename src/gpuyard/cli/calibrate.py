@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import JsonOption
-from gpuyard.cli.output import show
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:

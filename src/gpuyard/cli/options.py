@@ -1,9 +1,6 @@
 """What the verbs share: reading lists of numbers, and where output goes."""
 
-import json
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,11 +16,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 1000
 _MOST = 1_000_000_000
-_NUMBER = re.compile(r"^[±+−-]?\$?[\d,.]+( \S+)?$")
-
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")
-]
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
@@ -43,11 +35,6 @@ def _seconds(text: str | float) -> float:
 TimePerPointOption = Annotated[
     float,
     typer.Option(parser=_seconds, metavar="TIME", help="How long each point is timed, e.g. '3 s'."),
-]
-
-
-PageOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with charts.")
 ]
 
 
@@ -82,12 +69,6 @@ def write_or_print(text: str, path: Path) -> None:
     console(stderr=True).print(f"written: {path}", highlight=False, soft_wrap=True)
 
 
-def print_page(path: Path | None) -> None:
-    """Where the page is, if one was written."""
-    if path is not None:
-        console().print(f"page: {path}", highlight=False, markup=False, soft_wrap=True)
-
-
 def parse_counts(text: str, what: str = "count") -> list[int]:
     """ "1,2,4" → [1, 2, 4]. Doubles are dropped, order is kept."""
     counts: list[int] = []
@@ -111,22 +92,3 @@ def console(*, stderr: bool = False) -> "Console":
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH)
-
-
-def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people: numbers to the right, and nothing is ever cut off, only folded."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        cells = [row[index] for row in rows]
-        numeric = bool(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)

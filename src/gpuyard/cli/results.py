@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.bench.running import results_store
-from gpuyard.cli.options import JsonOption
+from gpuyard.cli.output import JsonOption
 from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.options import FreshOption, JsonOption
-from gpuyard.cli.output import show
+from gpuyard.cli.options import FreshOption
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:

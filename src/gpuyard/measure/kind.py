@@ -82,4 +82,4 @@ def named_rows(described: Mapping[str, Any]) -> list[list[str]]:
 
 def cause_sentences(causes: Iterable[Cause]) -> Iterable[str]:
     """Each with what to try."""
-    return (f"  {cause.why}\n    try: {cause.next_step}" for cause in causes)
+    return (f"- {cause.why}; try: {cause.next_step}" for cause in causes)

@@ -23,7 +23,13 @@ from gpuyard.predict.strategies.powersgd import RANK
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
 from gpuyard.predict.table import Floats, Integers, Links, chunks
 from gpuyard.predict.tuning import fitted, spread
-from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName, Workload
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    ExchangeOptions,
+    StrategyName,
+    Workload,
+)
 from gpuyard.specs.plan import RemedyName
 
 _EXCHANGES: dict[RemedyName, ExchangeOptions] = {
@@ -62,7 +68,7 @@ class Grid:
     nodes: tuple[int, ...]
     batches: tuple[int, ...]
     remedies: tuple[RemedyName, ...]
-    strategy: StrategyName = "ddp"
+    strategy: StrategyName = DEFAULT_STRATEGY
 
 
 def usable_lines(

@@ -11,12 +11,19 @@ from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Step
+from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
 from gpuyard.predict.step import StepParts, samples_per_second, step_parts
 from gpuyard.predict.table import Floats, Rows, Table
 from gpuyard.predict.tuning import spread
-from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, ExchangeOptions, StrategyName, Workload
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    Cluster,
+    ExchangeOptions,
+    StrategyName,
+    Workload,
+)
 
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
@@ -31,7 +38,7 @@ def predict_cluster(
     gpus: Sequence[int],
     *,
     batches: Sequence[int] = (),
-    strategy: StrategyName = "ddp",
+    strategy: StrategyName = DEFAULT_STRATEGY,
     gpus_per_node: int | None = None,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     beside: int = 0,
@@ -85,12 +92,7 @@ def predict(
             low=float(low[i]),
             high=float(high[i]),
             scaling_efficiency=float(efficiency[i]),
-            step=Step(
-                compute_seconds=float(parts.compute_seconds[i]),
-                exposed_communication_seconds=float(parts.exposed_communication_seconds[i]),
-                input_seconds=float(parts.input_seconds[i]),
-                straggler_seconds=float(parts.straggler_seconds[i]),
-            ),
+            step=parts.at(i),
             choke=chokes[i],
             epoch_seconds=samples / float(throughput[i]) if samples else None,
             training_seconds=workload.epochs * samples / float(throughput[i]) if samples else None,

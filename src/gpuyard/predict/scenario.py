@@ -23,17 +23,24 @@ from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.predict.table import Floats, Links, Rows, Table, Traffic
 from gpuyard.predict.tuning import Tuning, fitted
-from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, Dataset, ExchangeOptions, Workload
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    Cluster,
+    Dataset,
+    ExchangeOptions,
+    Workload,
+)
 
 
-class Hardware(Protocol):
+class AnyPlatform(Protocol):
     """A platform, or a fleet."""
 
     def constant(self, default: Constant) -> Constant: ...
     def links(self, rows: Rows, dataset: Dataset | None) -> Links: ...
 
 
-class Compute(Protocol):
+class AnyLine(Protocol):
     """What a GPU takes alone: a line, or one for every spot of a fleet."""
 
     def columns(self, rows: Rows) -> tuple[Floats, Floats]: ...
@@ -45,8 +52,8 @@ class Scenario:
 
     workload: Workload
     profile: ModelProfile
-    platform: Hardware
-    line: Compute
+    platform: AnyPlatform
+    line: AnyLine
     strategy: Strategy
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
     # as it is where this runs, with all that workers do to each other; None: by the strategy
@@ -203,7 +210,7 @@ def scenario_of(
     profile: ModelProfile,
     cluster: Cluster,
     *,
-    strategy: str = "ddp",
+    strategy: str = DEFAULT_STRATEGY,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     beside: int = 0,
     calibration: Calibration | None = None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.predict.platform.transport import expected_maximum
+from gpuyard.predict.prediction import Step
 from gpuyard.predict.table import Floats, Table
 
 
@@ -29,6 +30,14 @@ class StepParts:
             + self.exposed_communication_seconds
             + self.input_seconds
             + self.straggler_seconds
+        )
+
+    def at(self, row: int) -> Step:
+        return Step(
+            float(self.compute_seconds[row]),
+            float(self.exposed_communication_seconds[row]),
+            float(self.input_seconds[row]),
+            float(self.straggler_seconds[row]),
         )
 
 

@@ -5,6 +5,7 @@ from statistics import fmean
 
 from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, scaling_svg
 from gpuyard.measure import Measurement
+from gpuyard.specs import DEFAULT_STRATEGY
 from gpuyard.units import format_bit_rate, format_bytes, format_seconds
 
 # from the first on it scales, and below the second the added workers did less than half of their work
@@ -41,7 +42,7 @@ def _panel(title: str, runs: Sequence[Measurement]) -> ScalingPanel:
 
 
 def _label(m: Measurement, remedy: str) -> str:
-    strategy = "" if m.strategy == "ddp" else f"{m.strategy}, "
+    strategy = "" if m.strategy == DEFAULT_STRATEGY else f"{m.strategy}, "
     rate = m.place.link_bytes_per_second
     link = "" if rate is None else f" at {format_bit_rate(rate)}"
     relieved = "" if remedy == "plain" else f" with {remedy}"

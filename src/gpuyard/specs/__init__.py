@@ -6,7 +6,12 @@ so that a prediction does not build them.
 
 from gpuyard.specs.base import KnownNames, Spec
 from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
-from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
+from gpuyard.specs.exchange import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    ExchangeOptions,
+    StrategyName,
+)
 from gpuyard.specs.loading import read_spec
 from gpuyard.specs.workload import (
     Dataset,
@@ -19,6 +24,7 @@ from gpuyard.specs.workload import (
 
 __all__ = [
     "DEFAULT_EXCHANGE",
+    "DEFAULT_STRATEGY",
     "Cluster",
     "Dataset",
     "ExchangeOptions",

@@ -14,7 +14,7 @@ from gpuyard.measure.clock import Progress, Tell
 from gpuyard.measure.training.run import sweep_clock
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
-from gpuyard.specs import Cluster
+from gpuyard.specs import DEFAULT_STRATEGY, Cluster
 from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
 from gpuyard.study.cost import cost_result
 from gpuyard.study.result import StudyResult, WorkloadResult
@@ -70,7 +70,7 @@ def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
     workload = read_workload(named.workload, directory)
     here = study.measure
     batches = named.batch or (here.batch if here else (workload.batch_per_gpu,))
-    strategy = here.strategy if here else "ddp"
+    strategy = here.strategy if here else DEFAULT_STRATEGY
     return Case(workload, profile_of(workload), batches, study.epoch_batches, strategy)
 
 

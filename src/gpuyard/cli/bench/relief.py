@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.bench.running import results_store, run_bench
-from gpuyard.cli.options import DryRunOption, JsonOption
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption
 from gpuyard.cli.places import (
     HostsOption,
     LabOption,

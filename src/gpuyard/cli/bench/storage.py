@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.bench.running import run_bench
-from gpuyard.cli.options import DryRunOption, JsonOption, TimePerPointOption
+from gpuyard.cli.options import DryRunOption, TimePerPointOption
+from gpuyard.cli.output import JsonOption
 
 
 def storage(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.bench.running import results_store
-from gpuyard.cli.options import DryRunOption, FreshOption, JsonOption
-from gpuyard.cli.output import show
+from gpuyard.cli.options import DryRunOption, FreshOption
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:

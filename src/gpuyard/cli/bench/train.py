@@ -15,11 +15,10 @@ from gpuyard.cli.exchange_options import (
 from gpuyard.cli.options import (
     DryRunOption,
     FreshOption,
-    JsonOption,
     TimePerPointOption,
     parse_counts,
 )
-from gpuyard.cli.output import show
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.places import (
     GpuOption,
     HostsOption,

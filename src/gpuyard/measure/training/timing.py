@@ -140,6 +140,7 @@ def _window(
     trainer: Trainer, batches: Batches, steps: int, peers: Peers, device: torch.device
 ) -> tuple[Window, Tensor]:
     peers.barrier()
+    trainer.rest()
     window, loss = _run(trainer, batches, steps, device)
     seconds, input_seconds = peers.slowest([window.seconds, window.input_seconds])
     return Window(steps=steps, seconds=seconds, input_seconds=input_seconds), loss

@@ -89,6 +89,10 @@ class Trainer:
         self._stretch.rest()
         return loss.detach()
 
+    def rest(self) -> None:
+        """What was waited for until now is not computing."""
+        self._stretch.rest()
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Steps in here exchange nothing and, with a learning rate of 0, change nothing.
