@@ -70,6 +70,16 @@ _LISTED_BY = {
 }
 
 
+_LONGEST_QUOTED = 120  # characters: nobody reads more of what is wrong, and comparing it takes time
+
+
+def quoted(text: str) -> str:
+    """What a user wrote, for a sentence: in quotes, on one line, and of a long one the beginning."""
+    if len(text) <= _LONGEST_QUOTED:
+        return repr(text)
+    return f"{text[:_LONGEST_QUOTED]!r}… ({len(text):,} characters)"
+
+
 def closest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name most like this one, or None where nothing is near."""
     near = closest_names(name, known, most=1)
@@ -78,6 +88,8 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 
 def closest_names(name: str, known: Iterable[str], most: int = 4) -> list[str]:
     """Names that begin with this one or have all of its parts, the shortest first; else the most alike."""
+    if len(name) > _LONGEST_QUOTED:
+        return []
     by_lower = {candidate.lower(): candidate for candidate in known}
     lowered = name.lower()
     if lowered in by_lower:
@@ -119,7 +131,7 @@ def describe_unknown(
     where that is more than a `kind`.
     """
     names = sorted(known)
-    unknown = f"no {called or kind} is called {name!r}"
+    unknown = f"no {called or kind} is called {quoted(name)}"
     if instead:
         return f"{unknown}: it is {'an' if instead[0] in 'aeio' else 'a'} {instead}"
     if near := did_you_mean(name, names):

@@ -9,17 +9,41 @@ from typing import BinaryIO
 
 from gpuyard.errors import GpuyardError, UserMistake
 
+MOST_BYTES = 20_000_000  # of what people write or tools print
 
-def read_text(path: Path, mistake: type[UserMistake] = UserMistake) -> str:
+
+def read_text(
+    path: Path, mistake: type[UserMistake] = UserMistake, *, most_bytes: int = MOST_BYTES
+) -> str:
     """What a user's file says; what is wrong with it is a sentence."""
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise mistake(f"{path}: there is no such file") from None
+        return read_bytes(path, mistake, most_bytes=most_bytes).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise mistake(f"{path}: this is not text in UTF-8") from None
-    except OSError as error:
-        raise mistake(f"{path}: can't be read: {error.strerror}") from None
+
+
+def read_bytes(
+    path: Path, mistake: type[UserMistake] = UserMistake, *, most_bytes: int = MOST_BYTES
+) -> bytes:
+    """All of a file that is no larger than it can be meant to be; of a device never more either."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except FileNotFoundError:
+        raise mistake(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise mistake(f"{path}: this is a directory, not a file") from None
+    except (OSError, ValueError) as error:  # a path with a null character is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise mistake(f"{path}: can't be read: {reason}") from None
+    if len(content) > most_bytes:
+        raise mistake(f"{path}: larger than {_size(most_bytes)}")
+    return content
+
+
+def _size(size_bytes: int) -> str:
+    mega, kilo = divmod(size_bytes // 1000, 1000)
+    return f"{mega} MB" if mega else f"{kilo} kB"
 
 
 def check_writable(directory: Path) -> None:

@@ -103,9 +103,12 @@ def test_mistake_names_line_key_and_closest(
         ("", "expected keys with values, like name: mine, got nothing"),
         ("- a\n- b\n", "expected keys with values, like name: mine, got a list"),
         ("name: [unclosed\n", "is not valid YAML"),
-        ("name: a\nname: b\n", "is not valid YAML"),
+        ("name: a\nname: b\n", ":2:1: the key 'name' is there twice, first in line 1"),
         ("\tname: a\n", "is not valid YAML"),
-        ("name: !!python/object/apply:os.system [true]\nnodes: 1\nmachine: dgx-a100\n", "name:"),
+        (
+            "name: !!python/object/apply:os.system [true]\nnodes: 1\nmachine: dgx-a100\n",
+            ":1:7: the tag 'tag:yaml.org,2002:python/object/apply:os.system' means nothing here",
+        ),
     ],
 )
 def test_files_that_are_no_spec(tmp_path: Path, text: str, sentence: str) -> None:

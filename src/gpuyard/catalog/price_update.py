@@ -10,9 +10,8 @@ from pathlib import Path
 from gpuyard.catalog.prices import Price
 from gpuyard.catalog.tables import Table
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import read_text
+from gpuyard.files import MOST_BYTES, read_text
 
-MOST_BYTES = 20_000_000
 _TIMEOUT_SECONDS = 30
 
 
@@ -53,10 +52,7 @@ def read_source(source: str) -> str:
     """The text of a file or of an http(s) address, up to 20 MB."""
     if "://" in source:
         return _fetch(source)
-    path = Path(source)
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise UserMistake(f"{source}: larger than {MOST_BYTES // 1_000_000} MB")
-    return read_text(path)
+    return read_text(Path(source))
 
 
 def _fetch(address: str) -> str:

@@ -10,6 +10,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from gpuyard import units
 from gpuyard.errors import BadQuantity, describe_unknown
+from gpuyard.printable import control_character
 
 
 class Spec(BaseModel):
@@ -23,6 +24,27 @@ class Spec(BaseModel):
         allow_inf_nan=False,
     )
 
+
+def _one_line(most: int) -> tuple[AfterValidator, WithJsonSchema]:
+    """Text that strangers write and terminals, pages and other people's tables show."""
+
+    def validate(text: str) -> str:
+        if not text:
+            raise ValueError("can't be empty")
+        if len(text) > most:
+            raise ValueError(f"takes at most {most} characters, got {len(text):,}")
+        if (control := control_character(text)) is not None:
+            raise ValueError(f"can't have control characters, got {control}")
+        return text
+
+    return AfterValidator(validate), WithJsonSchema(
+        {"type": "string", "minLength": 1, "maxLength": most}
+    )
+
+
+Name = Annotated[str, *_one_line(200)]
+Line = Annotated[str, *_one_line(4096)]
+"""Where a path may stand."""
 
 KnownNames = Mapping[str, frozenset[str]]
 """Kind of name ("GPU", "link") → the names that exist; handed to validation as its context."""
@@ -93,7 +115,10 @@ Watts = Annotated[
     float, *quantity(units.parse_watts, "a power with its unit", "20 kW", units.format_watts)
 ]
 Share = Annotated[float, *quantity(units.parse_share, "a share", "30 %", units.format_share)]
-Count = Annotated[int, Field(gt=0)]
+MOST_LISTED = 1000
+"""Lists are combined with each other: each is kept short enough for that."""
+Count = Annotated[int, Field(gt=0, le=1_000_000_000)]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_LISTED)]
 
 
 def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
@@ -115,11 +140,11 @@ def kind_of(name: str, names: KnownNames) -> str:
     return next((kind for kind in names if name in names[kind]), "")
 
 
-InstanceName = Annotated[str, AfterValidator(known_name("instance"))]
-GpuName = Annotated[str, AfterValidator(known_name("GPU"))]
-LinkName = Annotated[str, AfterValidator(known_name("link"))]
-CloudName = Annotated[str, AfterValidator(known_name("cloud"))]
-MachineName = Annotated[str, AfterValidator(known_name("machine"))]
+InstanceName = Annotated[Name, AfterValidator(known_name("instance"))]
+GpuName = Annotated[Name, AfterValidator(known_name("GPU"))]
+LinkName = Annotated[Name, AfterValidator(known_name("link"))]
+CloudName = Annotated[Name, AfterValidator(known_name("cloud"))]
+MachineName = Annotated[Name, AfterValidator(known_name("machine"))]
 
 
 def _known_model(name: str, info: ValidationInfo) -> str:
@@ -144,7 +169,7 @@ def _site_file(name: str) -> str:
     return name
 
 
-SiteReference = Annotated[str, AfterValidator(_site_file)]
-WorkloadReference = Annotated[str, AfterValidator(_known_or_file("model"))]
-ClusterReference = Annotated[str, AfterValidator(_known_or_file("machine"))]
-ModelName = Annotated[str, AfterValidator(_known_model)]
+SiteReference = Annotated[Line, AfterValidator(_site_file)]
+WorkloadReference = Annotated[Line, AfterValidator(_known_or_file("model"))]
+ClusterReference = Annotated[Line, AfterValidator(_known_or_file("machine"))]
+ModelName = Annotated[Line, AfterValidator(_known_model)]

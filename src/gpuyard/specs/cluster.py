@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Seconds, Spec
+from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Name, Seconds, Spec
 
 Topology = Literal[
     "workstation",
@@ -40,13 +40,15 @@ class Network(Spec):
     link: LinkName | None = None
     rate: Annotated[BytesPerSecond | None, Field(description="of one port, one direction")] = None
     latency: Seconds | None = None
-    rails: Annotated[int, Field(gt=0, description="ports of this link a machine")] = 1
+    rails: Annotated[int, Field(gt=0, le=1000, description="ports of this link a machine")] = 1
     protocol: Protocol | None = None
     per_flow: Annotated[
         BytesPerSecond | None, Field(description="cap on one TCP flow, as public clouds have")
     ] = None
-    flows: Annotated[int, Field(gt=0, description="flows opened between two machines")] = 1
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    flows: Annotated[
+        int, Field(gt=0, le=1_000_000, description="flows opened between two machines")
+    ] = 1
+    oversubscription: Annotated[float, Field(ge=1, le=1000)] = 1.0
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Network":
@@ -79,7 +81,7 @@ def named_or_described(value: Any) -> str:
 class Cluster(Spec):
     """Machines of one kind and what joins them."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     nodes: Annotated[int, Field(gt=0, le=100_000)] = 1
     machine: Annotated[
         Annotated[MachineSpec, Tag("described")] | Annotated[MachineName, Tag("named")],

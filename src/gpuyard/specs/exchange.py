@@ -18,7 +18,7 @@ class ExchangeOptions(Spec):
     compress: Annotated[
         str | None,
         Field(
-            pattern=r"^(fp16|bf16|powersgd:[1-9][0-9]*)$",
+            pattern=r"^(fp16|bf16|powersgd:[1-9][0-9]{0,5})$",
             description="what is sent instead of fp32 gradients: fp16, bf16 or powersgd:RANK",
             examples=["powersgd:2"],
         ),

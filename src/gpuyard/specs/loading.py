@@ -9,9 +9,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from gpuyard.errors import SpecError, describe_unknown, did_you_mean
+from gpuyard.errors import SpecError, describe_unknown, did_you_mean, quoted
 from gpuyard.files import read_text
 from gpuyard.specs.base import KnownNames, Spec, Unit
+from gpuyard.specs.yaml_text import MOST_BYTES, Items, Keys, read_yaml
 
 S = TypeVar("S", bound=Spec)
 _MOST_MISTAKES_SHOWN = 10
@@ -19,47 +20,15 @@ _MOST_MISTAKES_SHOWN = 10
 
 def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
     """Read and check one spec file. Raises SpecError; every mistake found is in its message."""
-    document = _read_yaml(path)
+    document = read_yaml(read_text(path, SpecError, most_bytes=MOST_BYTES), str(path))
     if not isinstance(document, dict):
         raise SpecError(
             f"{path}: expected keys with values, like name: mine, got {_shown(document)}"
         )
     try:
-        return kind.model_validate(_plain(document), context=names)
+        return kind.model_validate(document, context=names)
     except ValidationError as invalid:
         raise SpecError("\n".join(_sentences(path, document, kind, invalid))) from None
-
-
-def _read_yaml(path: Path) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    if path.is_dir():
-        raise SpecError(f"{path}: this is a directory, not a spec file")
-    text = read_text(path, SpecError)
-    try:
-        # round-trip: keeps the line of every key, builds no objects
-        return YAML(typ="rt").load(text)
-    except MarkedYAMLError as broken:
-        mark = broken.problem_mark or broken.context_mark
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        # ruamel adds a note for programmers after the first line of some problems
-        problem = str(broken.problem or broken.context).splitlines()[0]
-        raise SpecError(f"{where}: this is not valid YAML: {problem}") from None
-    except YAMLError as broken:
-        raise SpecError(f"{path}: this is not valid YAML: {str(broken).splitlines()[0]}") from None
-
-
-def _plain(node: Any) -> Any:
-    """Without ruamel's own types, so that pydantic sees only dicts, lists and scalars."""
-    if isinstance(node, dict):
-        return {str(key): _plain(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_plain(value) for value in node]
-    for scalar in (bool, int, float, str):
-        if isinstance(node, scalar):
-            return scalar(node)
-    return node
 
 
 def _sentences(
@@ -89,21 +58,17 @@ def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str, Any]:
     line, keys = 1, ""
     for position, part in enumerate(loc):
         last = position == len(loc) - 1
-        if isinstance(node, dict) and part in node:
-            line = _marks(node).key(part)[0] + 1
+        if isinstance(node, Keys) and isinstance(part, str) and part in node:
+            line = node.lines[part]
             keys += f".{part}" if keys else str(part)
             node = node[part]
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            line = _marks(node).item(part)[0] + 1
+        elif isinstance(node, Items) and isinstance(part, int) and part < len(node):
+            line = node.lines[part]
             keys += f"[{part}]"
             node = node[part]
         elif last and isinstance(node, dict) and isinstance(part, str):
             keys += f".{part}" if keys else part
     return line, keys, node
-
-
-def _marks(node: Any) -> Any:
-    return node.lc  # ruamel's line and column of every key and item
 
 
 def _explain(kind: type[BaseModel], mistake: ErrorDetails, written: Any) -> str:
@@ -192,7 +157,7 @@ def _shown(value: Any) -> str:
         return "a list"
     if value is None or isinstance(value, bool):
         return "nothing" if value is None else str(value).lower()
-    return repr(str(value)) if isinstance(value, str) else f"{value}"
+    return quoted(value) if isinstance(value, str) else f"{value}"
 
 
 def _explain_key(kind: type[BaseModel], loc: Sequence[int | str]) -> str:

@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gpuyard.specs.base import (
+    MOST_LISTED,
     Bytes,
     InstanceName,
+    Name,
     Seconds,
     Share,
     Spec,
@@ -40,7 +42,7 @@ class MovedData(Spec):
 class OfferSpec(Spec):
     """What all offers have."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     speed: Annotated[
         float, Field(gt=0, le=1e6, description="work per hour, relative to the hours of the file")
     ] = 1.0
@@ -128,8 +130,8 @@ class OwnedOffer(OfferSpec):
     support_per_year: Annotated[Share, Field(description="of the hardware's price")] = 0.0
     staff_hours_per_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     staff: UsdPerHour = 0.0
-    gpus: Annotated[int, Field(ge=0, description="that can fail")] = 0
-    gpu_hours_per_failure: Annotated[float, Field(gt=0)] = 54 * 24 * 16_384 / 419
+    gpus: Annotated[int, Field(ge=0, le=1_000_000, description="that can fail")] = 0
+    gpu_hours_per_failure: Annotated[float, Field(gt=0, le=1e12)] = 54 * 24 * 16_384 / 419
     price_per_failure: Usd = 0.0
     financed: Annotated[Share, Field(description="of what is paid once")] = 0.0
     interest: Annotated[Share, Field(description="a year")] = 0.0
@@ -143,7 +145,7 @@ class OwnedOffer(OfferSpec):
 class Offers(Spec):
     """The work, for how long, and the offers for it."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     hours_per_year: Annotated[
         float, Field(gt=0, le=8766, description="hours of work a year, at speed 1")
     ] = 2000.0
@@ -164,7 +166,7 @@ class Offers(Spec):
             ],
             ...,
         ],
-        Field(min_length=1),
+        Field(min_length=1, max_length=MOST_LISTED),
     ]
 
     @model_validator(mode="after")

@@ -7,12 +7,15 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 from gpuyard import units
 from gpuyard.errors import describe_unknown
 from gpuyard.specs.base import (
+    MOST_LISTED,
     Bytes,
     CloudName,
     Count,
+    Counts,
     GpuName,
     LinkName,
     MachineName,
+    Name,
     Seconds,
     Share,
     SiteReference,
@@ -47,7 +50,7 @@ class Policy(Spec):
     ] = False
     clouds: Annotated[
         tuple[CloudName, ...] | None,
-        Field(min_length=1, description="rent only from these, as `gpuyard catalog prices` names them"),
+        Field(min_length=1, max_length=MOST_LISTED, description="rent only from these, as `gpuyard catalog prices` names them"),
     ] = None  # fmt: skip
 
 
@@ -89,7 +92,7 @@ class Owning(Spec):
     value_kept_per_year: Annotated[
         Share, Field(description="share of the hardware's resale value that is left after a year")
     ] = 0.0
-    staff_hours_per_month: Annotated[float, Field(ge=0, description="per machine")] = 2.0
+    staff_hours_per_month: Annotated[float, Field(ge=0, le=1e6, description="per machine")] = 2.0
     staff: UsdPerHour = 75.0
     idle_power: Annotated[
         Share, Field(description="what an idle machine draws, as a share of its power under load")
@@ -148,8 +151,8 @@ class ServerPrice(Spec):
 class OwnPrices(Spec):
     """What you know better than the catalog: quotes, and discounts for a term."""
 
-    gpus: tuple[GpuPrice, ...] = ()
-    servers: tuple[ServerPrice, ...] = ()
+    gpus: Annotated[tuple[GpuPrice, ...], Field(max_length=MOST_LISTED)] = ()
+    servers: Annotated[tuple[ServerPrice, ...], Field(max_length=MOST_LISTED)] = ()
     reserved_1_year: Annotated[
         Share | None,
         Field(description="discount on the on-demand price, paid for every hour of a year"),
@@ -160,7 +163,7 @@ class OwnPrices(Spec):
 class OwnOffer(Spec):
     """An offer that is not in the catalog: an instance by the hour, a server by its price, or both."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     gpu: GpuName
     gpus: Annotated[int, Field(gt=0, le=64, description="in one machine")] = 1
     topology: Topology = "workstation"
@@ -183,21 +186,24 @@ class Search(Spec):
     """What to try; whatever you leave out is tried with all that the catalog has."""
 
     ways: Annotated[
-        tuple[Acquisition, ...], Field(min_length=1, description="how machines may be acquired")
+        tuple[Acquisition, ...],
+        Field(min_length=1, max_length=MOST_LISTED, description="how machines may be acquired"),
     ] = _ACQUISITIONS
-    gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1)] = None
+    gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1, max_length=MOST_LISTED)] = None
     offers: Annotated[
-        tuple[str, ...] | None,
-        Field(min_length=1, description="ids of `gpuyard catalog prices` or `machines`, or names of `offers`"),
+        tuple[Name, ...] | None,
+        Field(min_length=1, max_length=MOST_LISTED, description="ids of `gpuyard catalog prices` or `machines`, or names of `offers`"),
     ] = None  # fmt: skip
-    nodes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 3, 4, 6, 8, 12, 16)
+    nodes: Counts = (1, 2, 3, 4, 6, 8, 12, 16)
     networks: Annotated[
-        tuple[LinkName, ...], Field(min_length=1, description="between bought machines")
+        tuple[LinkName, ...], Field(min_length=1, max_length=MOST_LISTED, description="between bought machines")
     ] = ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ethernet-100g", "infiniband-hdr", "infiniband-ndr")  # fmt: skip
-    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
-    remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1)] = _REMEDIES
+    batch: Counts | None = None
+    remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1, max_length=MOST_LISTED)] = (
+        _REMEDIES
+    )
     largest_batch: Annotated[
-        int | None, Field(gt=0, description="samples per update, over all GPUs")
+        Count | None, Field(description="samples per update, over all GPUs")
     ] = None
 
     @model_validator(mode="after")
@@ -224,7 +230,7 @@ class Playbook(Spec):
 class Plan(Spec):
     """The goal, and what is searched for it."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     workload: Annotated[
         Annotated[Workload, Tag("described")] | Annotated[WorkloadReference, Tag("named")],
         Discriminator(named_or_described),
@@ -250,7 +256,7 @@ class Plan(Spec):
     spot: Spot = Spot()
     search: Search = Search()
     prices: OwnPrices = OwnPrices()
-    offers: tuple[OwnOffer, ...] = ()
+    offers: Annotated[tuple[OwnOffer, ...], Field(max_length=MOST_LISTED)] = ()
     playbook: Playbook = Playbook()
 
     @model_validator(mode="after")

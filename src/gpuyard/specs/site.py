@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from gpuyard.specs.base import Share, Spec, Unit, Usd, known_name, quantity
+from gpuyard.specs.base import MOST_LISTED, Name, Share, Spec, Unit, Usd, known_name, quantity
 from gpuyard.units import Dimension, parse_positive
 
 
@@ -49,8 +49,8 @@ UsdPerKwMonth = Annotated[
     float, *_positive("a price of power", "$184/kW/month", {"/kW/month": 1.0})
 ]
 UsdPerKw = Annotated[float, *_positive("a price of capacity", "$11000/kW", {"/kW": 1.0})]
-PduName = Annotated[str, AfterValidator(known_name("PDU"))]
-ReceptacleName = Annotated[str, AfterValidator(known_name("plug"))]
+PduName = Annotated[Name, AfterValidator(known_name("PDU"))]
+ReceptacleName = Annotated[Name, AfterValidator(known_name("plug"))]
 Country = Annotated[str, Field(pattern=r"^[A-Z]{2}$", description="two letters, as in ISO 3166")]
 SiteKind = Literal["office", "room", "colocation"]
 Cooling = Literal["air", "rear-door", "liquid"]
@@ -64,7 +64,8 @@ class Circuit(Spec):
     phases: Literal[1, 3] = 1
     receptacle: ReceptacleName
     count: Annotated[
-        int | None, Field(gt=0, description="how many there are; as many as needed if left out")
+        int | None,
+        Field(gt=0, le=1_000_000, description="how many there are; as many as needed if left out"),
     ] = None
     feed: Annotated[Literal["A", "B"] | None, Field(description="both if left out")] = None
 
@@ -76,21 +77,23 @@ class RackLimits(Spec):
     depth: Annotated[Metres, Field(description="of the largest device")] = 1.0
     weight: Kilograms = 1000.0
     power: Watts | None = None
-    count: Annotated[int | None, Field(gt=0, description="racks that there is room for")] = None
+    count: Annotated[
+        int | None, Field(gt=0, le=1_000_000, description="racks that there is room for")
+    ] = None
     per_row: Annotated[int, Field(gt=0, le=100)] = 12
 
 
 class Site(Spec):
     """A place with power, cooling and floor."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     kind: SiteKind
     country: Country = "US"
     continuous_load: Annotated[
         Share | None, Field(gt=0, description="of a breaker, for hours on end")
     ] = None
     feeds: Annotated[Literal[1, 2], Field(description="2: A and B, each carries everything")] = 1
-    circuits: Annotated[tuple[Circuit, ...], Field(min_length=1)]
+    circuits: Annotated[tuple[Circuit, ...], Field(min_length=1, max_length=MOST_LISTED)]
     pdu: PduName | None = None
     rack: RackLimits = RackLimits()
     cooling: Cooling = "air"

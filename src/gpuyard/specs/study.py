@@ -6,8 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import (
+    MOST_LISTED,
     ClusterReference,
-    Count,
+    Counts,
+    Line,
+    Name,
     Seconds,
     Share,
     Spec,
@@ -27,8 +30,8 @@ MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
 class MeasureHere(Spec):
     """The sweep to run on this machine."""
 
-    workers: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2)
-    batch: Annotated[tuple[Count, ...], Field(min_length=1)] = (10, 50, 200)
+    workers: Counts = (1, 2)
+    batch: Counts = (10, 50, 200)
     strategy: MeasuredStrategy = "ddp"
     time_per_point: Annotated[
         Seconds, Field(gt=0, description="how long each combination is timed, after warm-up")
@@ -42,7 +45,7 @@ class StudyWorkload(Spec):
         WorkloadReference,
         Field(description="a workload file next to the study, or a catalog model"),
     ]
-    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
+    batch: Counts | None = None
 
 
 class StudyCluster(Spec):
@@ -55,7 +58,7 @@ class StudyCluster(Spec):
             description="a cluster file next to the study, a catalog machine, or the cluster itself"
         ),
     ]
-    gpus: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
+    gpus: Counts = (1, 2, 4, 8)
     strategy: StrategyName = "ddp"
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
 
@@ -82,7 +85,7 @@ class RentOrBuy(Spec):
 class Study(Spec):
     """The whole row: describe, measure, predict, decide."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     workloads: Annotated[
         tuple[
             Annotated[
@@ -92,15 +95,12 @@ class Study(Spec):
             ],
             ...,
         ],
-        Field(min_length=1),
+        Field(min_length=1, max_length=MOST_LISTED),
     ]
     measure: MeasureHere | None = MeasureHere()
-    clusters: tuple[StudyCluster, ...] = ()
+    clusters: Annotated[tuple[StudyCluster, ...], Field(max_length=MOST_LISTED)] = ()
     epoch_batches: Annotated[
-        tuple[Count, ...],
-        Field(description="batch sizes of the chart of time per epoch", min_length=1),
+        Counts, Field(description="batch sizes of the chart of time per epoch")
     ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
     cost: RentOrBuy | None = None
-    plan: Annotated[
-        str | None, Field(min_length=1, description="a plan file next to the study")
-    ] = None
+    plan: Annotated[Line | None, Field(description="a plan file next to the study")] = None

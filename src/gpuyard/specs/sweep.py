@@ -4,7 +4,16 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from gpuyard.specs.base import BytesPerSecond, Count, GpuName, Seconds, Spec, WorkloadReference
+from gpuyard.specs.base import (
+    MOST_LISTED,
+    BytesPerSecond,
+    Counts,
+    GpuName,
+    Name,
+    Seconds,
+    Spec,
+    WorkloadReference,
+)
 from gpuyard.specs.cluster import named_or_described
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions
 from gpuyard.specs.study import MeasuredStrategy
@@ -30,13 +39,13 @@ class SweepWorkload(Spec):
     workload: Annotated[
         WorkloadReference, Field(description="a workload file beside the sweep, or a catalog model")
     ]
-    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1)] = None
+    batch: Counts | None = None
 
 
 class SweepFile(Spec):
     """What to measure, and how often."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     workloads: Annotated[
         tuple[
             Annotated[
@@ -46,15 +55,13 @@ class SweepFile(Spec):
             ],
             ...,
         ],
-        Field(min_length=1),
+        Field(min_length=1, max_length=MOST_LISTED),
     ]
-    nodes: Annotated[
-        tuple[Count, ...], Field(min_length=1, description="worker counts; in a lab one a node")
-    ] = (1, 2)
-    batch: Annotated[tuple[Count, ...] | None, Field(min_length=1, description="of one worker")] = (
-        None
-    )
-    strategy: Annotated[tuple[MeasuredStrategy, ...], Field(min_length=1)] = ("ddp",)
+    nodes: Annotated[Counts, Field(description="worker counts; in a lab one a node")] = (1, 2)
+    batch: Annotated[Counts | None, Field(description="of one worker")] = None
+    strategy: Annotated[
+        tuple[MeasuredStrategy, ...], Field(min_length=1, max_length=MOST_LISTED)
+    ] = ("ddp",)
     link: Annotated[
         tuple[
             Annotated[
@@ -63,9 +70,11 @@ class SweepFile(Spec):
             ],
             ...,
         ],
-        Field(description="a lab for each; none: this machine as it is"),
+        Field(max_length=MOST_LISTED, description="a lab for each; none: this machine as it is"),
     ] = ()
-    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1)] = (DEFAULT_EXCHANGE,)
+    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1, max_length=MOST_LISTED)] = (
+        DEFAULT_EXCHANGE,
+    )
     gpu: Annotated[
         GpuName | None, Field(description="a catalog GPU whose time is slept instead of computing")
     ] = None

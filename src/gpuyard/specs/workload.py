@@ -1,18 +1,40 @@
 """A workload: what is trained, on what data, and what is already known about its speed."""
 
+import math
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from gpuyard.specs.base import Bytes, GpuName, ModelName, Seconds, Share, Spec
+from gpuyard.specs.base import (
+    MOST_LISTED,
+    Bytes,
+    Count,
+    GpuName,
+    Line,
+    ModelName,
+    Name,
+    Seconds,
+    Share,
+    Spec,
+)
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+_MOST_NUMBERS = 1_000_000_000  # of one sample: 4 GB
+
+
+def _fits(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if math.prod(shape) > _MOST_NUMBERS:
+        raise ValueError(f"one sample has more than {_MOST_NUMBERS:,} numbers")
+    return shape
+
+
+Shape = Annotated[tuple[Count, ...], Field(max_length=16), AfterValidator(_fits)]
 
 
 class Dataset(Spec):
     """The samples that one epoch goes through."""
 
-    samples: Annotated[int, Field(gt=0, description="samples in one epoch")]
+    samples: Annotated[int, Field(gt=0, le=10**15, description="samples in one epoch")]
     bytes_per_sample: Annotated[
         Bytes | None, Field(description="bytes read from storage for one sample")
     ] = None
@@ -21,7 +43,7 @@ class Dataset(Spec):
         Field(ge=0, description="CPU time to decode and change one sample, of one core"),
     ] = None
     input_workers: Annotated[
-        int | None, Field(gt=0, description="processes that prepare samples, for each GPU")
+        int | None, Field(gt=0, le=4096, description="processes that prepare samples, for each GPU")
     ] = None
     variation: Annotated[
         Share | None,
@@ -30,7 +52,7 @@ class Dataset(Spec):
         ),
     ] = None
     source: Annotated[
-        str,
+        Line,
         Field(
             description="'synthetic', 'spoken-digits', an importable module:factory that returns a torch Dataset, "
             "or the path of an image folder or a webdataset archive"
@@ -41,20 +63,18 @@ class Dataset(Spec):
 class Tensor(Spec):
     """The shape of one sample's tensor, without the batch dimension."""
 
-    shape: Annotated[
-        tuple[Annotated[int, Field(gt=0)], ...], Field(description="without the batch")
-    ]
+    shape: Annotated[Shape, Field(description="without the batch")]
     dtype: Literal["float32", "int64"] = "float32"
     below: Annotated[
-        int | None, Field(gt=0, description="int64 only: values are drawn from 0 to below-1")
+        Count | None, Field(description="int64 only: values are drawn from 0 to below-1")
     ] = None
 
 
 class Target(Spec):
     """What the model is asked for: a class, or a tensor."""
 
-    classes: Annotated[int | None, Field(gt=1)] = None
-    shape: tuple[Annotated[int, Field(gt=0)], ...] | None = None
+    classes: Annotated[int | None, Field(gt=1, le=100_000_000)] = None
+    shape: Shape | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Target":
@@ -67,23 +87,23 @@ class KnownThroughput(Spec):
     """A single-GPU figure that somebody measured before."""
 
     gpu: GpuName
-    batch_per_gpu: Annotated[int, Field(gt=0)]
-    samples_per_second: Annotated[float, Field(gt=0)]
+    batch_per_gpu: Count
+    samples_per_second: Annotated[float, Field(gt=0, le=1e15)]
 
 
 class Workload(Spec):
     """What is trained."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     model: Annotated[
         ModelName, Field(description="a catalog model, or any importable module:factory")
     ]
     precision: Precision = "fp32"
-    batch_per_gpu: Annotated[int, Field(gt=0)] = 32
+    batch_per_gpu: Count = 32
     dataset: Dataset | None = None
-    epochs: Annotated[int, Field(gt=0)] = 1
+    epochs: Count = 1
     input: Annotated[
         Tensor | None, Field(description="needed where the factory returns a bare torch module")
     ] = None
     target: Target | None = None
-    measured: tuple[KnownThroughput, ...] = ()
+    measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MOST_LISTED)] = ()
