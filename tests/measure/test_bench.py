@@ -15,6 +15,8 @@ from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.credible import ForeignLoad
 from gpuyard.measure.kind import Listing
 from gpuyard.measure.registry import RESULT_KINDS
+from gpuyard.report.answer import Sentence, Table
+from gpuyard.report.answers.results import record_answer, records_answer
 from tests.conftest import ROOT
 from tests.measure.conftest import MakeBench
 
@@ -54,6 +56,21 @@ def test_every_record_is_kept_with_the_doubt_that_it_deserves(
     assert record.doubt == doubt
     assert store.records(LinkBench) == [record]
     assert [progress.what for progress in told] == ["one link"]
+
+
+def test_a_doubt_is_listed_and_shown_whatever_was_measured(make_bench: MakeBench) -> None:
+    busy = "other programs used 40 % of the cores"
+    benches = [make_bench(1), make_bench(2).model_copy(update={"doubt": busy})]
+    (table,) = records_answer(RESULT_KINDS["links"], benches).parts
+    assert isinstance(table, Table)
+    assert table.columns[-1] == "doubt"
+    assert [row[-1] for row in table.rows] == ["", busy]
+    (plain,) = records_answer(RESULT_KINDS["links"], benches[:1]).parts
+    assert isinstance(plain, Table)
+    assert "doubt" not in plain.columns
+    said = record_answer(benches[1]).parts[-1]
+    assert isinstance(said, Sentence)
+    assert said.text == f"Doubtful: {busy}."
 
 
 def test_our_own_processes_are_not_foreign_even_when_they_have_ended() -> None:

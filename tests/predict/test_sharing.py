@@ -97,6 +97,6 @@ def test_why_says_who_else_is_there() -> None:
     spec, place = workload(), cluster()
     p = predicted(place, 2, 3)
     why = explain(scenario_of(spec, profile_of(spec), place, beside=3), p)
-    assert any("shared with 3 equal jobs" in sentence for sentence in why.sentences)
+    assert any("shared with 3 identical jobs" in sentence for sentence in why.sentences)
     # the knee is sought among the GPUs that others leave
     assert why.knee.as_it_is.most_gpus == 2

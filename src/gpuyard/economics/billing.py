@@ -105,7 +105,7 @@ def committed_usd(
 ) -> Array:
     """A committed-use discount over the same period as `hours`.
 
-    The commitment is paid whether it is used or not, at the discounted price; what goes beyond it
+    The commitment is paid for even when it is idle, at the discounted price; what goes beyond it
     costs the full price.
     """
     check_not_negative("hours", hours)

@@ -16,7 +16,7 @@ from gpuyard.measure.links.compare import (
     compare,
     find_slow_links,
 )
-from gpuyard.measure.links.expected import as_it_should_be, expected_bytes_per_second
+from gpuyard.measure.links.expected import expected_bytes_per_second, rated_machine
 from gpuyard.measure.links.records import (
     Finding,
     HostFacts,
@@ -96,7 +96,7 @@ def test_a_card_on_half_of_its_lanes_is_judged_by_all_of_them(
     facts = healthy.model_copy(update={"slots": (slot(gpu="GPU0"), slot(width=8))})
     link = measured("host", "GPU1", 5.9)
     assert find(half, facts, link) == ()
-    (finding,) = find(as_it_should_be(half, facts), facts, link)
+    (finding,) = find(rated_machine(half, facts), facts, link)
     assert finding.expected_bytes_per_second == SLOT
     assert causes(finding) == ["narrow-slot"]
 
@@ -116,7 +116,7 @@ def test_nvlinks_to_a_switch_that_are_down_are_missed(
     )
     link = measured("GPU0", "GPU2", 118, peer=True)
     assert find(hurt, healthy, link) == ()
-    (finding,) = find(as_it_should_be(hurt, healthy), healthy, link)
+    (finding,) = find(rated_machine(hurt, healthy), healthy, link)
     assert finding.expected_bytes_per_second == 12 * 20e9
     assert causes(finding) == ["nvlink"]
 
@@ -125,11 +125,11 @@ def test_peer_access_is_expected_where_it_is_sold_and_under_one_socket(
     healthy: HostFacts,
 ) -> None:
     boxed = build_preset("dual-root", gpus().get("gtx-1080-ti"), 8)
-    found = as_it_should_be(replace(boxed, pcie_peers=frozenset()), healthy)
+    found = rated_machine(replace(boxed, pcie_peers=frozenset()), healthy)
     assert found.offers_peer_to_peer("GPU0", "GPU3")
     assert not found.offers_peer_to_peer("GPU0", "GPU4")  # on the other socket
     desktop = build_preset("consumer", gpus().get("rtx-4090"), 2)
-    assert not as_it_should_be(desktop, healthy).offers_peer_to_peer("GPU0", "GPU1")
+    assert not rated_machine(desktop, healthy).offers_peer_to_peer("GPU0", "GPU1")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def relief(
     """
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import UserMistake
-    from gpuyard.measure.relief.named import CANDIDATES
+    from gpuyard.measure.relief.candidates import CANDIDATES
     from gpuyard.measure.relief.plan import plan_relief
     from gpuyard.measure.relief.run import run_relief
     from gpuyard.report.terminal import say
@@ -77,7 +77,7 @@ def relief(
         lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
     ) as place:
 
-        def planned(foreseen: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
+        def planned(gains: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
             return plan_relief(
                 spec,
                 workers,
@@ -85,24 +85,24 @@ def relief(
                 place,
                 samples=samples,
                 tolerance=parse_share(tolerance),
-                remedies=CANDIDATES if foreseen is None else tuple(foreseen),
-                foreseen=foreseen,
+                remedies=CANDIDATES if gains is None else tuple(gains),
+                foreseen=gains,
                 launcher=launcher,
             )
 
         planned(None)  # says what is wrong before anything is measured
-        foreseen = _foreseen(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
-        if not dry_run and foreseen is not None and not foreseen:
+        gains = _predicted(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
+        if not dry_run and gains is not None and not gains:
             say("The predictor names no remedy that would gain 3 % here.")
-        run_bench(planned(foreseen), run_relief, dry_run=dry_run, json_output=json_output)
+        run_bench(planned(gains), run_relief, dry_run=dry_run, json_output=json_output)
 
 
-def _foreseen(
+def _predicted(
     workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
 ) -> "dict[ExchangeOptions, float] | None":
     """What the predictor names, from one worker alone; nothing is measured in a dry run."""
     from gpuyard.measure import Measurement, plan_sweep, run_sweep
-    from gpuyard.measure.relief.named import foreseen_gains
+    from gpuyard.measure.relief.candidates import predicted_gains
 
     store = results_store()
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
@@ -110,4 +110,4 @@ def _foreseen(
         return None
     with progress_bar() as tell:
         (measured,) = run_sweep(alone, store, on_event=lambda event: tell(event.progress))
-    return foreseen_gains(workload, measured, workers, place.record(workers))
+    return predicted_gains(workload, measured, workers, place.record(workers))

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from gpuyard.measure.bench import AnyPlan
     from gpuyard.measure.clock import Tell
     from gpuyard.measure.kind import AnyRecord
-    from gpuyard.measure.record import Record
     from gpuyard.measure.store import ResultsStore
 
 
@@ -39,15 +38,4 @@ def run_bench(
     with progress_bar() as tell:
         record = measure(plan, run, results_store(), tell)
     show(record_answer(record), json_output=json_output)
-    say_doubt(record)
     return record
-
-
-def say_doubt(
-    record: "Record", about: str = "", again: str = "measure it again when the machine is quiet"
-) -> None:
-    """On stderr, where there is one."""
-    from gpuyard.report.terminal import say
-
-    if record.doubt is not None:
-        say(f"Doubtful: {record.id}{about}: {record.doubt}; {again}.")

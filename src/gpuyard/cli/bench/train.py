@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.bench.running import results_store, say_doubt
+from gpuyard.cli.bench.running import results_store
 from gpuyard.cli.exchange_options import (
     AccumulateOption,
     BucketOption,
@@ -115,9 +115,13 @@ def train(
 
 def _say_doubts(measurements: "list[Measurement]") -> None:
     from gpuyard.measure.credible import NO_LOSS
+    from gpuyard.report.terminal import say
 
     for m in measurements:
-        about = f", {m.workers} worker(s) at a batch of {m.batch_per_worker}"
-        say_doubt(m, about, again="measure it again with --fresh")
+        if m.doubt is not None:
+            say(
+                f"Doubtful: {m.id}, {m.workers} worker(s) at a batch of {m.batch_per_worker}: "
+                f"{m.doubt}; measure it again with --fresh."
+            )
     if any(m.doubt == NO_LOSS for m in measurements):
         raise GpuyardError(f"{NO_LOSS}: look at data, precision and learning rate first")

@@ -10,7 +10,7 @@ from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
 from gpuyard.measure.links.records import HostFacts, PlannedLink
 
 
-def as_it_should_be(graph: MachineGraph, facts: HostFacts) -> MachineGraph:
+def rated_machine(graph: MachineGraph, facts: HostFacts) -> MachineGraph:
     """The machine with all lanes of its GPUs, all NVLinks to its switches and the peer access that its
     GPUs are sold with; a discovered graph has what it found working, which would excuse a loose card."""
     lanes = {slot.gpu: slot.most_width for slot in facts.slots}

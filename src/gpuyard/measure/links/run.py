@@ -10,7 +10,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.links.compare import compare, find_slow_links
-from gpuyard.measure.links.expected import as_it_should_be
+from gpuyard.measure.links.expected import rated_machine
 from gpuyard.measure.links.facts import read_host_facts
 from gpuyard.measure.links.loopback import loopback_seconds
 from gpuyard.measure.links.memory import copy_seconds
@@ -98,7 +98,7 @@ def _model(
             "the model has no rate for them.",
         )
     try:
-        graph = as_it_should_be(discover(), facts)
+        graph = rated_machine(discover(), facts)
     except GpuyardError as error:
         return None, (f"There is nothing to compare with: {error}",)
     return graph, graph.notes

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.kind import Listing
-from gpuyard.measure.relief.named import CANDIDATES
+from gpuyard.measure.relief.candidates import CANDIDATES
 from gpuyard.measure.training.sweep import Sweep, plan_sweep
 from gpuyard.run.places import Place
 from gpuyard.specs import ExchangeOptions, Workload

@@ -116,7 +116,7 @@ def _listing(measurements: Sequence[Measurement]) -> Listing:
     columns = ("id", ("made (UTC)", 3), "workload", ("strategy", 4), ("remedy", 2), ("device", 5))
     return Listing(
         "Training runs",
-        [*columns, "workers", "batch", "samples/s", ("±", 1), "doubt"],
+        [*columns, "workers", "batch", "samples/s", ("±", 1)],
         [
             [
                 m.id,
@@ -129,7 +129,6 @@ def _listing(measurements: Sequence[Measurement]) -> Listing:
                 str(m.batch_per_worker),
                 f"{m.samples_per_second:,.1f}",
                 _interval(m),
-                m.doubt or "",
             ]
             for m in measurements
         ],
@@ -160,7 +159,6 @@ def _rejected_listing(rejected: Sequence[Rejection]) -> Listing:
 def _show(m: Measurement, rejected: str = "") -> Shown:
     rows = [
         *([["rejected", rejected]] if rejected else []),
-        *([["doubt", m.doubt]] if m.doubt else []),
         ["made (UTC)", m.created_at],
         ["strategy", f"{m.strategy} on {device_of(m)}"],
         ["remedy", m.remedy.label],

@@ -179,7 +179,7 @@ def _knee(knees: Knees) -> Iterator[str]:
 
 
 def _jobs(count: int) -> str:
-    return "1 equal job" if count == 1 else f"{count} equal jobs"
+    return "1 identical job" if count == 1 else f"{count} identical jobs"
 
 
 def _gpus(count: int) -> str:

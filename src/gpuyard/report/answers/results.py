@@ -17,13 +17,19 @@ def plan_answer(plan: Plan) -> Answer:
 
 def record_answer(record: Record) -> Answer:
     """One record with everything that it says."""
-    return shown_answer(RESULT_KINDS[record.kind].show(record), record.as_json())
+    shown = RESULT_KINDS[record.kind].show(record)
+    doubt = [] if record.doubt is None else [Sentence(f"Doubtful: {record.doubt}.", "caution")]
+    return Answer([*map(_part, shown), *doubt], record.as_json())
 
 
 def records_answer(kind: ResultKind[AnyRecord], records: Sequence[AnyRecord]) -> Answer:
-    """All records of a kind, one a row."""
-    listed = [kind.listing(records)] if records else []
-    return shown_answer(listed, [record.as_json() for record in records])
+    """All records of a kind, one a row, with what speaks against them."""
+    listed = kind.listing(records)
+    if any(record.doubt for record in records):
+        rows = [[*row, r.doubt or ""] for row, r in zip(listed.rows, records, strict=True)]
+        listed = Listing(listed.title, [*listed.columns, "doubt"], rows)
+    document = [record.as_json() for record in records]
+    return shown_answer([listed] if records else [], document)
 
 
 def shown_answer(shown: Shown, document: Any) -> Answer:

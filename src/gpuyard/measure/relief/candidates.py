@@ -42,7 +42,7 @@ CANDIDATES = (
 """What can be measured; the predictor says which of them are worth it."""
 
 
-def foreseen_gains(
+def predicted_gains(
     workload: Workload, alone: Measurement, workers: int, place: RunPlace
 ) -> dict[ExchangeOptions, float] | None:
     """Speed-ups over plain DDP that are worth it, the largest first; None where the link is not known.
