@@ -70,7 +70,7 @@ def test_storage(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["fabric", "--nodes", "4"], "designed from --nodes, --ports-per-node and --switch"),
+        (["fabric", "--nodes", "4"], "designed from --nodes, --ports-per-node and one of --switch and --rate"),
         (["fabric", "--workload", "resnet50"], "needs both --workload and --on"),
         (["fabric", "--workload", "resnet50", "--on", "dgx-h100", "--nodes", "4"], "leave the other"),
         (["fabric", "--workload", "resnet50", "--on", "dgx-h100"], "is one machine"),

@@ -13,7 +13,7 @@ from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord import CONNECTORS, cord_for
-from gpuyard.facility.power.cord_list import all_cords
+from gpuyard.facility.power.cord_list import all_cords, cord_counts
 from gpuyard.facility.power.electricity import POWER_FACTOR, line_amps
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
@@ -308,3 +308,35 @@ def test_rows_left_open_are_as_long_as_a_cable_limit_needs() -> None:
     check_limits(within)
     with pytest.raises(GpuyardError, match="too long"):
         design_facility(many, site(rack=racks | {"per_row": 12}, cable_limit=limit))
+
+
+def workstations(count: int, **more: Any) -> Cluster:
+    """So many of the example's."""
+    network = {"rate": "10 Gbit/s"} if count > 1 else None
+    machine = {"gpu": "rtx-2080-ti", "gpus": 4, "topology": "workstation"}
+    described = {"name": "test", "nodes": count, "machine": machine, "network": network}
+    return Cluster.model_validate(described | more)
+
+
+def test_a_workstation_is_plugged_into_the_pdu_of_a_rack_beside_it() -> None:
+    design = designed("workstation", "machine-room")
+    (cord,) = cord_counts(design)
+    assert cord.length_m <= 3
+    assert design.on_desk
+
+
+def test_workstations_stand_in_an_office_that_has_a_circuit_for_each() -> None:
+    office = read_site(EXAMPLES / "office.site.yaml")
+    design = design_facility(workstations(2, management_ports=0), office)
+    assert design.on_desk
+    assert len(design.power[0].pdus) == 2
+    assert design.server.volts_minimum == 100
+    with pytest.raises(GpuyardError, match=r"(?s)needs . circuits of 120 V and 20 A.*has 2"):
+        design_facility(workstations(4, management_ports=0), office)
+
+
+def test_workstations_in_a_machine_room_stand_on_shelves_and_keep_their_supplies() -> None:
+    design = design_facility(workstations(2), read_site(EXAMPLES / "machine-room.site.yaml"))
+    assert not design.on_desk
+    assert (design.server.supplies, design.server.volts_minimum) == (1, 100)
+    assert design.server.name.startswith("workstation with")

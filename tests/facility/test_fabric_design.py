@@ -11,8 +11,10 @@ from gpuyard.draw.fabric import fabric_svg
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric import (
     FabricRequest,
+    HostPorts,
     TypicalFloor,
     bill_of,
+    cheapest_fabric,
     design_fabric,
     management_network,
     storage_network,
@@ -43,6 +45,40 @@ def test_one_rack_of_40_hdr_ports() -> None:
     assert (design.ports_spare, design.hops) == (0, 1)
     (run,) = design.cables
     assert (run.kind, run.length_m, run.count) == ("dac", 2, 40)
+
+
+def test_two_machines_need_a_cable_and_no_switch() -> None:
+    design = design_fabric(FabricRequest(2, 2, "mikrotik-crs309", rails=2, direct=True))
+    assert design.kind == "direct"
+    assert design.switches == {"leaf": 0, "spine": 0, "core": 0}
+    assert design.chassis == {}
+    assert design.cable_counts == {
+        "node_node": 2, "node_leaf": 0, "leaf_spine": 0, "spine_core": 0
+    }  # fmt: skip
+    (run,) = design.cables
+    assert (run.from_tier, run.to_tier, run.count) == ("node", "node", 2)
+    assert (design.ports_used, design.ports_total, design.spare_leaf_ports) == (4, 4, 0)
+    assert (design.hops, design.oversubscription) == (0, 1)
+    bill = bill_of(design)
+    assert (bill.switches_usd, bill.switch_watts, bill.rack_units) == (0, 0, 0)
+    assert bill.total_usd == run.total_usd + 4 * switches().get("mikrotik-crs309").card_price_usd
+    assert "cabled to each other" in fabric_svg(design)
+    with pytest.raises(UserMistake, match="cables alone join two machines, not 3"):
+        design_fabric(FabricRequest(3, 1, "mikrotik-crs309", direct=True))
+
+
+def test_a_few_machines_take_a_small_switch_that_is_sold_today() -> None:
+    two, six, ten = (
+        cheapest_fabric(HostPorts(10, "ethernet"), hosts, TypicalFloor()) for hosts in (2, 6, 10)
+    )
+    assert two.kind == "direct"
+    assert (six.switch.id, ten.switch.id) == ("mikrotik-crs309", "mikrotik-crs317")
+    for design, usd in ((two, 400), (six, 1500), (ten, 2600)):
+        assert not design.switch.discontinued
+        assert (bill_of(design).total_usd or 0) < usd
+    assert (
+        cheapest_fabric(HostPorts(25, "ethernet"), 6, TypicalFloor()).switch.id == "mikrotik-crs518"
+    )
 
 
 def test_oversubscription_as_built() -> None:

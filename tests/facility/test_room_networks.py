@@ -122,7 +122,8 @@ def check_ports(design: FacilityDesign) -> None:
                 assert used + above[leaf] <= fabric.switch.ports
         placed = sum(len(design.room.of_kind(device.kind)) for device, _ in figures.boxes)
         assert placed == fabric.shape.leaves + fabric.shape.spines + fabric.shape.cores
-        assert figures.cables == fabric.request.endpoints + fabric.shape.links
+        ends, links = fabric.request.endpoints, fabric.shape.links
+        assert figures.cables == (ends // 2 if fabric.request.direct else ends + links)
     if network.management is not None:
         managed = managed_ports(network, design.room)
         assert len(managed) == network.management.request.endpoints

@@ -27,15 +27,22 @@ def test_a_nameplate_is_the_peak() -> None:
     assert (device.rack_units, device.supplies, device.inlet) == (8, 6, "c20")
 
 
-def test_four_cards_at_one_desk_are_a_tower_and_in_a_cluster_a_rack_server() -> None:
-    machine = {"gpu": "rtx-2080-ti", "gpus": 4}
-    one = Cluster.model_validate({"name": "x", "machine": machine})
-    two = Cluster.model_validate(
-        {"name": "x", "nodes": 2, "machine": machine, "network": {"rate": "10 Gbit/s"}}
+def test_a_workstation_is_the_same_box_however_many_there_are() -> None:
+    machine = {"gpu": "rtx-2080-ti", "gpus": 4, "topology": "workstation"}
+    one, two = (
+        server_device(Cluster.model_validate({"name": "x", "machine": machine, **more}))
+        for more in ({}, {"nodes": 2, "network": {"rate": "10 Gbit/s"}})
     )
-    assert server_device(one)[0].tower
-    assert not server_device(two)[0].tower
-    assert "estimated" in server_device(one)[0].basis
+    assert one == two
+    assert one[0].tower
+    assert one[0].volts_minimum == 100
+    assert "estimated" in one[0].basis
+
+
+def test_machines_of_a_cluster_that_nobody_calls_workstations_are_rack_servers() -> None:
+    unsaid = {"gpu": "rtx-2080-ti", "gpus": 4}
+    cluster = {"name": "x", "nodes": 2, "machine": unsaid, "network": {"rate": "10 Gbit/s"}}
+    assert not server_device(Cluster.model_validate(cluster))[0].tower
 
 
 def test_every_catalog_machine_has_a_box_that_its_supplies_can_feed() -> None:

@@ -35,6 +35,8 @@ class Switch(Fact):
     rack_units: float = Field(ge=0)
     max_watts: float | None = Field(default=None, gt=0)
     watts_basis: PriceBasis | None = None
+    supplies: int | None = Field(default=None, gt=0)
+    """Power supplies; where nobody says, twice as many as are needed."""
     weight_kg: float | None = Field(default=None, gt=0)
     price_usd: float | None = Field(default=None, gt=0)
     price_basis: PriceBasis | None = None
@@ -42,6 +44,8 @@ class Switch(Fact):
     """A machine's side of one port; always an estimate."""
     discontinued: bool = False
     """No longer sold new: designs may name it, nothing proposes it."""
+    small: bool = False
+    """For a few machines: nothing proposes a fabric of several."""
     leaf_boards: int | None = Field(default=None, gt=0)
     ports_per_leaf_board: int | None = Field(default=None, gt=0)
     spine_boards: int | None = Field(default=None, gt=0)

@@ -59,6 +59,8 @@ def fabric_svg(design: FabricDesign, hosts: str = "machines") -> str:
     parts.append(_foot(design, any(None in row.slots for row in rows), height))
     found = ", ".join(f"{n} {tier}" for tier, n in design.switches.items() if n)
     about = f"A {design.kind} fabric on {design.switch.name}: {found}."
+    if design.request.direct:
+        about = f"Two machines, cabled to each other by {design.request.ports_per_node} cables."
     title = f"Fabric of {design.request.nodes} machines"
     return page(parts, _WIDTH, height, title=title, about=about)
 
@@ -74,6 +76,12 @@ def _slots(tier: str, count: int) -> tuple[int | None, ...]:
 
 def _wires(design: FabricDesign, rows: dict[str, _Row]) -> list[str]:
     wiring, lines = design.wiring, []
+    if design.request.direct:
+        row = rows["node"]
+        middle = row.top + _BOX_HEIGHT / 2
+        between: list[str | float] = ["M", row.centre(0), middle, "L", row.centre(1), middle]
+        wide = _thickness(design.request.ports_per_node)
+        return [path(between, stroke=_PAINTS["node"][1], stroke_width=wide)]
     pairs: dict[tuple[str, str], dict[tuple[int, int], int]] = {
         ("leaf", "spine"): {(b.lower, b.upper): b.links for b in wiring.leaf_spine()},
         ("spine", "core"): {(b.lower, b.upper): b.links for b in wiring.spine_core()},
@@ -167,11 +175,13 @@ def _title(design: FabricDesign) -> list[str]:
     rails = f", {design.request.rails} rails" if design.request.rails > 1 else ""
     inside = _WIDTH - 2 * _MARGIN
     over = design.oversubscription
-    sentence = (
-        f"{boxes}{rails}; "
-        + ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
-        + f"; up to {design.hops} switch{'es' if design.hops > 1 else ''} on a path"
-    )
+    sentence = "cabled to each other, without a switch"
+    if boxes:
+        sentence = (
+            f"{boxes}{rails}; "
+            + ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
+            + f"; up to {design.hops} switch{'es' if design.hops > 1 else ''} on a path"
+        )
     title = f"{design.request.endpoints:,} ports of {rate}"
     return [
         text(shorten(title, inside, 19), _MARGIN, _MARGIN + 16, size=19, bold=True),

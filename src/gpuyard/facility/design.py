@@ -72,14 +72,15 @@ class FacilityDesign:
 
     @property
     def on_desk(self) -> bool:
-        """Towers stand beside a desk and take no rack."""
-        return all(placed.device.tower for placed in self.room.placed)
+        """Towers stand beside a desk and take no rack; a switch between them stands on it."""
+        return all(p.device.tower for p in self.room.placed if not p.device.is_switch)
 
 
 def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
     """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
     server, wall_power = server_device(cluster)
     rules = rules_for(site or default_site(server, cluster.nodes))
+    server = replace(server, tower=server.tower and _on_the_floor(cluster, rules))
     _refuse(device_shortfalls(server, rules), rules)
     limits = _limits(rules, server)
     pdu_choice = choose_pdus(server, cluster.nodes, rules, limits)
@@ -90,7 +91,8 @@ def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesig
         cluster,
         pdu_choice.servers_per_rack,
         rules.site.rack.per_row,
-        assume_storage=rules.site.kind != "office",
+        office=rules.site.kind == "office",
+        redundant=rules.site.feeds == 2,
     )
     kinds = [(server, cluster.nodes), *network.devices]
     with _telling_what_was_assumed(network):
@@ -132,9 +134,15 @@ def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
         raise
 
 
+def _on_the_floor(cluster: Cluster, rules: SiteRules) -> bool:
+    """Outside of an office, several towers or one with servers beside it are put on the shelves of racks."""
+    alone = cluster.nodes == 1 and not (cluster.storage and cluster.storage.servers)
+    return alone or rules.site.kind == "office"
+
+
 def _limits(rules: SiteRules, server: Device) -> Limits:
     rack = rules.site.rack
-    units = 1000 if server.tower else rack.units  # towers stand on the floor
+    units = max(rack.units, server.rack_units) if server.tower else rack.units
     return Limits(units, rack.weight, rules.rack_watts)
 
 
@@ -155,9 +163,13 @@ def _powered(
     """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
     alone = [(device, _most_alone(device, limits, pdu_choice)) for device, _ in kinds]
     reason = ""
-    for fewer in range(_TRIES):
-        most = tuple((device, max(count - fewer, 1)) for device, count in alone)
-        bounded = replace(limits, most=most)
+    tries = [
+        replace(limits, most=tuple((device, max(count - fewer, 1)) for device, count in alone))
+        for fewer in range(_TRIES)
+    ]
+    if kinds[0][0].tower:  # a small switch takes the free outlet beside a workstation
+        tries.insert(0, limits)
+    for bounded in tries:
         packing = pack(kinds, bounded)
         room = _within_reach(packing, bounded, network, rules)
         try:

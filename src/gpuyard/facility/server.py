@@ -29,8 +29,6 @@ def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
         gpu, count = gpus().get(cluster.machine.gpu), cluster.machine.gpus
         name = f"server with {count} × {gpu.name}" if count > 1 else f"server with {gpu.name}"
     box = _box(cluster, gpu, count, machine)
-    # several towers, or one with servers beside it, are put on the shelves of racks
-    tower = box.tower and cluster.nodes == 1 and not (cluster.storage and cluster.storage.servers)
     power = wall_power_of(box, gpu, count, machine)
     device = Device(
         kind="server",
@@ -45,7 +43,7 @@ def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
         supplies_minimum=box.supplies_minimum,
         inlet=box.inlet,
         volts_minimum=box.volts_minimum,
-        tower=tower,
+        tower=box.tower,
         noise_dba=box.noise_dba,
         price_usd=machine.price_usd if machine else None,
         price_date=str(machine.date) if machine and machine.price_usd else "",
@@ -58,15 +56,18 @@ def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
 def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> Server:
     if machine is not None and machine.id in servers():
         return servers().get(machine.id)
-    topology = machine.topology if machine else None
+    topology, said = (machine.topology, True) if machine else (None, True)
     if not isinstance(cluster.machine, str):
         topology = cluster.machine.topology
+        said = "topology" in cluster.machine.model_fields_set
     units = machine.rack_units if machine else None
     tower = units is None and count <= _TOWER_GPUS and topology in {"workstation", "consumer"}
+    # the topology of machines whose file leaves it open does not make several of them workstations
+    tower = tower and (said or cluster.nodes == 1)
     modules = gpu.form_factor.upper().startswith(("SXM", "OAM"))
     if units is None:
         units = 8 if modules and gpu.released >= 2022 else 4 if count > 1 else 2
-    return _estimated(gpu, count, machine, tower=tower and cluster.nodes == 1, units=units)
+    return _estimated(gpu, count, machine, tower=tower, units=units)
 
 
 def _estimated(gpu: Gpu, count: int, machine: Machine | None, *, tower: bool, units: int) -> Server:

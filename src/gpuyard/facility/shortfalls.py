@@ -74,4 +74,6 @@ def _short(
 def rack_weight_kg(room: Room, rack: int) -> float:
     """With the rack itself."""
     inside = sum(placed.device.weight_kg for placed in room.in_rack(rack))
-    return inside + (0.0 if all(p.device.tower for p in room.in_rack(rack)) else RACK_WEIGHT_KG)
+    hosts = [p.device for p in room.in_rack(rack) if not p.device.is_switch]
+    on_the_floor = bool(hosts) and all(device.tower for device in hosts)
+    return inside + (0.0 if on_the_floor else RACK_WEIGHT_KG)

@@ -11,7 +11,9 @@ from gpuyard.facility.fabric import (
     FabricDesign,
     TypicalFloor,
     bill_of,
+    direct_fabric,
     fabrics_on,
+    proposed_for,
 )
 from gpuyard.predict import Prediction, machine_of, predict_cluster
 from gpuyard.predict.platform.fabric import between_machines
@@ -105,8 +107,15 @@ def choose_fabric(
 
 
 def _designs(nodes: int, gpus: int, floor: TypicalFloor) -> Iterator[FabricDesign]:
-    for switch in (switch for switch in switches() if not switch.discontinued):
+    sold = [switch for switch in switches() if not switch.discontinued]
+    if nodes == 2:
+        for switch in {switch.link: switch for switch in sold}.values():
+            for ports in _ports(switch, gpus):
+                yield direct_fabric(switch, ports, floor)
+    for switch in sold:
         for ports in _ports(switch, gpus):
+            if not proposed_for(switch, nodes * ports):
+                continue
             for ratio in _OVERSUBSCRIPTIONS:
                 try:
                     yield from fabrics_on(switch, nodes, ports, ratio, floor)
@@ -136,7 +145,10 @@ def describe(candidate: FabricCandidate) -> str:
     rate = format_bit_rate(design.switch.port_bytes_per_second)
     over = design.oversubscription
     ratio = f", {over:.3g}:1 oversubscribed" if over > 1 else ""
-    return f"{design.request.ports_per_node} × {rate} per machine on {design.switch.id}{ratio}"
+    ports = f"{design.request.ports_per_node} × {rate} per machine"
+    if design.request.direct:
+        return f"{ports}, cabled to each other"
+    return f"{ports} on {design.switch.id}{ratio}"
 
 
 def _enough(frontier: tuple[FabricCandidate, ...]) -> FabricCandidate:

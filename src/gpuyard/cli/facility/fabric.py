@@ -23,6 +23,10 @@ def fabric(
     switch: Annotated[
         str | None, typer.Option(help="A switch of the catalog.", metavar="ID")
     ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Instead of a switch: the cheapest of this rate.", metavar="RATE"),
+    ] = None,
     spine: Annotated[
         str | None, typer.Option(help="Another switch for the upper tiers.", metavar="ID")
     ] = None,
@@ -64,26 +68,40 @@ def fabric(
     from gpuyard.facility.fabric import FabricRequest, TypicalFloor, design_fabric
 
     if workload is not None or on is not None:
-        if nodes or ports_per_node or switch or spine:
+        if nodes or ports_per_node or switch or spine or rate:
             raise UserMistake(
                 "with --workload the network is proposed: leave the other options out"
             )
         _propose(workload, on, target_efficiency, batch=batch, svg=svg,
                  racks=(nodes_per_rack, racks_per_row), json_output=json_output)  # fmt: skip
         return
-    if nodes is None or ports_per_node is None or switch is None:
+    if nodes is None or ports_per_node is None or (switch is None) == (rate is None):
         raise UserMistake(
-            "a network is designed from --nodes, --ports-per-node and --switch, "
+            "a network is designed from --nodes, --ports-per-node and one of --switch and --rate, "
             "or proposed from --workload and --on"
         )
     floor = TypicalFloor.of(nodes, nodes_per_rack, racks_per_row)
-    design = design_fabric(
-        FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
-    )
+    if switch is not None:
+        design = design_fabric(
+            FabricRequest(nodes, ports_per_node, switch, rails, oversubscription, spine, floor)
+        )
+    else:
+        design = _cheapest(rate or "", nodes, ports_per_node, oversubscription, floor)
     beside = _beside(design, floor, storage_ports, storage_switch)
     from gpuyard.report.answers.fabric import fabric_answer
 
     _show(fabric_answer(design, beside), design, svg, json_output=json_output)
+
+
+def _cheapest(
+    rate: str, nodes: int, ports: int, oversubscription: float, floor: "TypicalFloor"
+) -> "FabricDesign":
+    """Of Ethernet; two machines are cabled to each other."""
+    from gpuyard.facility.fabric import HostPorts, cheapest_fabric
+    from gpuyard.units import parse_rate
+
+    gbit = parse_rate(rate) * 8 / 1e9
+    return cheapest_fabric(HostPorts(gbit, "ethernet", ports, oversubscription), nodes, floor)
 
 
 def _beside(

@@ -1,7 +1,13 @@
 """The network between machines: how many switches, which cables, what it carries and costs."""
 
 from gpuyard.facility.fabric.bill import FabricBill, bill_of
-from gpuyard.facility.fabric.candidates import HostPorts, cheapest_fabric, fabrics_on
+from gpuyard.facility.fabric.candidates import (
+    HostPorts,
+    cheapest_fabric,
+    direct_fabric,
+    fabrics_on,
+    proposed_for,
+)
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
 from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest
@@ -21,7 +27,9 @@ __all__ = [
     "cheapest_fabric",
     "default_storage_servers",
     "design_fabric",
+    "direct_fabric",
     "fabrics_on",
     "management_network",
+    "proposed_for",
     "storage_network",
 ]

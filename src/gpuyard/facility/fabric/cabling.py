@@ -68,7 +68,12 @@ def lay_cables(
     wiring: Wiring, floor: TypicalFloor, port_gbit: float, uplink_gbit: float
 ) -> tuple[CableRun, ...]:
     """All cables, those that are alike together."""
-    shape, racks = wiring.shape, place_switches(wiring, floor)
+    shape = wiring.shape
+    if not shape.leaves:
+        apart = floor.length_m(floor.rack_of(0), floor.rack_of(1))
+        cables = Counter({apart: wiring.demand.ports_per_node})
+        return tuple(_runs("node", "node", cables, port_gbit))
+    racks = place_switches(wiring, floor)
     table = wiring.leaf_table
     own = np.broadcast_to((np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape)
     over = np.resize(np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves)

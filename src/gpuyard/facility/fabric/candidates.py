@@ -13,12 +13,14 @@ from gpuyard.facility.fabric.request import FabricRequest, spines_for
 
 @dataclass(frozen=True)
 class HostPorts:
-    """What each host brings to one network: ports of one rate, each on a rail of its own."""
+    """What each host brings to one network: ports of one rate, each on a rail of its own. `redundant` asks
+    for switches that two feeds can power."""
 
     gbit_per_second: float
     kind: str
     ports: int = 1
     oversubscription: float = 1.0
+    redundant: bool = False
 
 
 def fabrics_on(
@@ -47,6 +49,12 @@ def fabrics_on(
     return found
 
 
+def direct_fabric(ports_of: Switch, ports: int, floor: TypicalFloor) -> FabricDesign:
+    """Two machines with ports like those of this switch, and cables between them."""
+    request = FabricRequest(2, ports, ports_of.id, rails=ports, floor=floor, direct=True)
+    return design_fabric(request)
+
+
 def _spines(leaf: Switch, endpoints: int) -> list[str | None]:
     """None is the leaf's own model. Uplinks of another rate need another model, and a director may stand
     above any leaf of its rate."""
@@ -61,9 +69,10 @@ def _spines(leaf: Switch, endpoints: int) -> list[str | None]:
 def cheapest_fabric(wanted: HostPorts, hosts: int, floor: TypicalFloor) -> FabricDesign:
     """Of the slowest switches that are fast enough. Those no longer sold are taken only where there is
     no other."""
-    found: list[FabricDesign] = []
+    fitting = _slowest_enough(wanted, hosts * wanted.ports)
+    found = [direct_fabric(fitting[0], wanted.ports, floor)] if fitting and hosts == 2 else []
     why = "none is that fast"
-    for switch in _slowest_enough(wanted):
+    for switch in fitting:
         try:
             found += fabrics_on(switch, hosts, wanted.ports, wanted.oversubscription, floor)
         except UserMistake as mistake:
@@ -76,13 +85,20 @@ def cheapest_fabric(wanted: HostPorts, hosts: int, floor: TypicalFloor) -> Fabri
     return min(found, key=lambda fabric: (bill_of(fabric).total_usd or math.inf, fabric.switch.id))
 
 
-def _slowest_enough(wanted: HostPorts) -> list[Switch]:
+def proposed_for(switch: Switch, endpoints: int) -> bool:
+    """A small switch only where one of it is enough."""
+    return not switch.small or endpoints <= switch.ports
+
+
+def _slowest_enough(wanted: HostPorts, endpoints: int) -> list[Switch]:
     fast = [
         switch
         for switch in switches()
         if switch.kind == wanted.kind
         and switch.port_gbit_per_second >= wanted.gbit_per_second * 0.99
+        and proposed_for(switch, endpoints)
     ]
     slowest = min((switch.port_gbit_per_second for switch in fast), default=0.0)
     same = [switch for switch in fast if switch.port_gbit_per_second == slowest]
-    return [switch for switch in same if not switch.discontinued] or same
+    sold = [switch for switch in same if not switch.discontinued] or same
+    return [switch for switch in sold if switch.supplies != 1 or not wanted.redundant] or sold

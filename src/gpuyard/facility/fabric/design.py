@@ -14,7 +14,8 @@ from gpuyard.facility.fabric.shape import Shape
 from gpuyard.facility.fabric.wiring import Wiring
 from gpuyard.specs import Network
 
-_HOPS = {1: 1, 2: 3, 3: 5}
+_HOPS = {0: 0, 1: 1, 2: 3, 3: 5}
+_DIRECT = Shape(1, 1, 0, 0, 0)
 _CHIPS_DEEP = 3  # leaf chip, spine chip, leaf chip of a director
 
 
@@ -43,7 +44,7 @@ class FabricDesign:
     def kind(self) -> str:
         if self.boards is not None:
             return "director"
-        return {1: "single-switch", 2: "leaf-spine", 3: "three-tier"}[self.shape.tiers]
+        return {0: "direct", 1: "single-switch", 2: "leaf-spine", 3: "three-tier"}[self.shape.tiers]
 
     @property
     def switches(self) -> dict[str, int]:
@@ -57,6 +58,8 @@ class FabricDesign:
     def chassis(self) -> dict[str, int]:
         """Boxes to put into racks, by the id of their switch."""
         above = self.shape.spines + self.shape.cores
+        if not self.shape.switches:
+            return {}
         if self.spine_switch.id == self.switch.id:
             return {self.switch.id: self.shape.leaves + above}
         return {self.switch.id: self.shape.leaves} | (
@@ -65,6 +68,9 @@ class FabricDesign:
 
     @property
     def cable_counts(self) -> dict[str, int]:
+        if not self.shape.switches:
+            pairs = self.request.ports_per_node
+            return {"node_node": pairs, "node_leaf": 0, "leaf_spine": 0, "spine_core": 0}
         return {
             "node_leaf": self.request.endpoints,
             "leaf_spine": self.shape.leaf_spine_links,
@@ -77,6 +83,8 @@ class FabricDesign:
 
     @property
     def ports_total(self) -> int:
+        if not self.shape.switches:
+            return self.request.endpoints
         leaf = self.switch.ports + (self.switch.uplink_ports if self.shape.tiers > 1 else 0)
         above = (self.shape.spines + self.shape.cores) * self.spine_switch.ports
         return self.shape.leaves * leaf + above
@@ -92,6 +100,8 @@ class FabricDesign:
     @property
     def spare_leaf_ports(self) -> int:
         """Free ports that more machines could be plugged into."""
+        if not self.shape.switches:
+            return 0
         free = self.shape.leaves * self.switch.ports - self.request.endpoints
         return free if self.switch.uplink_ports else free - self.shape.leaf_spine_links
 
@@ -101,7 +111,7 @@ class FabricDesign:
         shape, demand = self.shape, self.request.demand
         if self.boards is not None:
             return float(demand.oversubscription)
-        if shape.tiers == 1:
+        if shape.tiers <= 1:
             return 1.0
         speed = self._uplink_speed
         in_pod = -(-demand.nodes // shape.parts) * demand.ports_per_node // shape.groups
@@ -141,7 +151,7 @@ class FabricDesign:
     def ordered_all_reduce_bytes_per_second(self) -> float:
         """The same where the ring goes leaf by leaf: then only its ends leave a leaf."""
         node = self.request.ports_per_node * self.switch.port_bytes_per_second
-        if self.shape.tiers == 1:
+        if self.shape.tiers <= 1:
             return self.all_reduce_bytes_per_second
         leaving = self.request.ports_per_node / self.shape.groups
         up = self.shape.uplinks_per_leaf
@@ -164,13 +174,13 @@ def design_fabric(request: FabricRequest) -> FabricDesign:
     request.check()
     leaf, above = request.switches()
     demand, ports = request.demand, request.ports()
-    shape = single(demand, ports)
+    shape = _DIRECT if request.direct else single(demand, ports)
     if shape is None and above is not None:
         shape = two_tiers(demand, ports) or three_tiers(demand, ports)
     if shape is None:
         raise request.beyond()
     above = above or leaf
-    alone = shape.tiers == 1
+    alone = shape.tiers <= 1
     below_spine = shape.leaves_per_pod * shape.leaf_spine_bundle + shape.uplinks_per_spine
     if shape.tiers == 2:
         below_spine = shape.leaves * shape.leaf_spine_bundle
@@ -181,7 +191,7 @@ def design_fabric(request: FabricRequest) -> FabricDesign:
         spine_switch=above,
         boards=(
             populate(leaf, request.endpoints, demand.oversubscription)
-            if alone and leaf.director
+            if shape.tiers == 1 and leaf.director
             else None
         ),
         spine_boards=populate(above, below_spine) if above.director and not alone else None,

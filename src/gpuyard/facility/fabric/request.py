@@ -14,7 +14,8 @@ MOST_ENDPOINTS = 200_000
 @dataclass(frozen=True)
 class FabricRequest:
     """So many machines with so many ports each, on one kind of switch. `spine` names another switch
-    for the upper tiers; `rails` above 1 asks that port i of every machine meets the others' port i."""
+    for the upper tiers; `rails` above 1 asks that port i of every machine meets the others' port i.
+    Two machines may be cabled to each other: then the switch only says what kind of ports they have."""
 
     nodes: int
     ports_per_node: int
@@ -23,6 +24,7 @@ class FabricRequest:
     oversubscription: float = 1.0
     spine: str | None = None
     floor: TypicalFloor | None = None  # one of the machines' own size
+    direct: bool = False  # no switch
 
     @property
     def endpoints(self) -> int:
@@ -69,6 +71,8 @@ class FabricRequest:
                 f"{self.ports_per_node} ports of a machine can't be spread evenly over {self.rails} "
                 f"rails; --rails may be {', '.join(allowed)}"
             )
+        if self.direct and self.nodes != 2:
+            raise UserMistake(f"cables alone join two machines, not {self.nodes}: name a switch")
         if not 1 <= self.oversubscription <= 1000:
             raise UserMistake(
                 f"an oversubscription of {self.oversubscription:g} is not possible: "

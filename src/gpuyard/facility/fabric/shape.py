@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Tiers = Literal[1, 2, 3]
+Tiers = Literal[0, 1, 2, 3]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class Shape:
     def tiers(self) -> Tiers:
         if self.cores_per_plane:
             return 3
-        return 2 if self.spines_per_pod else 1
+        if self.spines_per_pod:
+            return 2
+        return 1 if self.leaves_per_pod else 0  # two machines that are cabled to each other
 
     @property
     def leaves(self) -> int:

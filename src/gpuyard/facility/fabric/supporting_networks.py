@@ -9,6 +9,7 @@ from gpuyard.facility.fabric.floor import TypicalFloor
 from gpuyard.facility.fabric.request import FabricRequest
 
 MANAGEMENT_SWITCH = "nvidia-sn2201"
+_SMALL_MANAGEMENT_SWITCH = "mikrotik-crs326-24g"
 _MANAGEMENT_SPINES = ("mellanox-sn2700", "mellanox-sn4600c")
 # a management network carries little: 20 ports of 1 Gbit/s share what one of them could fill
 _MANAGEMENT_OVERSUBSCRIPTION = 20.0
@@ -17,23 +18,31 @@ _MACHINES_PER_STORAGE_SERVER = 10
 
 
 def management_network(
-    nodes: int, switch_count: int, floor: TypicalFloor, ports_per_node: int = 2
+    nodes: int,
+    switch_count: int,
+    floor: TypicalFloor,
+    ports_per_node: int = 2,
+    *,
+    office: bool = False,
 ) -> FabricDesign:
     """A port for each machine's controller, one for its operating system, and one for each switch.
 
-    The boxes are counted as if spread evenly over the racks.
+    The boxes are counted as if spread evenly over the racks. In an office a small switch without fans does,
+    where its ports are enough.
     """
     ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
     spread = replace(floor, nodes_per_rack=-(-ports // racks))
     leaf = switches().get(MANAGEMENT_SWITCH)
+    if office and ports <= switches().get(_SMALL_MANAGEMENT_SWITCH).ports:
+        leaf = switches().get(_SMALL_MANAGEMENT_SWITCH)
     alone = ports <= leaf.ports
     wide = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports
     return design_fabric(
         FabricRequest(
             nodes=ports,
             ports_per_node=1,
-            switch=MANAGEMENT_SWITCH,
+            switch=leaf.id,
             spine=None if alone else _MANAGEMENT_SPINES[wide],
             oversubscription=1.0 if alone else _MANAGEMENT_OVERSUBSCRIPTION,
             floor=spread,

@@ -57,7 +57,9 @@ class Wiring:
 
     @cached_property
     def endpoints(self) -> tuple[tuple[int, int, int], ...]:
-        """Machine, port, leaf."""
+        """Machine, port, leaf; none where no port meets a leaf."""
+        if not self.shape.leaves:
+            return ()
         return tuple(
             (node, port, leaf)
             for node, row in enumerate(self.leaf_table.tolist())

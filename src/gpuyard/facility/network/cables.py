@@ -65,13 +65,16 @@ def _laid(
 ) -> Iterator[NetworkCable]:
     leaves, spines, cores = (room.of_kind(kind) for kind in TIERS[name])
     down, up, top = Counter[float](), Counter[float](), Counter[float]()
+    if fabric.request.direct:
+        down[_apart_m(room, plugged[0], plugged[1])] = fabric.request.ports_per_node
     for node, _, leaf in fabric.wiring.endpoints:
         down[_apart_m(room, plugged[node], leaves[leaf])] += 1
     for bundle in fabric.wiring.leaf_spine():
         up[_apart_m(room, leaves[bundle.lower], spines[bundle.upper])] += bundle.links
     for bundle in fabric.wiring.spine_core():
         top[_apart_m(room, spines[bundle.lower], cores[bundle.upper])] += bundle.links
-    lowest, before = _LOWEST[name], "" if name == "machines" else f"{name}, "
+    lowest = "machine to machine" if fabric.request.direct else _LOWEST[name]
+    before = "" if name == "machines" else f"{name}, "
     gbit, above = fabric.switch.port_gbit_per_second, fabric.switch.up_gbit_per_second
     tiers = [
         (lowest, down, gbit),

@@ -40,7 +40,8 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
     gbit = switch.ports * switch.port_gbit_per_second
     watts = switch.max_watts or max(gbit * _WATTS_PER_PORT_GBIT, 40.0)
     estimated = switch.max_watts is None or switch.watts_basis == "estimate"
-    supplies = 2 if watts <= 3000 else 2 * math.ceil(watts / 2500)
+    supplies = switch.supplies or (2 if watts <= 3000 else 2 * math.ceil(watts / 2500))
+    needed = max(supplies // 2, 1)
     name, price = switch.name, switch.price_usd
     if boards is not None:
         name = f"{name} with {boards.leaf_boards} leaf and {boards.spine_boards} spine boards"
@@ -54,9 +55,9 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
         typical_watts=_TYPICAL * watts,
         peak_watts=watts,
         supplies=supplies,
-        supplies_needed=supplies // 2,
-        supplies_minimum=supplies // 2,
-        inlet="c14" if watts / (supplies // 2) <= 1900 else "c20",
+        supplies_needed=needed,
+        supplies_minimum=needed,
+        inlet="c14" if watts / needed <= 1900 else "c20",
         price_usd=price,
         price_date=switch.price_as_of if price else "",
         basis=("watts estimated" if estimated else "watts as listed")

@@ -2,7 +2,7 @@
 devices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuyard.catalog import links, machines
 from gpuyard.errors import GpuyardError
@@ -67,15 +67,20 @@ class RoomNetwork:
 
 
 def network_for(
-    cluster: Cluster, nodes_per_rack: int, per_row: int, *, assume_storage: bool = True
+    cluster: Cluster,
+    nodes_per_rack: int,
+    per_row: int,
+    *,
+    office: bool = False,
+    redundant: bool = False,
 ) -> RoomNetwork:
-    """The cheapest fabrics of the catalog for the cluster's networks. Storage servers that the cluster
-    does not name are assumed, or left out."""
+    """The cheapest fabrics of the catalog for the cluster's networks, on two feeds where they are to be
+    redundant. Storage servers that the cluster does not name are assumed, but not in an office."""
     nodes = cluster.nodes
     between = machine_ports(cluster) if nodes > 1 else None
     single = between is not None and (between.kind, between.ports) == ("ethernet", 1)
     attached = attach_storage(
-        cluster, between.gbit_per_second if between and single else None, assume=assume_storage
+        cluster, between.gbit_per_second if between and single else None, assume=not office
     )
     if between is None and attached is None:
         return RoomNetwork()
@@ -86,6 +91,7 @@ def network_for(
     hosts: tuple[int, ...] = ()
     if between is not None:
         sharing = attached.servers if attached is not None and attached.shared else 0
+        between = replace(between, redundant=redundant)
         compute = cheapest_fabric(between, nodes + sharing, floor)
         devices += switch_devices("machines", compute)
         served["leaf"] = _below(compute, None)
@@ -93,14 +99,18 @@ def network_for(
         devices.append((storage_device(), attached.servers))
         if attached.ports is not None:
             hosts = attached.hosts(nodes)
-            storage = cheapest_fabric(attached.ports, len(hosts), floor)
+            storage = cheapest_fabric(
+                replace(attached.ports, redundant=redundant), len(hosts), floor
+            )
             devices += switch_devices("storage", storage)
             served["storage leaf"] = _below(storage, hosts)
     management = None
     if cluster.management_ports:
         boxes = sum(count for device, count in devices if device.is_switch)
         every = nodes + (attached.servers if attached is not None else 0)
-        management = management_network(every, boxes, floor, cluster.management_ports)
+        management = management_network(
+            every, boxes, floor, cluster.management_ports, office=office
+        )
         devices += switch_devices("management", management)
     return RoomNetwork(
         compute=compute,

@@ -85,7 +85,11 @@ def _gbit_of_a_port(spec: Storage, nodes: int, servers: int, read: float) -> tup
 def _slowest_enough(spec: Storage, nodes: int, servers: int, read: float) -> float:
     machine, server = _gbit_of_a_port(spec, nodes, servers, read)
     sold = sorted(
-        {s.port_gbit_per_second for s in switches() if s.kind == "ethernet" and not s.discontinued}
+        {
+            s.port_gbit_per_second
+            for s in switches()
+            if s.kind == "ethernet" and not s.discontinued and not s.small
+        }
     )
     for gbit in sold:
         if gbit >= max(machine, server):

@@ -67,7 +67,7 @@ def _parts(design: FabricDesign, title: str) -> list[Part]:
         Sentence(
             f"{title}: {request.nodes:,} machines × {ports} of {rate}, {design.kind}", "strong"
         ),
-        Table("Switches", ("tier", "number", "model"), switches),
+        *([Table("Switches", ("tier", "number", "model"), switches)] if switches else []),
         Table("Cables", ("from", "to", "kind", "length", "number", "about, each"), cables),
         *(Sentence(line) for line in _figures(design, bill)),
     ]
@@ -75,6 +75,8 @@ def _parts(design: FabricDesign, title: str) -> list[Part]:
 
 def _figures(design: FabricDesign, bill: FabricBill) -> list[str]:
     shape, over = design.shape, design.oversubscription
+    if design.request.direct:
+        return _direct_figures(design, bill)
     lines = [
         ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
         + f"; bisection {format_byte_rate(design.bisection_bytes_per_second)}, up to"
@@ -101,6 +103,16 @@ def _figures(design: FabricDesign, bill: FabricBill) -> list[str]:
     watts = f"{bill.switch_watts:,.0f} W" if bill.switch_watts is not None else "unknown watts"
     many = "" if bill.rack_units == 1 else "s"
     return [*lines, f"{bill.rack_units:g} rack unit{many}, {watts} at most"]
+
+
+def _direct_figures(design: FabricDesign, bill: FabricBill) -> list[str]:
+    gets = format_byte_rate(exchange_bytes_per_second(design))
+    return [
+        "two machines that are cabled to each other need no switch; a third one would",
+        f"an all-reduce gets {gets} per machine, which is what predictions use",
+        f"about {format_usd(bill.total_usd or 0)} by estimated prices: cables"
+        f" {format_usd(bill.cables_usd)}, cards {format_usd(bill.cards_usd)}",
+    ]
 
 
 def _count(number: int, what: str) -> str:

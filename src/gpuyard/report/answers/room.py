@@ -57,7 +57,9 @@ def headline(design: FacilityDesign) -> list[str]:
         _redundancy(server),
     ]
     fabric = design.network.compute
-    if fabric is not None:
+    if fabric is not None and fabric.request.direct:
+        lines.append(f"network: {design.cluster.nodes} machines, cabled to each other")
+    elif fabric is not None:
         counts = ", ".join(f"{n} {tier}" for tier, n in fabric.switches.items() if n)
         lines.append(f"network: {fabric.kind}, {counts} of {fabric.switch.name}")
     return lines
