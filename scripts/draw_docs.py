@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuyard.catalog import gpus, machines
 from gpuyard.catalog.facility import plugs
-from gpuyard.catalog.specfiles import read_cluster, read_site, read_sweep
+from gpuyard.catalog.specfiles import read_site, read_sweep
 from gpuyard.draw.fabric import fabric_svg
 from gpuyard.draw.plugs import plugs_svg
 from gpuyard.draw.racks import racks_svg
@@ -19,6 +19,7 @@ from gpuyard.draw.topology import topology_svg
 from gpuyard.facility.design import design_facility
 from gpuyard.facility.fabric import FabricRequest, design_fabric
 from gpuyard.files import write_text
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.measure import Measurement, read_results
 from gpuyard.report.scaling import scaling_picture

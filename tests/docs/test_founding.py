@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from gpuyard.catalog.published import LAB_TABLE
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_workload
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.tuning import fitted, spread
 from gpuyard.predict.validation.score import score_table

@@ -6,12 +6,13 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuyard.catalog.facility import plugs
-from gpuyard.catalog.specfiles import read_cluster, read_site
+from gpuyard.catalog.specfiles import read_site
 from gpuyard.draw.plugs import plug_svg, plug_terminal, plugs_svg
 from gpuyard.draw.racks import racks_svg
 from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord_list import all_cords
+from gpuyard.hardware.clusters import read_cluster
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

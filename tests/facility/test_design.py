@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog.facility import plugs
-from gpuyard.catalog.specfiles import known_names, read_cluster, read_site
+from gpuyard.catalog.specfiles import known_names, read_site
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.design import FacilityDesign, design_facility
 from gpuyard.facility.power.cord import CONNECTORS, cord_for
@@ -18,6 +18,7 @@ from gpuyard.facility.power.electricity import POWER_FACTOR, line_amps
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
 from gpuyard.facility.site_rules import rules_for
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster
 from gpuyard.errors import UserMistake
 from gpuyard.facility.server import server_device
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.specs import Cluster
 
 

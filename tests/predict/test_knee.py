@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_workload
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import PlatformScenario, predict, scenario_of
 from gpuyard.predict.explain.knee import find_knee, placements_to_try
 from gpuyard.predict.explain.remedies import Knees, relieve_with_knees

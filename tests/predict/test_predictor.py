@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import (
     CPU_VARIATION,
     GLOO_OVERLAP,

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog import LayerProfile, models
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_workload
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Remedy, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.strategies import powersgd

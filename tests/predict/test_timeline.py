@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.catalog import models
-from gpuyard.catalog.specfiles import read_cluster, read_workload
+from gpuyard.catalog.specfiles import read_workload
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain

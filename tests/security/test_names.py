@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster, read_plan, read_sweep, read_workload
+from gpuyard.catalog.specfiles import read_plan, read_sweep, read_workload
 from gpuyard.errors import SpecError
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.specs import Workload
 
 

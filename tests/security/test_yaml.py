@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.catalog.specfiles import read_cluster, read_offers
+from gpuyard.catalog.specfiles import read_offers
 from gpuyard.errors import SpecError
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.specs.yaml_text import read_yaml
 
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(

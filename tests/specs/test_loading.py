@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog.specfiles import (
-    read_cluster,
     read_offers,
     read_plan,
     read_site,
@@ -14,6 +13,7 @@ from gpuyard.catalog.specfiles import (
     read_workload,
 )
 from gpuyard.errors import SpecError, UnknownName
+from gpuyard.hardware.clusters import read_cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

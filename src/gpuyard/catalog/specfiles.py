@@ -1,5 +1,5 @@
 """Spec files read with every name checked against the catalog; a catalog name does instead of a workload
-or cluster file. The larger specs are imported when one is read: a prediction starts sooner without."""
+file. The larger specs are imported when one is read: a prediction starts sooner without."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from gpuyard.catalog.models import models
 from gpuyard.catalog.parts import build_ids
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
-from gpuyard.specs import Cluster, Dataset, KnownNames, Workload, read_spec
+from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import kind_of
 
 if TYPE_CHECKING:
@@ -58,27 +58,19 @@ def known_names() -> KnownNames:
 
 def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:
     """A workload file, or a catalog model as a workload with synthetic data."""
-    if _is_file(name_or_path, beside):
+    if is_file(name_or_path, beside):
         return read_spec(beside / name_or_path, Workload, known_names())
     if name_or_path not in models():
-        raise _unknown("model", "workload", name_or_path)
+        names = known_names()
+        raise UnknownName(
+            "model",
+            name_or_path,
+            names["model"],
+            instead=kind_of(name_or_path, names),
+            called="workload file and no model of the catalog",
+        )
     clips = _SPOKEN_DIGITS if name_or_path.startswith("spoken-digits") else None
     return Workload(name=name_or_path, model=name_or_path, dataset=clips)
-
-
-def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
-    """A cluster file, or one catalog machine as a cluster of one node."""
-    if _is_file(name_or_path, beside):
-        return read_spec(beside / name_or_path, Cluster, known_names())
-    if name_or_path not in machines():
-        raise _unknown("machine", "cluster", name_or_path)
-    return Cluster(name=machines().get(name_or_path).name, machine=name_or_path)
-
-
-def _unknown(kind: str, file: str, name: str) -> UnknownName:
-    names = known_names()
-    either = f"{file} file and no {kind} of the catalog"
-    return UnknownName(kind, name, names[kind], instead=kind_of(name, names), called=either)
 
 
 def read_study(path: Path) -> "Study":
@@ -114,5 +106,6 @@ def read_sweep(path: Path) -> "SweepFile":
     return read_spec(path, SweepFile, known_names())
 
 
-def _is_file(name_or_path: str, beside: Path) -> bool:
+def is_file(name_or_path: str, beside: Path) -> bool:
+    """Whether a command line names a file there, and not something of the catalog."""
     return name_or_path.endswith((".yaml", ".yml")) or (beside / name_or_path).is_file()

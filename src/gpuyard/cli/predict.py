@@ -1,7 +1,7 @@
 """`gpuyard predict`: how a workload would scale on hardware that may not be here."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,11 @@ from gpuyard.cli.options import parse_counts
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
+if TYPE_CHECKING:
+    from gpuyard.hardware import MachineGraph
+    from gpuyard.predict import PlatformScenario
+    from gpuyard.specs import Cluster
+
 _KNEE_THRESHOLD = "50 %"
 
 
@@ -26,9 +31,24 @@ def predict(
     workload: Annotated[str, typer.Argument(help="A *.workload.yaml, or a catalog model.")],
     *,
     on: Annotated[
-        str, typer.Option(help="A *.cluster.yaml, or a catalog machine.", metavar="CLUSTER")
-    ],
-    gpus: Annotated[str, typer.Option(help="Numbers of GPUs, e.g. 1,2,4,8.")] = "1,2,4,8",
+        list[str] | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="A *.cluster.yaml, a catalog machine or GPU, or e.g. 2x4xrtx-3090@10G. Several are compared.",
+        ),
+    ] = None,
+    topo: Annotated[
+        Path | None,
+        typer.Option(
+            help="How the machine's GPUs are connected: output of nvidia-smi topo -m, or lstopo XML."
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of GPUs, e.g. 1,2,4,8.", show_default="doubled up to all of the cluster"
+        ),
+    ] = None,
     gpus_per_node: Annotated[
         int | None, typer.Option(min=1, help="GPUs used in each machine.")
     ] = None,
@@ -63,51 +83,89 @@ def predict(
 ) -> None:
     """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
 
-    Example: gpuyard predict resnet50 --on dgx-1-v100 --gpus 1,2,4,8 --batch 64
+    Example: gpuyard predict resnet50 --on 2x4xrtx-3090@10G --on dgx-a100 --batch 64
     """
     from gpuyard import units
-    from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.catalog.specfiles import read_workload
     from gpuyard.files import write_text
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
-    from gpuyard.report.answers.predict import predict_answer, why_svg
+    from gpuyard.report.answers.predict import comparison_answer, predict_answer, why_svg
     from gpuyard.workloads import profile_of
 
     if svg and not why:
         raise UserMistake("--svg draws what --why explains: add --why")
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold is about what --why explains: add --why")
+    clusters = _clusters(on or [], topo)
+    if svg and len(clusters) > 1:
+        raise UserMistake("--svg draws one time line: give one --on")
     spec = read_workload(workload)
+    profile = profile_of(spec)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
     constants = chosen_calibration(calibration)
-    counts = parse_counts(gpus, "number of GPUs")
-    scenario = scenario_of(
-        spec,
-        profile_of(spec),
-        read_cluster(on),
-        strategy=parse_strategy(strategy),
-        exchange=exchange,
-        beside=other_jobs,
-        calibration=constants,
-    )
-    result = predict_placements(
-        scenario,
-        scenario.platform.placements(counts, gpus_per_node),
-        parse_counts(batch, "batch size") if batch else (),
-    )
     others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
     how = [strategy, *exchange.words, *others]
-    explained = None
-    if why:
-        from gpuyard.predict.explain.why import explain
-
-        explained = explain(
-            scenario,
-            # the first batch of the most GPUs: `max` keeps the first of equals
-            max(result.predictions, key=lambda p: p.gpus),
-            threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
+    answers = []
+    for cluster, graph in clusters:
+        scenario = scenario_of(
+            spec,
+            profile,
+            cluster,
+            strategy=parse_strategy(strategy),
+            exchange=exchange,
+            beside=other_jobs,
+            calibration=constants,
+            graph=graph,
         )
-    answer = predict_answer(result, how, calibration=constants, why=explained)
-    if explained and svg:
-        write_text(svg, why_svg(explained, f"{answer.title} ({', '.join(how)})"))
-    show(answer, json_output=json_output)
+        counts = _counts(gpus, scenario, gpus_per_node, several=len(clusters) > 1)
+        result = predict_placements(
+            scenario,
+            scenario.platform.placements(counts, gpus_per_node),
+            parse_counts(batch, "batch size") if batch else (),
+        )
+        explained = None
+        if why:
+            from gpuyard.predict.explain.why import explain
+
+            explained = explain(
+                scenario,
+                # the first batch of the most GPUs: `max` keeps the first of equals
+                max(result.predictions, key=lambda p: p.gpus),
+                threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
+            )
+        answer = predict_answer(
+            result, how, calibration=constants, why=explained, notes=graph.notes if graph else ()
+        )
+        if explained and svg:
+            write_text(svg, why_svg(explained, f"{answer.title} ({', '.join(how)})"))
+        answers.append((result, answer))
+    show(
+        answers[0][1] if len(answers) == 1 else comparison_answer(answers, how, whole=why),
+        json_output=json_output,
+    )
+
+
+def _clusters(on: list[str], topo: Path | None) -> "list[tuple[Cluster, MachineGraph | None]]":
+    from gpuyard.hardware.clusters import cluster_as_wired, read_cluster
+
+    if topo is not None:
+        if len(on) > 1:
+            raise UserMistake("--topo is about the machine of one cluster: give one --on")
+        return [cluster_as_wired(topo, read_cluster(on[0]) if on else None)]
+    if not on:
+        raise UserMistake(
+            "on what? Name a cluster, e.g. --on dgx-a100, --on 2x4xrtx-3090@10G or --on my.cluster.yaml"
+        )
+    return [(read_cluster(name), None) for name in on]
+
+
+def _counts(
+    asked: str | None, scenario: "PlatformScenario", gpus_per_node: int | None, *, several: bool
+) -> list[int]:
+    """Of several clusters each shows the numbers that it has."""
+    if asked is None:
+        return scenario.usual_counts(gpus_per_node)
+    counts = parse_counts(asked, "number of GPUs")
+    there = [count for count in counts if count <= scenario.platform.gpus]
+    return there if several and there else counts

@@ -33,7 +33,8 @@ def topo(
     on: Annotated[
         str | None,
         typer.Option(
-            metavar="CLUSTER", help="The machine of a *.cluster.yaml, or a catalog machine."
+            metavar="CLUSTER",
+            help="The machine of a *.cluster.yaml, a catalog machine, or e.g. 8xrtx-3090.",
         ),
     ] = None,
     gpu: Annotated[
@@ -121,8 +122,7 @@ def _graph(
         count = gpus or (known.usual_gpus if known else 1)
         return build_preset(preset, catalog_gpus().get(chosen), count)
     if cluster is not None:
-        from gpuyard.catalog.specfiles import read_cluster
-        from gpuyard.predict import machine_of
+        from gpuyard.hardware.clusters import machine_of, read_cluster
 
         of_cluster, machine = machine_of(read_cluster(cluster))
         return build_preset(machine.topology, of_cluster, machine.gpus)

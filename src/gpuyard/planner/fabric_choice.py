@@ -15,7 +15,8 @@ from gpuyard.facility.fabric import (
     fabrics_on,
     proposed_for,
 )
-from gpuyard.predict import Prediction, machine_of, predict_cluster
+from gpuyard.hardware.clusters import machine_of
+from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.predict.platform.fabric import between_machines
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, Network, Workload

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.storage import StorageNeed, storage_needs
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
-from gpuyard.predict import machine_of, predict_cluster
+from gpuyard.hardware.clusters import machine_of
+from gpuyard.predict import predict_cluster
 from gpuyard.specs import Cluster, Workload
 
 

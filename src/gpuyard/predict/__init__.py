@@ -12,7 +12,7 @@ from gpuyard.predict.constants import (
 )
 from gpuyard.predict.placement import Placement, place
 from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform.platform import Platform, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Remedy, Step
 from gpuyard.predict.predictor import predict, predict_cluster
 from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
@@ -43,7 +43,6 @@ __all__ = [
     "calibration_from_json",
     "compute_line",
     "fit_line",
-    "machine_of",
     "measured_constants",
     "place",
     "platform_of",

@@ -10,13 +10,15 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
+from gpuyard.hardware import MachineGraph
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform.platform import Platform, machine_of
+from gpuyard.predict.platform.platform import Platform
 from gpuyard.predict.platform.sharing import shared
 from gpuyard.predict.step import samples_per_second
 from gpuyard.predict.strategies import Strategy, strategy_of
@@ -147,6 +149,7 @@ class PlatformScenario(Scenario):
     line: ComputeLine
     cluster: Cluster | None = None  # None: it is known by what was measured on it
     calibration: Calibration | None = None
+    graph: MachineGraph | None = None  # how the machines are wired, where somebody looked
 
     @property
     def gpu(self) -> Gpu | None:
@@ -164,6 +167,17 @@ class PlatformScenario(Scenario):
         """One row a placement, at the workload's own batch."""
         batch = self.workload.batch_per_gpu
         return self.table(Rows.of([(placement, batch) for placement in placements]))
+
+    def usual_counts(self, gpus_per_node: int | None = None) -> list[int]:
+        """Numbers of GPUs to look at where nobody says which: twice as many each time, and all that there are."""
+        platform, most = self.platform, self.strategy.most_machines
+        nodes = platform.nodes if most is None else min(most, platform.nodes)
+        total = nodes * (gpus_per_node or platform.gpus_per_node)
+        if gpus_per_node is None and platform.beside:
+            total = max(1, platform.gpus_per_node // (platform.beside + 1))
+        least = gpus_per_node or 1
+        doublings = range(max(0, total // least).bit_length())
+        return sorted({least * 2**n for n in doublings} | {max(total, least)})
 
     def samples_per_second(self, placements: Sequence[Placement]) -> Floats:
         return samples_per_second(self.at(placements))
@@ -200,9 +214,10 @@ class PlatformScenario(Scenario):
     def on(self, cluster: Cluster) -> "PlatformScenario":
         """On another cluster of the same GPUs."""
         same_links = self.cluster is not None and machine_of(cluster) == machine_of(self.cluster)
-        own = calibrated_platform(cluster, self.calibration, same_links=same_links)
-        platform = shared(own, cluster, self.platform.beside)
-        return replace(self, cluster=cluster, platform=platform)
+        graph = self.graph if same_links else None
+        own = calibrated_platform(cluster, self.calibration, same_links=same_links, graph=graph)
+        platform = shared(own, cluster, self.platform.beside, graph)
+        return replace(self, cluster=cluster, platform=platform, graph=graph)
 
 
 def scenario_of(
@@ -214,16 +229,19 @@ def scenario_of(
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     beside: int = 0,
     calibration: Calibration | None = None,
+    graph: MachineGraph | None = None,
 ) -> PlatformScenario:
     """A workload on a described cluster, with as many equal jobs beside it on its machines."""
     gpu, _ = machine_of(cluster)
+    platform = calibrated_platform(cluster, calibration, graph=graph)
     return PlatformScenario(
         workload=workload,
         profile=profile,
-        platform=shared(calibrated_platform(cluster, calibration), cluster, beside),
+        platform=shared(platform, cluster, beside, graph),
         line=calibrated_line(workload, profile, gpu, calibration),
         strategy=strategy_of(strategy),
         exchange=exchange,
         cluster=cluster,
         calibration=calibration,
+        graph=graph,
     )

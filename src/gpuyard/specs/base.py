@@ -11,6 +11,7 @@ from pydantic_core.core_schema import ValidationInfo
 from gpuyard import units
 from gpuyard.errors import BadQuantity, describe_unknown
 from gpuyard.printable import control_character
+from gpuyard.specs.short_cluster import ShortCluster
 
 
 class Spec(BaseModel):
@@ -161,6 +162,17 @@ def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
     return validate
 
 
+def _known_cluster(name: str, info: ValidationInfo) -> str:
+    """A file beside the spec, or what a command line takes: a machine, several, or GPUs."""
+    names: KnownNames = info.context or {}
+    known = names.get("machine", frozenset()) | names.get("GPU", frozenset())
+    short = ShortCluster.of(name)
+    if name.endswith((".yaml", ".yml")) or short is None or not known or short.name in known:
+        return name
+    why = describe_unknown("machine or GPU", short.name, known, instead=kind_of(short.name, names))
+    raise PydanticCustomError("unknown_name", "{why}", {"why": why})
+
+
 def _site_file(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
         raise ValueError(
@@ -171,5 +183,5 @@ def _site_file(name: str) -> str:
 
 SiteReference = Annotated[Line, AfterValidator(_site_file)]
 WorkloadReference = Annotated[Line, AfterValidator(_known_or_file("model"))]
-ClusterReference = Annotated[Line, AfterValidator(_known_or_file("machine"))]
+ClusterReference = Annotated[Line, AfterValidator(_known_cluster)]
 ModelName = Annotated[Line, AfterValidator(_known_model)]

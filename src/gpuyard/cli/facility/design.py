@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def design(
-    cluster: Annotated[str, typer.Argument(help="A *.cluster.yaml, or a catalog machine.")],
+    cluster: Annotated[
+        str, typer.Argument(help="A *.cluster.yaml, a catalog machine, or e.g. 2x4xrtx-3090@10G.")
+    ],
     *,
     site: Annotated[
         Path | None, typer.Option(help="A *.site.yaml: where it would stand.", metavar="FILE")
@@ -46,8 +48,9 @@ def design(
         if not printed:
             raise UserMistake("--output goes with one of --html, --svg, --csv and --json")
         forms[printed[0]] = output
-    from gpuyard.catalog.specfiles import read_cluster, read_site
+    from gpuyard.catalog.specfiles import read_site
     from gpuyard.facility.design import design_facility
+    from gpuyard.hardware.clusters import read_cluster
 
     spec = read_cluster(cluster)
     place = read_site(site) if site is not None else None

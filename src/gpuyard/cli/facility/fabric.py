@@ -136,8 +136,9 @@ def _propose(
     svg: Path | None,
     json_output: bool,
 ) -> None:
-    from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.catalog.specfiles import read_workload
     from gpuyard.facility.fabric import TypicalFloor
+    from gpuyard.hardware.clusters import read_cluster
     from gpuyard.planner.fabric_choice import choose_fabric
     from gpuyard.units import parse_share
     from gpuyard.workloads import profile_of

@@ -11,7 +11,10 @@ def storage(
     workload: Annotated[str, typer.Argument(help="A *.workload.yaml, or a catalog model.")],
     *,
     on: Annotated[
-        str, typer.Option(help="A *.cluster.yaml, or a catalog machine.", metavar="CLUSTER")
+        str,
+        typer.Option(
+            help="A *.cluster.yaml, a catalog machine, or e.g. 2x4xrtx-3090@10G.", metavar="CLUSTER"
+        ),
     ],
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size per GPU.")] = None,
     checkpoint_size: Annotated[
@@ -33,8 +36,9 @@ def storage(
     Example: gpuyard facility storage resnet50 --on dgx-h100 --batch 400
     """
     from gpuyard import units
-    from gpuyard.catalog.specfiles import read_cluster, read_workload
+    from gpuyard.catalog.specfiles import read_workload
     from gpuyard.facility.storage import size_storage
+    from gpuyard.hardware.clusters import read_cluster
     from gpuyard.planner.storage_need import CheckpointPlan, published_need, storage_request
     from gpuyard.report.answers.storage_sizing import storage_answer
     from gpuyard.workloads import profile_of

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from gpuyard.catalog import Gpu, ModelProfile
+from gpuyard.hardware import MachineGraph
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict.calibration.document import (
     CalibratedLine,
     Calibration,
@@ -13,7 +15,7 @@ from gpuyard.predict.calibration.rows import LineKey, line_key
 from gpuyard.predict.compute import ComputeLine, compute_line
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, machine_of, platform_of
+from gpuyard.predict.platform.platform import Platform, platform_of
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 
 CALIBRATED = "calibrated with"  # how the source of such a constant begins
@@ -23,10 +25,14 @@ _REPLACED_BY_LINK = {"link_inside", "staged_rate", "staged_socket_share"}
 
 
 def calibrated_platform(
-    cluster: Cluster, calibration: Calibration | None, *, same_links: bool = True
+    cluster: Cluster,
+    calibration: Calibration | None,
+    *,
+    same_links: bool = True,
+    graph: MachineGraph | None = None,
 ) -> Platform:
     """The cluster's platform; machines with as many of the same GPUs as a measured one get its links."""
-    platform = platform_of(cluster)
+    platform = platform_of(cluster, graph)
     gpu, machine = machine_of(cluster)
     entry = _best_entry(calibration, gpu, machine.gpus)
     if entry is None:

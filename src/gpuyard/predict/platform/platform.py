@@ -6,8 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from gpuyard.catalog import Gpu, gpus, machines
+from gpuyard.catalog import Gpu, machines
 from gpuyard.errors import UserMistake
+from gpuyard.hardware import MachineGraph
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.placement import Placement, place
@@ -104,16 +106,6 @@ class Platform:
         return self.between(nodes)
 
 
-def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
-    """The cluster's GPU and machine, whether named or described."""
-    if isinstance(cluster.machine, str):
-        known = machines().get(cluster.machine)
-        machine = MachineSpec(gpu=known.gpu, gpus=known.gpus, topology=known.topology)
-    else:
-        machine = cluster.machine
-    return gpus().get(machine.gpu), machine
-
-
 def network_of(cluster: Cluster) -> Network | None:
     """The one that the spec gives, or what the catalog says is built into the named machine."""
     if cluster.network is not None or not isinstance(cluster.machine, str):
@@ -122,8 +114,9 @@ def network_of(cluster: Cluster) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-def platform_of(cluster: Cluster) -> Platform:
-    """The cluster spec with its catalog names looked up."""
+def platform_of(cluster: Cluster, graph: MachineGraph | None = None) -> Platform:
+    """The cluster spec with its catalog names looked up; `graph` is how its machines are really wired, where
+    somebody looked."""
     gpu, machine = machine_of(cluster)
     network = network_of(cluster)
     if network is None and cluster.nodes > 1:
@@ -131,16 +124,20 @@ def platform_of(cluster: Cluster) -> Platform:
             f"{cluster.name} has {cluster.nodes} nodes, and the catalog knows no network card of "
             f"{cluster.machine}: add a 'network' to the cluster"
         )
-    described = platform_from(cluster.name, gpu, machine, network)
+    described = platform_from(cluster.name, gpu, machine, network, graph)
     storage = cluster.storage.read if cluster.storage else None
     return replace(described, nodes=cluster.nodes, storage_bytes_per_second=storage)
 
 
 def platform_from(
-    name: str, gpu: Gpu, machine: MachineSpec, network: Network | None = None
+    name: str,
+    gpu: Gpu,
+    machine: MachineSpec,
+    network: Network | None = None,
+    graph: MachineGraph | None = None,
 ) -> Platform:
     """One machine, and what would join it to others."""
-    there = InMachine.of(gpu, machine.gpus, machine.topology)
+    there = InMachine(graph) if graph else InMachine.of(gpu, machine.gpus, machine.topology)
     fabric, of_network = between_machines(network) if network else (None, ())
     return Platform(
         name=name,

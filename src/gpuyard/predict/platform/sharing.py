@@ -6,20 +6,24 @@ It is reckoned as if all of them exchanged at the same time, which is the worst 
 from dataclasses import replace
 from functools import partial
 
+from gpuyard.hardware import MachineGraph
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict.platform.fabric import Pipe, between_machines
 from gpuyard.predict.platform.machine import InMachine
-from gpuyard.predict.platform.platform import Platform, machine_of, network_of
+from gpuyard.predict.platform.platform import Platform, network_of
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster
 
 
-def shared(platform: Platform, cluster: Cluster, beside: int) -> Platform:
+def shared(
+    platform: Platform, cluster: Cluster, beside: int, graph: MachineGraph | None = None
+) -> Platform:
     """The platform as one of `beside + 1` jobs sees it."""
     if not beside:
         return platform
     jobs = beside + 1
     gpu, machine = machine_of(cluster)
-    there = InMachine.of(gpu, machine.gpus, machine.topology)
+    there = InMachine(graph) if graph else InMachine.of(gpu, machine.gpus, machine.topology)
 
     def inside(gpus_used: int) -> Pipe:
         alone, crowded = platform.inside(gpus_used), there.pipe(gpus_used, jobs)

@@ -44,12 +44,15 @@ def predict_answer(
     *,
     calibration: Calibration | None = None,
     why: "Why | None" = None,
+    notes: Sequence[str] = (),
 ) -> Answer:
-    """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs."""
+    """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
+    about how its machines are wired."""
     title = f"{result.workload} on {result.cluster} ({', '.join(how)})"
     table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
     sentences = [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
-    parts: list[Part] = [table, *map(Sentence, sentences)]
+    wiring = [f"Wiring: {note}." for note in notes]
+    parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
     if why is not None:
         parts.append(_explained(why, title))
     document = result.as_json() | {"calibration": _calibrated(result, calibration)}
@@ -59,6 +62,75 @@ def predict_answer(
         title=f"{result.workload} on {result.cluster}",
         verb="predict",
     )
+
+
+def comparison_answer(
+    answers: Sequence[tuple[ClusterPrediction, Answer]], how: Sequence[str], *, whole: bool = False
+) -> Answer:
+    """One workload on several clusters side by side; `whole` shows each cluster's own answer, too."""
+    results = [result for result, _ in answers]
+    batches = sorted({p.batch_per_gpu for result in results for p in result.predictions})
+    parts: list[Part] = [_side_by_side(results, batch, how) for batch in batches]
+    for result, answer in answers:
+        parts += answer.parts if whole else [_own_speed(result)]
+    return Answer(
+        parts,
+        {"workload": results[0].workload, "clusters": [answer.document for _, answer in answers]},
+        title=f"{results[0].workload} on {len(results)} clusters",
+        verb="predict",
+    )
+
+
+def _own_speed(result: ClusterPrediction) -> Sentence:
+    return Sentence(f"{result.cluster}: single-GPU speed: {result.single_gpu_speed}.", "quiet")
+
+
+def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequence[str]) -> Table:
+    """A row a cluster, a column a number of GPUs; the fastest with as many GPUs stands out."""
+    found = [
+        {p.gpus: p for p in result.predictions if p.batch_per_gpu == batch} for result in results
+    ]
+    counts = sorted({gpus for of in found for gpus in of})
+    fastest = {
+        gpus: max(of[gpus].samples_per_second for of in found if gpus in of) for gpus in counts
+    }
+    rows: list[list[Words]] = []
+    for result, of in zip(results, found, strict=True):
+        own = [of.get(gpus) for gpus in counts]
+        largest = of[max(of)]
+        rows.append(
+            [
+                result.cluster,
+                *("" if p is None else _rate(p, fastest[p.gpus]) for p in own),
+                units.format_share(largest.scaling_efficiency),
+                _choke(largest),
+            ]
+        )
+    return Table(
+        f"{results[0].workload}, samples/s at a batch of {batch} per GPU ({', '.join(how)})",
+        (
+            "cluster",
+            *(
+                Column(f"{gpus} GPU{'' if gpus == 1 else 's'}", 0 if gpus == counts[-1] else n)
+                for n, gpus in zip(range(len(counts), 0, -1), counts, strict=True)
+            ),
+            "efficiency",
+            "choke",
+        ),
+        rows,
+        note="Efficiency and choke are those with the most GPUs of each cluster.",
+    )
+
+
+def _rate(p: Prediction, fastest: float) -> Words:
+    text = f"{p.samples_per_second:,.1f}"
+    if p.fits is False:
+        return Text(text, "bad")
+    return Text(text, "strong") if p.samples_per_second == fastest else text
+
+
+def _choke(p: Prediction) -> Words:
+    return p.choke if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad")
 
 
 def why_svg(why: "Why", title: str) -> str:
@@ -84,7 +156,7 @@ def _row(p: Prediction) -> list[Words]:
         f"{p.low:,.0f} – {p.high:,.0f}",
         units.format_share(p.scaling_efficiency),
         *(f"{1000 * part:.1f} ms" for part in seconds),
-        p.choke if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad"),
+        _choke(p),
     ]
 
 

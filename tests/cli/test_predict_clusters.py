@@ -1,0 +1,102 @@
+"""`gpuyard predict` on clusters that no file describes, as they are wired, and several at once."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Cli
+
+MATRIX = ROOT / "tests" / "hardware" / "recorded" / "topo-m" / "rtx4090-8gpu-sys-2nic-no-legend.txt"
+
+
+def predicted(cli: Cli, *arguments: str) -> Any:
+    return json.loads(cli("predict", *arguments, "--json").stdout)
+
+
+def rates(document: Any) -> dict[int, float]:
+    return {p["gpus"]: p["samples_per_second"] for p in document["predictions"]}
+
+
+def test_one_gpu_is_a_cluster(cli: Cli) -> None:
+    document = predicted(cli, "resnet50", "--on", "rtx-3090")
+    assert list(rates(document)) == [1]
+    assert "clusters" not in document
+
+
+def test_without_numbers_of_gpus_they_double_up_to_all(cli: Cli) -> None:
+    assert list(rates(predicted(cli, "resnet50", "--on", "3x4xrtx-3090@10G"))) == [1, 2, 4, 8, 12]
+    each = predicted(cli, "resnet50", "--on", "4x8xrtx-3090@10G", "--gpus-per-node", "2")
+    assert list(rates(each)) == [2, 4, 8]
+    shared = predicted(cli, "resnet50", "--on", "8xrtx-3090", "--other-jobs", "1")
+    assert list(rates(shared)) == [1, 2, 4]
+    alone = predicted(cli, "vgg16", "--on", "2x4xrtx-3090@10G", "--strategy", "dataparallel")
+    assert list(rates(alone)) == [1, 2, 4]
+
+
+def test_a_cluster_in_a_few_characters_is_predicted_like_its_file(cli: Cli) -> None:
+    file = predicted(cli, "vgg16", "--on", "examples/ethernet.cluster.yaml", "--gpus", "1,8")
+    short = predicted(cli, "vgg16", "--on", "8x1xgtx-1080-ti@10G", "--gpus", "1,8")
+    assert rates(short)[1] == pytest.approx(rates(file)[1])
+    assert rates(short)[8] == pytest.approx(rates(file)[8], rel=0.02)  # but for its latency
+
+
+def test_machines_are_predicted_as_they_are_wired(cli: Cli) -> None:
+    usual = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090"))
+    wired = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX)))
+    # every pair of that machine meets across sockets; usually four are on each
+    assert wired[4] < 0.7 * usual[4]
+    assert wired[8] == pytest.approx(usual[8])
+    done = cli("predict", "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX), "--why")
+    assert "Wiring: the GPUs list 2 NUMA nodes" in done.stdout
+
+
+def test_several_clusters_stand_side_by_side(cli: Cli) -> None:
+    asked = ("resnet50", "--on", "2x4xrtx-3090@10G", "--on", "dgx-a100", "--on", "rtx-4090")
+    document = predicted(cli, *asked, "--batch", "32,64")
+    assert document["workload"] == "resnet50"
+    first, second, third = document["clusters"]
+    assert first == predicted(cli, "resnet50", "--on", "2x4xrtx-3090@10G", "--batch", "32,64")
+    assert list(rates(second)) == [1, 2, 4, 8]
+    assert list(rates(third)) == [1]
+    shown = cli("predict", *asked, "--batch", "32,64").stdout
+    assert "samples/s at a batch of 32 per GPU (ddp)" in shown
+    (row,) = [line for line in shown.partition("of 64")[0].splitlines() if "│ NVIDIA DGX" in line]
+    for rate in [p["samples_per_second"] for p in second["predictions"][::2]]:
+        assert f"{rate:,.1f}" in row
+
+
+def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) -> None:
+    asked = ("resnet50", "--on", "4xrtx-3090", "--on", "dgx-a100", "--gpus", "4,8")
+    few, many = predicted(cli, *asked)["clusters"]
+    assert (list(rates(few)), list(rates(many))) == ([4], [4, 8])
+    none = cli(
+        "predict", "resnet50", "--on", "rtx-3090", "--on", "dgx-a100", "--gpus", "8", status=2
+    )
+    assert "8 GPUs at 1 a node need 8 nodes" in none.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "on what? Name a cluster, e.g. --on dgx-a100"),
+        (("--on", "t4", "--on", "l4", "--topo", "x"), "--topo is about the machine of one cluster"),
+        (("--on", "t4", "--topo", "none.txt"), "none.txt can't be read: No such file"),
+        (("--on", "t4", "--on", "l4", "--why", "--svg", "x.svg"), "--svg draws one time line"),
+    ],
+)
+def test_mistakes_are_sentences(cli: Cli, options: tuple[str, ...], says: str) -> None:
+    assert says in cli("predict", "resnet50", *options, status=2).stderr
+
+
+def test_a_study_takes_them_too(cli: Cli, tmp_path: Any) -> None:
+    study = tmp_path / "s.study.yaml"
+    study.write_text(
+        "name: s\nworkloads: [resnet50]\nmeasure: null\n"
+        "clusters: [{cluster: 2x4xrtx-3090@10G, gpus: [4, 8]}]\n"
+    )
+    done = cli("study", str(study), "--output", str(tmp_path / "out"), "--json")
+    assert "2 × 4 × GeForce RTX 3090, 10 Gbit/s" in done.stdout
+    study.write_text(study.read_text().replace("rtx-3090", "rtx-309"))
+    wrong = cli("study", str(study), "--output", str(tmp_path / "out"), status=2)
+    assert ":4: clusters[0].cluster: no machine or GPU is called 'rtx-309'; did" in wrong.stderr
