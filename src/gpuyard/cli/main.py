@@ -1,8 +1,12 @@
 """The root command, and the one place where an error becomes an exit status."""
 
+import contextlib
+import errno
+import io
 import os
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,8 +18,11 @@ from gpuyard.cli.old_spellings import take_old_spellings
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, with_placeholders
 from gpuyard.errors import GpuyardError
+from gpuyard.printable import printable
 
 _STOPPED = 130
+_LONGEST = 4000  # characters of a sentence
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _GROUPS = (
     "bench",
     "catalog",
@@ -57,6 +64,14 @@ class _Commands(TyperGroup):
         self._load((cmd_name,) if cmd_name in _NAMES else _NAMES)
         return super().get_command(ctx, cmd_name)
 
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _typers_errors_printable():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _typers_errors_printable():
+            return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return with_placeholders(super().get_params(ctx), self.callback)
 
@@ -64,6 +79,23 @@ class _Commands(TyperGroup):
         for name in names:
             if name not in self.commands:
                 self.commands[name] = _command(name)
+
+
+@contextlib.contextmanager
+def _typers_errors_printable() -> Iterator[None]:
+    """Its sentences quote what was typed, and it prints them itself."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            error.message = _sentence(error.message)  # type: ignore[attr-defined]
+        raise
+
+
+def _sentence(text: object) -> str:
+    """For a terminal; of what somebody pasted, no more than a screen."""
+    said = printable(str(text))
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
 def _command(name: str) -> Any:
@@ -115,20 +147,41 @@ def root(
         os.environ["GPUYARD_DEBUG"] = "1"
 
 
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
+
+
 def main() -> None:
     """Run the command line and exit with its status."""
+    sys.excepthook = _show_traceback
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack some of our characters
     try:
-        app(prog_name="gpuyard")
+        try:
+            app(prog_name="gpuyard")
+        finally:
+            sys.stdout.flush()  # that a disk is full is found here, not while Python ends
     except GpuyardError as error:
         if os.environ.get("GPUYARD_DEBUG") == "1":
             raise
-        sys.stderr.write(f"gpuyard: {error}\n")
+        sys.stderr.write(f"gpuyard: {_sentence(error)}\n")
         sys.exit(error.exit_status)
     except SystemExit as leaving:
         if leaving.code == _STOPPED:  # typer's own answer to Ctrl-C is silence
             sys.stderr.write("gpuyard: stopped; what was finished is kept\n")
         raise
     except BrokenPipeError:
-        # the reader (head, less) has gone; Python would complain again while flushing at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # the reader (head, less) has gone
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _write_no_more()
+        sys.stderr.write(f"gpuyard: the answer can't be written: {error.strerror}\n")
+        sys.exit(1)
+
+
+def _write_no_more() -> None:
+    """Python would complain again while flushing at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

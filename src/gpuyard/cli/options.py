@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -11,10 +11,6 @@ from gpuyard import units
 from gpuyard.errors import UserMistake
 from gpuyard.files import write_text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_PIPE_WIDTH = 1000
 _MOST = 1_000_000_000
 
 DryRunOption = Annotated[
@@ -65,8 +61,10 @@ def write_or_print(text: str, path: Path) -> None:
     if path == STDOUT:
         sys.stdout.write(text)
         return
+    from gpuyard.report.terminal import say
+
     write_text(path, text)
-    console(stderr=True).print(f"written: {path}", highlight=False, soft_wrap=True)
+    say(f"written: {path}")
 
 
 def parse_counts(text: str, what: str = "count") -> list[int]:
@@ -84,11 +82,3 @@ def parse_counts(text: str, what: str = "count") -> list[int]:
         if number not in counts:
             counts.append(number)
     return counts
-
-
-def console(*, stderr: bool = False) -> "Console":
-    """A rich console, as wide as the terminal; in a file or a pipe no line is broken."""
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH)

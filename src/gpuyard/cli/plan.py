@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.options import console
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.progress import working
 
 
 def plan(
@@ -38,6 +38,6 @@ def plan(
 
     asked, constants = read_plan(file), chosen_calibration(calibration)
     bought_at = None if site is None else read_site(site)
-    with console(stderr=True).status("searching"):
+    with working("searching"):
         result = make_plan(asked, file.parent, constants, bought_at)
     show(plan_answer(result), json_output=json_output, html=html)

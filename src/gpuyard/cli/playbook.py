@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import console
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.progress import working
 from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | No
     if gpus is not None:
         own = asked.playbook.model_copy(update={"gpus_now": gpus})
         asked = asked.model_copy(update={"playbook": own})
-    with console(stderr=True).status("searching"):
+    with working("searching"):
         team, source, figures = team_of(asked, file.parent)
     return team, source if gpus is None else "your answer", figures
 

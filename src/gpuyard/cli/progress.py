@@ -1,10 +1,8 @@
-"""The one progress bar: on stderr, gone at the end."""
+"""What is shown on stderr while something takes long, and is gone at the end: a bar, or a word."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from gpuyard.cli.options import console
 
 if TYPE_CHECKING:
     from gpuyard.measure.clock import Progress, Tell
@@ -15,12 +13,14 @@ def progress_bar(first: str = "starting") -> "Iterator[Tell]":
     """Tell it what is done, how far it is, and how long the rest takes; what is not known is not shown."""
     from rich import progress as rich
 
+    from gpuyard.report.terminal import console
+
     columns = (
         rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
-        rich.TextColumn("{task.fields[share]}"),
+        rich.TextColumn("{task.fields[share]}", markup=False),
         rich.TimeElapsedColumn(),
-        rich.TextColumn("{task.fields[left]}"),
+        rich.TextColumn("{task.fields[left]}", markup=False),
     )
     with rich.Progress(*columns, console=console(stderr=True), transient=True) as shown:
         bar = shown.add_task(first, total=None, share="", left="")
@@ -38,6 +38,17 @@ def progress_bar(first: str = "starting") -> "Iterator[Tell]":
                 shown.console.print(progress.line, highlight=False, markup=False)
 
         yield tell
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Nothing to count: only that it goes on."""
+    from rich.text import Text
+
+    from gpuyard.report.terminal import console
+
+    with console(stderr=True).status(Text(what)):
+        yield
 
 
 def _share(progress: "Progress") -> str:

@@ -1,7 +1,5 @@
 """The bill of materials: what to order, how many, at what price where one is known, and its power."""
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +8,7 @@ from gpuyard.catalog.facility import plugs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.network.cables import NetworkCable
 from gpuyard.facility.power.cord_list import cord_counts
+from gpuyard.printable import csv_text
 from gpuyard.units import format_usd
 
 COLUMNS = (
@@ -143,13 +142,7 @@ def known_total(items: tuple[Item, ...]) -> str:
 
 def bill_csv(items: tuple[Item, ...]) -> str:
     """For a spreadsheet; an open price is an empty cell."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for item in items:
-        row = {column: getattr(item, column) for column in COLUMNS}
-        writer.writerow({c: "" if v is None else _cell(v) for c, v in row.items()})
-    return out.getvalue()
+    return csv_text(COLUMNS, ([_cell(getattr(item, name)) for name in COLUMNS] for item in items))
 
 
 def _cell(value: object) -> object:

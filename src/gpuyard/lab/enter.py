@@ -9,6 +9,8 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from gpuyard.printable import printable
+
 _CLONE_NEWNET = 0x40000000
 _CLONE_NEWUTS = 0x04000000
 _USAGE = 64  # EX_USAGE
@@ -24,13 +26,17 @@ def main(arguments: list[str]) -> None:
     try:
         enter(namespace, hostname, [int(core) for core in cores.split(",")])
     except OSError as error:
-        sys.stderr.write(f"gpuyard: {namespace} can't be entered: {error.strerror}\n")
+        _say(f"{namespace} can't be entered: {error.strerror}")
         sys.exit(_NOT_ENTERED)
     try:
         os.execvp(command[0], command)  # noqa: S606  the command is the user's own
     except OSError as error:
-        sys.stderr.write(f"gpuyard: {command[0]} can't be run: {error.strerror}\n")
+        _say(f"{command[0]} can't be run: {error.strerror}")
         sys.exit(_NOT_FOUND)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(printable(f"gpuyard: {sentence}\n"))
 
 
 def enter(namespace: str, hostname: str, cores: Sequence[int]) -> None:

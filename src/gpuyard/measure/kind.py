@@ -1,13 +1,12 @@
 """A kind of results: how its records are listed, shown and exported."""
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gpuyard.measure.record import Cause, Record
+from gpuyard.printable import csv_text, printable_json
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -59,20 +58,17 @@ class ResultKind(Generic[AnyRecord]):
         """A header and its rows; what is not there is empty."""
         if self.flat is None:
             raise ValueError(f"{self.name} has no flat rows")
-        text = io.StringIO()
-        written = csv.writer(text, lineterminator="\n")
-        written.writerow(self.flat.columns)
-        written.writerows(
+        rows = (
             [read(*about) for read in self.flat.columns.values()]
             for record in records
             for about in self.flat.of(record)
         )
-        return text.getvalue()
+        return csv_text(self.flat.columns, rows)
 
 
 def to_json_lines(records: Iterable[Record]) -> str:
     """One JSON object a line, which `read_results` reads back."""
-    return "".join(record.model_dump_json() + "\n" for record in records)
+    return "".join(printable_json(record.model_dump_json()) + "\n" for record in records)
 
 
 def named_rows(described: Mapping[str, Any]) -> list[list[str]]:

@@ -2,17 +2,15 @@
 
 import json
 import math
-import re
 from typing import Any
 
-# JSON lets DEL and C1 pass as they are, and a terminal would obey them
-_CONTROLS = re.compile("[\x7f-\x9f\ud800-\udfff]")
+from gpuyard.printable import printable_json
 
 
 def json_text(document: Any) -> str:
     """The document as text that ends with a line feed."""
     text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text) + "\n"
+    return printable_json(text) + "\n"
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ lets nothing through that a terminal would obey."""
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from gpuyard.printable import printable
 from gpuyard.report.answer import (
@@ -49,13 +49,32 @@ _STYLES: dict[Tone, str] = {
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A rich console as wide as the terminal that takes every text as it is."""
-    from rich.console import Console
-
+    """The one console: as wide as the terminal; it takes every text as it is and passes no escapes on."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return _console(stream, None if stream.isatty() else _PIPE_WIDTH)
+
+
+def _console(
+    stream: IO[str], width: int | None, *, force_terminal: bool | None = None
+) -> "Console":
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Plain(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            # whatever is printed, by whichever of rich's ways, passes here; its own codes are apart
+            for segment in super().render(renderable, options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield Segment(printable(segment.text), segment.style)
+
+    return Plain(
         file=stream,
-        width=None if stream.isatty() else _PIPE_WIDTH,
+        width=width,
+        force_terminal=force_terminal,
         markup=False,
         highlight=False,
         emoji=False,
@@ -204,9 +223,7 @@ def _print_table(table: Table, out: "Console", *, wide: bool) -> None:
 
 def _widened(out: "Console") -> "Console":
     """The same, and no line is broken: the terminal or its user scrolls."""
-    from rich.console import Console
-
-    return Console(file=out.file, width=_PIPE_WIDTH, force_terminal=out.is_terminal)
+    return _console(out.file, _PIPE_WIDTH, force_terminal=out.is_terminal)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from gpuyard.cli.cost.options import (
     takes_option_groups,
     usd,
 )
-from gpuyard.cli.options import console
 from gpuyard.cli.output import JsonOption, PageOption, show
+from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _read(table: Path | None, sacct: Path | None, hours_each: float | None) -> "
 
     path = table or sacct
     text = read_text(path) if path else ""
-    with console(stderr=True).status(f"reading {path}"):
+    with working(f"reading {path}"):
         if sacct is not None:
             return demand_from_sacct(text, str(path))
         return demand_from_csv(text, str(path), hours_each)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import STDOUT, console, write_or_print
+from gpuyard.cli.options import STDOUT, write_or_print
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def design(
 
     spec = read_cluster(cluster)
     place = read_site(site) if site is not None else None
-    with console(stderr=True).status("designing the room"):
+    with working("designing the room"):
         made = design_facility(spec, place)
     for form, path in forms.items():
         write_or_print(_text(made, form), path)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import console
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _propose(
     target = parse_share(target_efficiency)
     cluster = read_cluster(on)
     floor = TypicalFloor.of(cluster.nodes, *racks)
-    with console(stderr=True).status("trying the switches of the catalog"):
+    with working("trying the switches of the catalog"):
         choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
     from gpuyard.report.answers.fabric import proposal_answer
 
