@@ -77,7 +77,7 @@ def test_plain_points_keep_their_key_and_remedies_have_their_own(tiny: Build) ->
             "--compress: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got 'fp8'",
         ),
         (("powersgd:0", 1, None, 1), "got 'powersgd:0'"),
-        ((None, 0, None, 1), "--accumulate: expected greater than or equal to 1, got 0"),
+        ((None, 0, None, 1), "--accumulate: must be 1 or more, got 0"),
         ((None, 1, 25.0, 4), "local SGD has no buckets"),
         (("powersgd:2", 1, None, 4), "PowerSGD compresses gradients"),
     ],
