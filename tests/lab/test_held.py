@@ -9,13 +9,15 @@ import pytest
 
 from gpuyard import lab
 from gpuyard.errors import UserMistake
-from gpuyard.lab import state
+from gpuyard.lab import network, state
 
 
 def known(home: Path) -> lab.Lab:
     """A lab as its file says; holding it needs no network."""
     plan = lab.plan_lab(1, "1Gbit")
-    state.write(lab.LabState(plan, (), "ready", owned=False, made_at="2026-01-02T03:04:05+00:00"))
+    namespaces = network.namespace_names(plan, "0a1b2c")
+    made_at = "2026-01-02T03:04:05+00:00"
+    state.write(lab.LabState(plan, namespaces, "ready", owned=False, made_at=made_at))
     assert home in state.directory().parents
     return lab.Lab(plan, ())
 

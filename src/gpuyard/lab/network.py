@@ -16,6 +16,7 @@ from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, Shape
 
 NAMESPACES = Path("/var/run/netns")
+_OURS = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
 _CORE = "core"
 _LEAVE_SECONDS = 2.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
@@ -52,6 +53,13 @@ def namespace_names(plan: LabPlan, token: str) -> tuple[str, ...]:
     """The fabric's, then each node's. The token makes them ours: nobody else has drawn it."""
     lab = f"gpuyard-{plan.name}-{token}"
     return (f"{lab}-fabric", *(f"{lab}-{node.name}" for node in plan.nodes))
+
+
+def check_ours(plan: LabPlan, names: Sequence[str]) -> None:
+    """Raises ValueError unless these are the names that the lab's namespaces were given when it was made."""
+    first = _OURS.fullmatch(names[0]) if names else None
+    if first is None or tuple(names) != namespace_names(plan, first[2]):
+        raise ValueError("its namespaces are not those of such a lab")
 
 
 def present(names: Sequence[str]) -> list[str]:
@@ -102,6 +110,11 @@ def remove_network(names: Sequence[str]) -> None:
     """End what still runs in these namespaces, and remove them; what is not there is no mistake."""
     from pyroute2 import netns
 
+    for (
+        name
+    ) in names:  # to pyroute2 a name with a slash is a path, and whatever lies there would go
+        if not _OURS.fullmatch(name):
+            raise GpuyardError(f"{name!r} is not a namespace of a lab; it was left as it is")
     _end_processes(names)
     for name in names:
         with contextlib.suppress(FileNotFoundError):

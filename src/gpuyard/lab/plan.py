@@ -17,8 +17,8 @@ PREFIX_LENGTH = 24
 # two cores held 7 Gbit/s summed over all nodes of a ring, and saturated above it
 CARRIED_BY_A_CORE = 3.5e9 / 8
 _NETWORK = "10.77.0"  # every lab has it: labs never see each other, nor the host's network
-_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$")
-_SHORT = re.compile(r"^(\d+)\s*[x×]\s*([^,]+)((?:,[^,]+)*)$")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+_SHORT = re.compile(r"(\d+)\s*[x×]\s*([^,]+)((?:,[^,]+)*)")
 _SHORT_KEYS = ("dilation", "latency", "racks", "uplink")
 _FULL_FRAME_BYTES = 64 * 1024  # the largest packet of a veth; smaller buckets must cut it
 _BURST_SECONDS = 2e-3
@@ -81,6 +81,18 @@ class LabPlan:
         return described
 
 
+def is_name(name: str) -> bool:
+    """Names become parts of paths and of namespaces' names: nothing else may be in them."""
+    return _NAME.fullmatch(name) is not None
+
+
+def check_name(name: str) -> None:
+    if not is_name(name):
+        raise UserMistake(
+            f"{name!r} is not a name for a lab; use up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
+        )
+
+
 def plan_lab(
     nodes: int,
     link: str | float,
@@ -93,10 +105,7 @@ def plan_lab(
     latency: str | float = 0.0,
 ) -> LabPlan:
     """Check everything that can be checked before anything is made."""
-    if not _NAME.match(name):
-        raise UserMistake(
-            f"{name!r} is not a name for a lab; use up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
-        )
+    check_name(name)
     if not 1 <= nodes <= MOST_NODES:
         raise UserMistake(f"expected 1 to {MOST_NODES} nodes, got {nodes}")
     if not 1 <= racks <= nodes:
@@ -144,7 +153,7 @@ def overload(plan: LabPlan) -> str | None:
 
 def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
     """ "8x1Gbit" or "8x10Gbit,dilation=10" → a plan; None for what is a lab's name instead."""
-    match = _SHORT.match(text.strip())
+    match = _SHORT.fullmatch(text.strip())
     if match is None:
         return None
     settings: dict[str, Any] = {}

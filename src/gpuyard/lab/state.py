@@ -3,25 +3,29 @@
 The file is written before the first namespace is made, so whatever exists is claimed by one. A lab that
 is half made, or made for one process only, belongs to who holds its lock; when the lock is free, it is
 an orphan. A lab that `up` has finished belongs to nobody and stays.
+
+Labs are made as root, and what a file says is removed: it counts only if nobody else can have written it.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gpuyard import paths
 from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
-from gpuyard.lab.network import present
-from gpuyard.lab.plan import LabPlan, NodePlan
+from gpuyard.lab.network import check_ours, present
+from gpuyard.lab.plan import LabPlan, NodePlan, check_name, is_name
 
 Stage = Literal["making", "ready", "removing"]
 Health = Literal["up", "damaged", "gone", "orphan", "being made"]
+_MOST_CHARACTERS = 1_000_000
 
 
 class UnreadableState(GpuyardError):
@@ -47,14 +51,19 @@ def directory() -> Path:
 
 
 def read(name: str) -> LabState | None:
+    path = _file(name)
     try:
-        document = json.loads(_file(name).read_text(encoding="utf-8"))
-        return _from_document(document)
+        document = json.loads(_own_text(path))
+        found = _from_document(document)
+        if found.plan.name != name:
+            raise ValueError(f"it is of a lab called {found.plan.name!r}")
+        check_ours(found.plan, found.namespaces)
+        return found
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableState(
-            f"{_file(name)} can't be read as the state of a lab ({error}); nothing was changed. Put it "
+            f"{path} can't be read as the state of a lab ({error}); nothing was changed. Put it "
             f"aside with: gpuyard lab down --name {name}"
         ) from error
 
@@ -77,7 +86,7 @@ def put_aside(name: str) -> Path:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in directory().glob("*.json"))
+    return sorted(path.stem for path in directory().glob("*.json") if is_name(path.stem))
 
 
 def health(state: LabState) -> Health:
@@ -118,11 +127,47 @@ def is_held(name: str) -> bool:
 
 
 def _file(name: str) -> Path:
+    check_name(name)
     return directory() / f"{name}.json"
 
 
 def _owner_file(name: str) -> Path:
+    check_name(name)
     return directory() / f"{name}.owner"
+
+
+def _own_text(path: Path) -> str:
+    """What a file says that nobody but this user can have written."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a plain file")
+        if status.st_uid != os.geteuid():
+            raise ValueError(f"it belongs to another user, with the id {status.st_uid}")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ValueError("other users may write to it")
+        return file.read(_MOST_CHARACTERS)
+
+
+def _own_directory(path: Path) -> None:
+    """Make it, or raise where others could put files into it."""
+    path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise GpuyardError(
+            f"{path} is not a directory; remove it, or set GPUYARD_HOME to another place"
+        )
+    if status.st_uid != os.geteuid():
+        raise GpuyardError(
+            f"{path} belongs to another user, with the id {status.st_uid}: labs are not kept where others "
+            "can write; set GPUYARD_HOME to a directory of your own"
+        )
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise GpuyardError(
+            f"other users may write to {path}: labs are not kept there; take that right away with: "
+            f"chmod go-w {path}"
+        )
 
 
 @contextlib.contextmanager
@@ -136,8 +181,8 @@ def _locked(path: Path, how: int) -> Iterator[None]:
 
 def _take(path: Path, how: int) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        _own_directory(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
     try:
@@ -151,6 +196,10 @@ def _take(path: Path, how: int) -> int:
 def _from_document(document: dict[str, Any]) -> LabState:
     plan = dict(document["plan"])
     nodes = tuple(NodePlan(**{**node, "cores": tuple(node["cores"])}) for node in plan["nodes"])
+    if [node.name for node in nodes] != [f"node{index}" for index in range(len(nodes))]:
+        raise ValueError("its nodes have other names than a lab's")
+    if document["stage"] not in get_args(Stage):
+        raise ValueError(f"it has no stage called {document['stage']!r}")
     return LabState(
         plan=LabPlan(**{**plan, "nodes": nodes}),
         namespaces=tuple(document["namespaces"]),
