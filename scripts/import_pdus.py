@@ -58,7 +58,7 @@ BY_HAND = [
         "source": "three-phase 208 V, 60 A plug, 48 A derated, 17.3 kVA by its maker",
         "date": "2026-11-16",
         "note": "The outlet counts were not found: they are an estimate, taken from the AP8886 of the"
-        " same family. The plug is that of its class and not verified.",
+        " same family. Its plug is IEC 60309 60 A 3P+E.",
     }
 ]
 UPS = re.compile(

@@ -1,12 +1,13 @@
 """Write src/gpuyard/catalog/data/prices.csv from price lists, so that nobody types a price.
 
     python scripts/import_prices.py cloud_prices_aws_gpu.csv cloud_prices_lambda.csv \\
+        scripts/price_lists/{coreweave,aws_capacity_blocks,oci,azure}.csv \\
         cloud_prices_gpu_min.csv --output src/gpuyard/catalog/data/prices.csv
 
-    python scripts/import_prices.py cloud_prices_aws_history.csv \\
+    python scripts/import_prices.py cloud_prices_aws_history.csv cloud_prices_gpu_min.csv --past \\
         --output src/gpuyard/catalog/data/past_prices.csv
 
-Each list starts with a line `# source: ...`. Three shapes are known: one cloud a file, whose cloud and
+With --past, what clouds have retired is kept and all that they still offer is left out. Each list starts with a line `# source: ...`. Three shapes are known: one cloud a file, whose cloud and
 date stand in that line; many clouds with the lowest price over their regions; and snapshots of one cloud
 with a date in each row, whose ids end in that date. Where two files price the same instance the first
 file given wins. What was left out is counted on standard error.
@@ -36,7 +37,35 @@ SNAPSHOTS = {
     "snapshot_date", "instance", "gpu", "count", "vcpus", "mem_gib", "price_usd_h", "min_spot_usd_h",
 }  # fmt: skip
 
-NOT_A_GPU = re.compile(r"tpu|inferentia|trainium|virtex|qualcomm|gaudi|alveo|u30", re.IGNORECASE)
+NOT_FOR_TRAINING = re.compile(r"inferentia|virtex|qualcomm|alveo|u30|tpu-v[23]", re.IGNORECASE)
+# PyTorch has no ROCm build for them
+UNSUPPORTED = ("Radeon Pro V520", "Radeon MI25")
+# cores or chips in a slice's name → chips, for slices of one host
+TPU_SLICES = {
+    "tpu-v4-8": ("tpu-v4", 4),
+    "tpu-v5litepod-1": ("tpu-v5e", 1),
+    "tpu-v5litepod-4": ("tpu-v5e", 4),
+    "tpu-v5litepod-8": ("tpu-v5e", 8),
+    "tpu-v5p-8": ("tpu-v5p", 4),
+    "tpu-v6e-1": ("tpu-v6e", 1),
+    "tpu-v6e-4": ("tpu-v6e", 4),
+    "tpu-v6e-8": ("tpu-v6e", 8),
+}
+
+_AZURE = "github.com/MicrosoftDocs/azure-docs articles/virtual-machines/sizes/migration-guides"
+_RETIRED_SIZES = (
+    "github.com/MicrosoftDocs/azure-compute-docs articles/virtual-machines/sizes/retirement/"
+    "retired-sizes-list.md @0bdc5d34"
+)
+# (cloud, instance) as patterns -> the day on which the cloud stopped it, and where that is said
+RETIRED: list[tuple[str, str, str, str]] = [
+    ("azure", r"Standard_NC(6|12|24r?)(_Promo)?", "2023-09-06", f"{_AZURE}/nc-series-retirement.md"),
+    ("azure", r"Standard_NV(6|12|24)(_Promo)?", "2023-09-06", f"{_AZURE}/nv-series-retirement.md"),
+    ("azure", r"Standard_NC(6|12|24)r?s_v3", "2025-09-30", _RETIRED_SIZES),
+    ("azure", r"Standard_NV(12|24|48)s_v3", "2026-09-30", _RETIRED_SIZES),
+    ("azure", r"Standard_NV\d+as_v4", "2026-09-30", _RETIRED_SIZES),
+]  # fmt: skip
+CAPACITY_BLOCKS = re.compile(r"p5e\..*|u-p6e-.*|trn2\..*")
 
 SLICES = {
     "Standard_NV4as_v4": "an eighth of a GPU",
@@ -44,10 +73,12 @@ SLICES = {
     "Standard_NV16as_v4": "half a GPU",
 }
 
+HOSTS = Path(__file__).parent / "price_lists" / "gcp_hosts.csv"
+
 WRONG_COUNTS = {("azure", "Standard_ND96isr_H100_v5"): 8}
 
 # (cloud, instance, GPU name) as patterns that must match in full -> row of the GPU table. The first
-# that matches counts; a name that may mean several variants is left unmatched on purpose.
+# that matches counts.
 GPU_RULES: list[tuple[str, str, str, str]] = [
     ("*", ".*", "K80", "k80"),
     ("*", ".*", "M60", "m60"),
@@ -101,23 +132,84 @@ GPU_RULES: list[tuple[str, str, str, str]] = [
     ("*", ".*", "B200", "b200-sxm"),
     ("*", ".*", "B300", "b300-sxm"),
     ("*", ".*", "MI300X", "mi300x"),
+    ("*", ".*", "MI355X", "mi355x"),
+    ("*", ".*", "GB200", "gb200"),
+    ("*", ".*", "GB300", "gb300"),
+    ("aws", ".*", "T4g", "t4"),
+    ("aws", ".*", "Trainium", "trainium-1"),
+    ("aws", ".*", "Trainium2", "trainium-2"),
+    ("*", ".*", "GAUDI2", "gaudi-2"),
+    ("*", ".*", "RTX3060", "rtx-3060"),
+    ("*", ".*", "RTX4060", "rtx-4060"),
+    ("*", ".*", "RTX4070", "rtx-4070"),
+    ("*", ".*", "RTX5070", "rtx-5070"),
+    ("*", ".*", "RTX2000-Ada", "rtx-2000-ada"),
+    ("*", ".*", "RTX4000-Ada", "rtx-4000-ada"),
+    ("*", ".*", "RTX5880-Ada", "rtx-5880-ada"),
+    ("*", ".*", "RTX ?PRO ?4000", "rtx-pro-4000-blackwell"),
+    ("*", ".*", "RTX ?PRO ?4500(-SE)?", "rtx-pro-4500-blackwell"),
+    ("*", ".*", "RTX ?PRO ?5000", "rtx-pro-5000-blackwell"),
+    ("paperspace", ".*", "M4000", "quadro-m4000"),
+    ("paperspace", ".*", "P4000", "quadro-p4000"),
+    # brokers: the instance names the cloud behind it, or the board
+    ("primeintellect", "(datacrunch|nebius)__.*", "H100", "h100-sxm5-80gb"),
+    ("primeintellect", "datacrunch__.*", "A100-80GB", "a100-sxm4-80gb"),
+    ("primeintellect", "datacrunch__.*", "A100", "a100-sxm4-40gb"),
+    ("primeintellect", "datacrunch__.*", "V100", "v100-sxm2-16gb"),
+    ("primeintellect", "lambdalabs__8x.*", "A100", "a100-sxm4-40gb"),
+    ("primeintellect", "lambdalabs__8x.*", "A100-80GB", "a100-sxm4-80gb"),
+    ("primeintellect", "lambdalabs__.*", "H100", "h100-sxm5-80gb"),
+    ("primeintellect", "lambdalabs__8x.*", "V100", "v100-sxm2-16gb"),
+    ("shadeform", "lambdalabs_A100x8", "A100", "a100-sxm4-40gb"),
+    ("shadeform|vast", ".*sxm.*", "A100", "a100-sxm4-40gb"),
+    ("vast|cudo", ".*pcie.*", "A100", "a100-pcie-40gb"),
 ]  # fmt: skip
+
+# Names that may mean several GPUs: the least of them, and the row says so.
+LEAST_RULES: list[tuple[str, str]] = [
+    ("V100", "v100-pcie-16gb"),
+    ("V100-32GB", "v100-pcie-32gb"),
+    ("A100", "a100-pcie-40gb"),
+    ("A100-80GB", "a100-pcie-80gb"),
+    ("H100", "h100-pcie-80gb"),
+    ("RTX6000", "quadro-rtx-6000"),
+]
 
 
 class Left(Counter[str]):
     """How many rows were left out, by reason."""
 
 
-def gpu_of(cloud: str, instance: str, gpu_name: str) -> str | None:
-    """The row of the GPU table that the cloud means, where it says so without doubt."""
+def gpu_of(cloud: str, instance: str, gpu_name: str) -> tuple[str | None, str]:
+    """The row of the GPU table that the cloud means, and what had to be supposed for that."""
     for clouds, instances, names, gpu in GPU_RULES:
         if (
             (clouds == "*" or re.fullmatch(clouds, cloud))
             and re.fullmatch(instances, instance, re.IGNORECASE)
             and re.fullmatch(names, gpu_name, re.IGNORECASE)
         ):
-            return gpu
+            return gpu, ""
+    for name, gpu in LEAST_RULES:
+        if name == gpu_name:
+            return gpu, f"which {name} is not said: taken as {gpu}, the least of them"
+    return None, ""
+
+
+def retired(cloud: str, instance: str) -> tuple[str, str] | None:
+    """Since when the cloud has not offered it, and who says so."""
+    for one, instances, date, source in RETIRED:
+        if cloud == one and re.fullmatch(instances, instance):
+            return date, source
     return None
+
+
+def host_of(gpu_name: str, count: float) -> dict[str, str]:
+    """What Google's machines cost around GPUs that are priced alone."""
+    text = HOSTS.read_text(encoding="utf-8").partition("\n")[2]
+    for row in csv.DictReader(io.StringIO(text)):
+        if (row["gpu"], float(row["count"])) == (gpu_name, count):
+            return row
+    raise UserMistake(f"{HOSTS}: no host for {count:g} × {gpu_name}")
 
 
 def read_list(path: Path) -> tuple[str, list[dict[str, str]]]:
@@ -140,13 +232,18 @@ def read_list(path: Path) -> tuple[str, list[dict[str, str]]]:
     return first.removeprefix("# source: "), list(reader)
 
 
-def prices_of(path: Path, left: Left) -> Iterator[Price]:
+def prices_of(path: Path, left: Left, *, past: bool) -> Iterator[Price]:
     """The prices of one list, without what can't be compared."""
     source_line, rows = read_list(path)
     source = source_line.partition(";")[0].partition(", file")[0]
     for row in rows:
         if "cloud" in row:
-            yield from price_of(row, row["cloud"], row["file_date"], source, left)
+            gone = retired(row["cloud"], row["instance"])
+            if past != (gone is not None):
+                left["still offered" if past else "retired by the cloud"] += 1
+                continue
+            for price in price_of(row, row["cloud"], row["file_date"], source, left):
+                yield _as_past(price, *gone) if gone else price
             continue
         cloud = re.search(r"catalogs/v\d+/(\w+)[/.]", source_line)
         if snapshot := row.get("snapshot_date"):
@@ -165,51 +262,98 @@ def price_of(
     row: dict[str, str], cloud: str, date: str, source: str, left: Left
 ) -> Iterator[Price]:
     """One row as a price, or nothing and a reason."""
-    instance, gpu_name = row["instance"], row["gpu"]
-    usd, spot = (
-        _number(row, "price_usd_h", "min_price"),
-        _number(row, "spot_usd_h", "min_spot", "min_spot_usd_h"),
-    )
-    count, most = _number(row, "count") or 0.0, _number(row, "max_price")
-    reason = ""
-    if not gpu_name:
-        reason = "no GPU"
-    elif NOT_A_GPU.search(gpu_name):
-        reason = "an accelerator that is not a GPU"
-    elif "MIG" in gpu_name or instance in SLICES or count != int(count) or count < 1:
-        reason = "a slice of a GPU"
-    elif not usd:
-        reason = "no on-demand price, only spot"
-    elif cloud == "mithril":
-        reason = "the floor of an auction, not a price"
-    if reason:
+    if reason := left_out_because(row, cloud):
         left[reason] += 1
         return
-    notes = []
-    if cloud == "gcp" and not instance:
-        instance = f"{gpu_name}x{int(count)}"
-        notes.append("GPU only, host priced separately")
-    if correct := WRONG_COUNTS.get((cloud, instance)):
-        notes.append(f"the list says {int(count)} GPUs; it has {correct}")
-        count = correct
-    if row.get("n_regions", "1") != "1" and most is not None and most != usd:
-        notes.append(f"lowest of {row['n_regions']} regions, highest {most:g}")
-    yield Price(
-        id=f"{cloud}/{instance}",
+    price = Price(
+        id=f"{cloud}/{row['instance'] or row['gpu']}",
         cloud=cloud,
-        instance=instance,
+        instance=row["instance"] or row["gpu"],
         region=row.get("region") or None,
-        gpu=gpu_of(cloud, instance, gpu_name),
-        gpu_name=gpu_name,
-        gpus=int(count),
+        gpu=None,
+        gpu_name=row["gpu"],
+        gpus=int(_number(row, "count") or 0),
         vcpus=_number(row, "vcpus"),
         memory_gib=_number(row, "mem_gib"),
-        usd_per_hour=round(usd or 0.0, 5),
-        # Lists without a spot market repeat the on-demand price or say 0.
-        spot_usd_per_hour=spot if spot and usd and spot < usd else None,
+        usd_per_hour=_number(row, "price_usd_h", "min_price") or 0.0,
+        spot_usd_per_hour=_number(row, "spot_usd_h", "min_spot", "min_spot_usd_h") or None,
         source=source,
         date=datetime.date.fromisoformat(date),
-        note="; ".join(notes),
+    )
+    if price.gpu_name in TPU_SLICES:
+        gpu, chips = TPU_SLICES[price.gpu_name]
+        yield price.model_copy(update={"gpu": gpu, "gpus": chips})
+        return
+    named, supposed = gpu_of(cloud, row["instance"], price.gpu_name)
+    notes = [supposed] if supposed else []
+    if cloud == "gcp" and not row["instance"]:
+        price = with_host(price)
+    else:
+        notes += _notes(row, price)
+    usd, spot = price.usd_per_hour, price.spot_usd_per_hour
+    yield price.model_copy(
+        update={
+            "gpu": named,
+            "gpus": WRONG_COUNTS.get((cloud, price.instance), price.gpus),
+            "usd_per_hour": round(usd, 5),
+            # Lists without a spot market repeat the on-demand price or say 0.
+            "spot_usd_per_hour": round(spot, 5) if spot and spot < usd else None,
+            "note": "; ".join([*notes, price.note] if price.note else notes),
+        }
+    )
+
+
+def left_out_because(row: dict[str, str], cloud: str) -> str:
+    """Nothing where the row is a price that can be compared."""
+    gpu_name, count = row["gpu"], _number(row, "count") or 0.0
+    sliced = "MIG" in gpu_name or row["instance"] in SLICES or count != int(count) or count < 1
+    reasons = {
+        "no GPU": not gpu_name,
+        "an accelerator that is not for training": NOT_FOR_TRAINING.search(gpu_name),
+        "a GPU that PyTorch does not run on": gpu_name in UNSUPPORTED,
+        "a slice of several hosts": gpu_name.startswith("tpu-") and gpu_name not in TPU_SLICES,
+        "a slice of a GPU": sliced,
+        "no on-demand price, only spot": not _number(row, "price_usd_h", "min_price"),
+        "the floor of an auction, not a price": cloud == "mithril",
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def with_host(price: Price) -> Price:
+    """Google prices GPUs alone: the machine around them is added."""
+    host = host_of(price.gpu_name, price.gpus)
+    spot = price.spot_usd_per_hour
+    both = spot + float(host["spot_usd_h"]) if spot and host["spot_usd_h"] else None
+    return price.model_copy(
+        update={
+            "id": f"gcp/{price.gpu_name}x{price.gpus}",
+            "instance": host["instance"],
+            "vcpus": float(host["vcpus"]),
+            "memory_gib": float(host["mem_gib"]),
+            "usd_per_hour": price.usd_per_hour + float(host["price_usd_h"]),
+            "spot_usd_per_hour": both,
+            "note": f"GPUs and host added up; host: {host['source']}",
+        }
+    )
+
+
+def _notes(row: dict[str, str], price: Price) -> Iterator[str]:
+    if price.cloud == "aws" and CAPACITY_BLOCKS.fullmatch(price.instance):
+        yield "sold as Capacity Block, booked ahead for one day to half a year"
+    if correct := WRONG_COUNTS.get((price.cloud, price.instance)):
+        yield f"the list says {price.gpus} GPUs; it has {correct}"
+    most = _number(row, "max_price")
+    if row.get("n_regions", "1") != "1" and most is not None and most != price.usd_per_hour:
+        yield f"lowest of {row['n_regions']} regions, highest {most:g}"
+
+
+def _as_past(price: Price, since: str, source: str) -> Price:
+    note = f"{price.cloud} stopped offering it on {since} ({source})"
+    return price.model_copy(
+        update={
+            "id": f"{price.id}@{price.date}",
+            "note": "; ".join(part for part in (note, price.note) if part),
+        }
     )
 
 
@@ -217,12 +361,12 @@ def _number(row: dict[str, str], *columns: str) -> float | None:
     return next((float(row[column]) for column in columns if row.get(column)), None)
 
 
-def collect(paths: list[Path], left: Left) -> list[Price]:
+def collect(paths: list[Path], left: Left, *, past: bool) -> list[Price]:
     """All prices by id; of two with one id the first file's counts, and in a file the cheaper."""
     kept: dict[str, Price] = {}
     for path in paths:
         before = set(kept)
-        for price in prices_of(path, left):
+        for price in prices_of(path, left, past=past):
             other = kept.get(price.id)
             if other is not None:
                 left["in an earlier file" if price.id in before else "twice in one file"] += 1
@@ -256,10 +400,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("lists", nargs="+", type=Path, help="price lists, the most exact first")
     parser.add_argument("--output", type=Path, required=True, help="the catalog's data file")
+    parser.add_argument("--past", action="store_true", help="keep what clouds have retired")
     options = parser.parse_args()
     left = Left()
     try:
-        prices = collect(options.lists, left)
+        prices = collect(options.lists, left, past=options.past)
         write(prices, options.output)
     except (GpuyardError, OSError, ValueError) as error:
         print(f"import_prices: {error}", file=sys.stderr)

@@ -75,6 +75,7 @@ def test_tensor_cores_are_never_slower_than_the_vector_units() -> None:
     for gpu in gpus():
         if gpu.architecture in TENSOR_ARCHITECTURES:
             assert gpu.fp16_tflops is not None, gpu.id
+            assert gpu.fp32_tflops is not None, gpu.id
             for peak in (gpu.tf32_tflops, gpu.fp16_tflops, gpu.bf16_tflops, gpu.fp8_tflops):
                 assert peak is None or peak >= gpu.fp32_tflops, gpu.id
 
@@ -82,6 +83,8 @@ def test_tensor_cores_are_never_slower_than_the_vector_units() -> None:
 def test_no_peak_counts_sparsity() -> None:
     """A datasheet's sparse figure would break the factor of two from each precision to the next."""
     for gpu in gpus():
+        if gpu.vendor not in ("NVIDIA", "AMD"):  # others run all precisions at one rate
+            continue
         if gpu.tf32_tflops and gpu.fp16_tflops:
             assert gpu.fp16_tflops / gpu.tf32_tflops == pytest.approx(2, rel=0.03), gpu.id
         if gpu.fp8_tflops and gpu.fp16_tflops:
@@ -119,6 +122,54 @@ def test_nvlinks_add_up_to_the_published_rate(name: str, one_way_gb_per_second: 
     assert gpu.nvlink_links is not None
     link = links().get(gpu.nvlink_id)
     assert gpu.nvlink_links * link.raw_gb_per_second == one_way_gb_per_second
+
+
+def test_links_of_other_makers_are_in_the_table_and_said_how_they_are_wired() -> None:
+    for gpu in gpus():
+        fabric = (gpu.fabric_link, gpu.fabric_links, gpu.fabric_topology)
+        assert all(fabric) or not any(fabric), gpu.id
+        if gpu.fabric_link is not None:
+            assert gpu.nvlink_id is None
+            assert links().get(gpu.fabric_link).kind == "fabric"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rtx-3090", "4 × NVLink 3 on GA10x over a bridge to one other card"),
+        ("h100-sxm5-80gb", "18 × NVLink 4"),
+        ("rtx-4090", "PCIe 4.0 x16 and no links to other GPUs"),
+        ("mi300x", "7 × AMD Infinity Fabric 32 GT/s"),
+        ("tpu-v5e", "4 × Google ICI of TPU v5e"),
+        ("gaudi-3", "21 × Gaudi 3 port, 200 Gbit/s Ethernet"),
+    ],
+)
+def test_a_gpu_says_which_links_it_has(name: str, words: str) -> None:
+    assert gpus().get(name).own_links_words == words
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "bf16", "one_way_gb_per_second"),
+    [
+        ("tpu-v4", 32, 275, 300),
+        ("tpu-v5e", 16, 197, 200),
+        ("tpu-v5p", 95, 459, 600),
+        ("tpu-v6e", 32, 918, 400),
+        ("trainium-1", 32, 190, 192),
+        ("trainium-2", 96, 667, 640),
+        ("gaudi-2", 96, 432, 262.5),
+        ("gaudi-3", 128, 1835, 525),
+        ("gb300", 288, 2500, 900),
+    ],
+)
+def test_what_clouds_rent_out_besides(
+    name: str, memory: int, bf16: float, one_way_gb_per_second: float
+) -> None:
+    gpu = gpus().get(name)
+    assert (gpu.memory_gb, gpu.bf16_tflops) == (memory, bf16)
+    assert gpu.own_link is not None
+    raw = links().get(gpu.own_link).raw_gb_per_second
+    assert gpu.own_links * raw == one_way_gb_per_second
 
 
 def test_every_nvlink_is_a_link_of_the_table() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gpuyard.catalog import gpus, links, machines
 from gpuyard.errors import UnknownName
+from gpuyard.hardware import machine_graph
 
 
 def test_there_are_enough_to_choose_from() -> None:
@@ -26,6 +27,32 @@ def test_every_row_names_its_source() -> None:
     for machine in machines():
         assert machine.source.strip()
         assert datetime.date(2010, 1, 1) <= machine.date <= datetime.date(2027, 1, 1), machine.id
+
+
+def test_every_machine_can_be_wired() -> None:
+    for machine in machines():
+        graph = machine_graph(
+            machine.topology, gpus().get(machine.gpu), machine.gpus, machine.socket_link
+        )
+        assert len(graph.gpus) == machine.gpus
+
+
+def test_an_nvl72_is_one_nvlink_domain_of_72() -> None:
+    for name in ("gb200-nvl72", "gb300-nvl72"):
+        machine = machines().get(name)
+        graph = machine_graph(machine.topology, gpus().get(machine.gpu), machine.gpus)
+        assert len(graph.gpus) == 72
+        assert graph.path_class("GPU0", "GPU71") == "NV18"
+
+
+def test_the_sockets_of_an_apollo_gen10_are_joined_by_upi() -> None:
+    machine = machines().get("hpe-apollo-6500-gen10")
+    assert links().get(machine.socket_link or "").name.startswith("Intel UPI")
+    graph = machine_graph(
+        machine.topology, gpus().get(machine.gpu), machine.gpus, machine.socket_link
+    )
+    (between,) = [wire for wire in graph.wires if wire.kind == "socket"]
+    assert between.bytes_per_second == links().get("upi-10.4").effective_bytes_per_second
 
 
 def test_nvlink_topologies_hold_gpus_with_nvlink() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import gpuyard
-from gpuyard.catalog import gpus, past_prices, price_named, prices
+from gpuyard.catalog import gpus, links, past_prices, price_named, prices
+from gpuyard.catalog.instance_networks import instance_networks, network_of_instance
 from gpuyard.errors import UnknownName
 
 ROOT = Path(__file__).parents[2]
@@ -52,9 +53,43 @@ def run_import(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_price_is_of_a_gpu_that_the_catalog_has_or_of_none() -> None:
+def test_every_price_is_of_a_gpu_that_the_catalog_has() -> None:
     for price in prices():
-        assert price.gpu is None or price.gpu in gpus(), price.id
+        assert price.gpu in gpus(), price.id
+
+
+def test_what_had_to_be_supposed_of_a_gpu_is_said() -> None:
+    assert "taken as a100-pcie-80gb" in prices().get("ovhcloud/a100-180").note
+    assert prices().get("cudo/epyc-genoa-a100-pcie_1x2v4gb").gpu == "a100-pcie-40gb"
+    assert prices().get("primeintellect/nebius__8xH100_80GB__128__1600").gpu == "h100-sxm5-80gb"
+
+
+def test_retired_sizes_are_past_prices_only() -> None:
+    for name in ("NC6", "NC24r_Promo", "NV12_Promo", "NC6s_v3", "NC12s_v3", "NC24s_v3", "NV12s_v3"):
+        assert f"azure/Standard_{name}" not in prices()
+        past = past_prices().get(f"azure/Standard_{name}@2025-09-11")
+        assert past.note.startswith("azure stopped offering it on 202")
+    assert not any(price.gpu in ("k80", "m60") for price in prices())
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "count", "usd"),
+    [
+        ("aws/p5e.48xlarge", "h200-sxm5-141gb", 8, 47.76),
+        ("aws/u-p6e-gb200x72", "gb200", 72, 761.904),
+        ("aws/trn1.32xlarge", "trainium-1", 16, 21.5),
+        ("aws/trn2.48xlarge", "trainium-2", 16, 35.76),
+        ("gcp/tpu-v5litepod-8", "tpu-v5e", 8, 9.6),
+        ("gcp/tpu-v4-8", "tpu-v4", 4, 12.88),
+        ("coreweave/hgx-h100-8x", "h100-sxm5-80gb", 8, 49.24),
+        ("coreweave/gb200-4x", "gb200", 4, 42.0),
+        ("shadeform/denvr_Gaudi2x8", "gaudi-2", 8, None),
+    ],
+)
+def test_what_was_missing_has_a_price(name: str, gpu: str, count: int, usd: float | None) -> None:
+    price = prices().get(name)
+    assert (price.gpu, price.gpus) == (gpu, count)
+    assert usd is None or price.usd_per_hour == usd
 
 
 def test_every_price_names_its_list_and_day() -> None:
@@ -75,10 +110,42 @@ def test_a_well_known_instance() -> None:
     assert price.usd_per_hour == pytest.approx(21.95764, abs=1e-4)
 
 
-def test_google_prices_say_that_the_host_is_not_in_them() -> None:
-    attached = [price for price in prices() if price.cloud == "gcp"]
-    assert attached
-    assert all("host priced separately" in price.note for price in attached)
+def test_google_prices_have_the_host_in_them() -> None:
+    attached = [price for price in prices() if price.cloud == "gcp" and "tpu" not in price.id]
+    assert len(attached) == 37
+    assert all("GPUs and host added up" in price.note and price.vcpus for price in attached)
+    whole = prices().get("gcp/A100x8")  # a2-highgpu-8g in Google's own sheet
+    assert whole.instance == "a2-highgpu-8g"
+    assert whole.usd_per_hour == pytest.approx(29.387, abs=1e-3)
+
+
+def test_instances_of_the_large_clouds_have_their_networks() -> None:
+    for network in instance_networks():
+        assert network.id in prices()
+        assert network.link is None or network.link in links()
+    for name, total in {
+        "aws/p4d.24xlarge": 400,
+        "aws/p5.48xlarge": 3200,
+        "aws/p5en.48xlarge": 3200,
+        "aws/p6-b200.48xlarge": 3200,
+        "aws/trn2.48xlarge": 3200,
+        "azure/Standard_ND96isr_H100_v5": 3200,
+        "azure/Standard_ND96asr_v4": 1600,
+        "gcp/H100x8": 800,
+        "gcp/H200x8": 3200,
+        "oci/BM.GPU.H100.8": 3200,
+        "coreweave/hgx-h100-8x": 3200,
+    }.items():
+        known = network_of_instance(prices().get(name))
+        assert known is not None
+        assert (known.total_gbit_per_second, known.network_protocol) == (total, "rdma")
+        assert known.network.rails == known.rails
+    slow = network_of_instance(prices().get("aws/g4dn.12xlarge"))
+    assert slow is not None
+    assert slow.network.per_flow == 10e9 / 8
+    assert network_of_instance(prices().get("lambda/gpu_8x_a100")) is None
+    large = [p for p in prices() if p.cloud in ("aws", "azure")]
+    assert all(network_of_instance(price) for price in large)
 
 
 def test_an_unknown_name_brings_the_closest() -> None:
@@ -101,7 +168,10 @@ def test_the_import_keeps_whole_gpus_and_lets_the_first_list_win(tmp_path: Path)
         "runpod/1x_RTX4090_SECURE",
     ]
     assert ",us-east-1,a100-sxm4-40gb,A100,8,96,1152,21.95764,10.1302," in lines[1]
-    assert ",v100-sxm2-16gb,V100,4,,,9.92,1.832,GPU only, host" in lines[2].replace('"', "")
+    with_host = 9.92 + 32 * 0.031611 + 120 * 0.004237
+    assert (
+        f",n1-standard-32 with 4 × V100,,v100-sxm2-16gb,V100,4,32,120,{with_host:.5f}," in lines[2]
+    )
     assert lines[3].endswith(",0.74,,")
     assert "left out 1: in an earlier file" in done.stderr
     assert "left out 2: a slice of a GPU" in done.stderr
@@ -127,6 +197,18 @@ def test_past_prices_are_found_by_name_and_day() -> None:
     assert price_named("aws/p4d.24xlarge") == prices().get("aws/p4d.24xlarge")
     for past in past_prices():
         assert past.id == f"{past.cloud}/{past.instance}@{past.date}"
+
+
+def test_an_import_of_past_prices_keeps_what_was_retired(tmp_path: Path) -> None:
+    lists, output = tmp_path / "all.csv", tmp_path / "past_prices.csv"
+    lists.write_text(MANY_CLOUDS + "azure,2025-09-11,Standard_NC6,K80,1.0,6.0,56.0,0.9,1.4,0.1,5\n")
+    done = run_import(str(lists), "--past", "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    (only,) = output.read_text().splitlines()[1:]
+    assert only.startswith("azure/Standard_NC6@2025-09-11,")
+    assert "stopped offering it on 2023-09-06" in only
+    run_import(str(lists), "--output", str(output))
+    assert "Standard_NC6" not in output.read_text()
 
 
 @pytest.mark.parametrize(

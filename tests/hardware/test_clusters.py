@@ -48,7 +48,7 @@ def test_they_are_laid_out_as_such_machines_mostly_are() -> None:
         ("2x4xrtx-3090@10", "'10' has no unit"),
         ("2x4xrtx-3090@ethernet", "'ethernet' is not a rate"),
         ("2x8xdgx-a100", "a dgx-a100 has 8 GPUs: write 2xdgx-a100 for 2 of them"),
-        ("0xrtx-3090", "expected 1 to 64 GPUs in a machine, got 0"),
+        ("0xrtx-3090", "expected 1 to 72 GPUs in a machine, got 0"),
         ("0x1xrtx-3090@1G", "expected 1 to 100,000 machines, got 0"),
         ("2xrtx3090", "is called 'rtx3090'; did you mean 'rtx-3090'?"),
         ("resnet50", "is called 'resnet50': it is a model"),

@@ -31,6 +31,7 @@ PRESET_GPUS = [
     ("nvlink-pairs", "a100-pcie-80gb", 8),
     ("nvswitch", "a100-sxm4-80gb", 8),
     ("full-mesh", "mi300x", 8),
+    ("torus", "trainium-1", 8),
     ("consumer", "rtx-4090", 3),
 ]
 machines = st.sampled_from(PRESET_GPUS).map(lambda m: machine(*m))

@@ -79,7 +79,7 @@ def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
         ("infiniband-edr", "infiniband-eddr", ":5: network.link: no link is called 'infiniband-eddr'; did you mean 'infiniband-edr'?"),
         ("30 us", "30 GB", ":6: network.latency: 'GB' in '30 GB' is not a unit of a duration"),
         ("30 us", "30", ":6: network.latency: '30' has no unit; write a duration like '30 us'"),
-        ("nvlink-hybrid-cube-mesh", "nvlink-cube-mesh", "full-mesh or consumer, got 'nvlink-cube-mesh'; did you mean 'nvlink-hybrid-cube-mesh'?"),
+        ("nvlink-hybrid-cube-mesh", "nvlink-cube-mesh", "torus or consumer, got 'nvlink-cube-mesh'; did you mean 'nvlink-hybrid-cube-mesh'?"),
         ("nodes: 4", "nodes: 0", ":2: nodes: must be above 0, got 0"),
         ("name: test", "name: true", ":1: name: expected text, got true"),
         ("nodes: 4", "nodes: [4]", ":2: nodes: expected a whole number, got a list"),

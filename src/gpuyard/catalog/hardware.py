@@ -13,7 +13,8 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
 class Gpu(Fact):
-    """One GPU as software sees it: a K80 board is two of these, an MI250X package is one.
+    """One GPU as software sees it: a K80 board is two of these, an MI250X package is one. What Google, AWS and
+    Intel sell for the same work is here, too.
 
     Peaks are dense (no 2:4 sparsity) with fp32 accumulation: the tensor- or matrix-core rate where
     there are such cores, else the vector rate. A precision that the hardware lacks, or runs only at
@@ -21,18 +22,19 @@ class Gpu(Fact):
     """
 
     name: str
-    vendor: Literal["NVIDIA", "AMD"]
+    vendor: Literal["NVIDIA", "AMD", "Intel", "Google", "AWS"]
     architecture: str
     form_factor: str
     released: int = Field(ge=2010, le=2030)
     memory_gb: float = Field(gt=0)
     memory_bandwidth_gb_per_second: float = Field(gt=0)
-    fp32_tflops: float = Field(gt=0)
+    fp32_tflops: float | None = Field(default=None, gt=0)
     tf32_tflops: float | None = Field(default=None, gt=0)
     fp16_tflops: float | None = Field(default=None, gt=0)
     bf16_tflops: float | None = Field(default=None, gt=0)
     fp8_tflops: float | None = Field(default=None, gt=0)
     board_watts: float = Field(gt=0)
+    watts_basis: Literal["listed", "estimate"] = "listed"
     pcie_generation: int = Field(ge=2, le=7)
     pcie_lanes: Literal[4, 8, 16]
     nvlink_generation: int | None = Field(default=None, ge=1, le=6)
@@ -44,7 +46,7 @@ class Gpu(Fact):
     fabric_link: str | None = None
     """Where a maker other than NVIDIA joins its GPUs directly: the row of the links table."""
     fabric_links: int | None = Field(default=None, ge=1)
-    fabric_topology: Literal["full-mesh"] | None = None
+    fabric_topology: Literal["full-mesh", "torus"] | None = None
     """How the maker wires them."""
     pcie_peer_to_peer: bool
     """The vendor's driver lets one GPU read another's memory over PCIe."""
@@ -67,6 +69,11 @@ class Gpu(Fact):
         if self.nvlink_generation is None:
             return None
         return self.nvlink_link or f"nvlink-{self.nvlink_generation}"
+
+    @property
+    def own_software(self) -> bool:
+        """Neither CUDA nor ROCm: a model has to be brought to its maker's software first."""
+        return self.vendor not in ("NVIDIA", "AMD")
 
     @property
     def own_link(self) -> str | None:
@@ -154,6 +161,8 @@ class Machine(Fact):
     nic_link: str | None = None
     nics: int = Field(default=0, ge=0)
     sockets: int = Field(gt=0)
+    socket_link: str | None = None
+    """The row of the links table that joins them, where it is not the usual one of the GPU's years."""
     max_watts: float | None = Field(default=None, gt=0)
     rack_units: int | None = Field(default=None, gt=0)
     price_usd: float | None = Field(default=None, gt=0)

@@ -2,6 +2,7 @@
 without a price of their own, their sum is an estimate."""
 
 import functools
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,6 +15,8 @@ class GpuListPrice(Fact):
     """A launch or street price. `scripts/import_gpu_prices.py` writes the data file."""
 
     usd: float = Field(gt=0)
+    basis: Literal["launch", "street"]
+    """The maker's price of the day on which it came out, or what it was sold for on the list's day."""
 
 
 class Chassis(Fact):
@@ -35,8 +38,8 @@ class Port(Fact):
 
 def fits(gpu: Gpu, box: Chassis) -> bool:
     """Whether the GPU goes into the chassis."""
-    form = "PCIe" if gpu.form_factor == "PCIe" else "SXM"
-    return form == box.form and not gpu.form_factor.startswith(("superchip", "SH5"))
+    form = "SXM" if gpu.form_factor.startswith(("SXM", "OAM")) else gpu.form_factor
+    return form == box.form
 
 
 def build_id(gpu: Gpu, count: int, box: Chassis) -> str:

@@ -42,7 +42,7 @@ def topo(
         typer.Option(help="Catalog GPU, where the source does not name it.", metavar="ID"),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Number of GPUs of the preset.")
+        int | None, typer.Option(min=1, max=72, help="Number of GPUs of the preset.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the drawing to this SVG file.")] = None,
     json_output: JsonOption = False,
@@ -125,7 +125,7 @@ def _graph(
         from gpuyard.hardware.clusters import machine_of, read_cluster
 
         of_cluster, machine = machine_of(read_cluster(cluster))
-        return build_preset(machine.topology, of_cluster, machine.gpus)
+        return build_preset(machine.topology, of_cluster, machine.gpus, machine.socket_link)
     if from_file is not None:
         from gpuyard.hardware.readers.read import read_topology
 

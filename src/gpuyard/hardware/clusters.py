@@ -12,7 +12,7 @@ from gpuyard.specs import Cluster, MachineSpec, Network, read_spec
 from gpuyard.specs.base import kind_of
 from gpuyard.specs.short_cluster import ShortCluster
 
-_MOST_NODES, _MOST_GPUS = 100_000, 64
+_MOST_NODES, _MOST_GPUS = 100_000, 72
 
 
 def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
@@ -32,7 +32,12 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     """The cluster's GPU and machine, whether named or described."""
     if isinstance(cluster.machine, str):
         known = machines().get(cluster.machine)
-        machine = MachineSpec(gpu=known.gpu, gpus=known.gpus, topology=known.topology)
+        machine = MachineSpec(
+            gpu=known.gpu,
+            gpus=known.gpus,
+            topology=known.topology,
+            socket_link=known.socket_link,
+        )
     else:
         machine = cluster.machine
     return gpus().get(machine.gpu), machine

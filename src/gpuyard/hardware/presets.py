@@ -49,6 +49,7 @@ class Preset:
 class _Builder:
     gpu: Gpu
     gpus: int
+    socket_link: str | None = None
     devices: list[Device] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
 
@@ -60,7 +61,8 @@ class _Builder:
             self.devices.append(Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=i))
             self.wires.append(internal_wire(f"CPU{i}", f"HB{i}", slot))
         self.wires += [
-            socket_wire(f"CPU{i - 1}", f"CPU{i}", slot, self.gpu) for i in range(1, count)
+            socket_wire(f"CPU{i - 1}", f"CPU{i}", slot, self.gpu, self.socket_link)
+            for i in range(1, count)
         ]
         return [f"HB{i}" for i in range(count)]
 
@@ -157,6 +159,21 @@ def _full_mesh(build: _Builder) -> None:
     build.join(dict.fromkeys(combinations(range(build.gpus), 2), count))
 
 
+def _torus(build: _Builder) -> None:
+    """Rows and columns of chips, each joined to its neighbours, the ends of a row to each other: Google TPU, AWS
+    Trainium."""
+    _switched_host(build)
+    rows = next(n for n in range(math.isqrt(build.gpus), 0, -1) if build.gpus % n == 0)
+    columns = build.gpus // rows
+    joined: set[tuple[int, int]] = set()
+    for i in range(build.gpus):
+        row, column = divmod(i, columns)
+        right = row * columns + (column + 1) % columns
+        below = (row + 1) % rows * columns + column
+        joined |= {(min(i, other), max(i, other)) for other in (right, below) if other != i}
+    build.join(dict.fromkeys(sorted(joined), 1))
+
+
 def _consumer(build: _Builder) -> None:
     """A desktop board: the CPU's 16 lanes go to one slot or are halved between two; more slots hang on
     four lanes of the chipset."""
@@ -197,6 +214,10 @@ def _to_all_others(gpu: Gpu) -> bool:
     return _beyond_a_bridge(gpu) or gpu.fabric_topology == "full-mesh"
 
 
+def _to_neighbours(gpu: Gpu) -> bool:
+    return gpu.fabric_topology == "torus"
+
+
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -209,6 +230,7 @@ PRESETS: dict[str, Preset] = {
         Preset("nvlink-pairs", "rtx-3090", 4, _pairs, _between_pairs),
         Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch, _to_switches),
         Preset("full-mesh", "mi300x", 8, _full_mesh, _to_all_others),
+        Preset("torus", "trainium-1", 16, _torus, _to_neighbours),
         Preset("consumer", "rtx-4090", 2, _consumer),
     )
 }
@@ -223,12 +245,14 @@ def usual_topology(gpu: Gpu, count: int) -> Topology:
     """How machines with this GPU are mostly built, where nobody says it."""
     if count > 1 and gpu.fabric_topology is not None and count <= _most_meshed(gpu):
         return gpu.fabric_topology
-    if count > 1 and _beyond_a_bridge(gpu) and gpu.form_factor != "superchip":
+    if count > 1 and _beyond_a_bridge(gpu):
+        if (
+            gpu.form_factor == "superchip" and gpu.nvlink_generation == 4
+        ):  # racks came with the fifth
+            return "full-mesh" if count <= 4 else "dual-socket"
         if gpu.form_factor != "SXM2":
             return "nvswitch"
-        if count in (4, 8):
-            return "nvlink-hybrid-cube-mesh"
-        return "dual-socket"
+        return "nvlink-hybrid-cube-mesh" if count in (4, 8) else "dual-socket"
     return "workstation" if count <= 4 else "dual-socket"
 
 
@@ -252,12 +276,12 @@ def refuse_impossible(name: str, gpu: Gpu, gpus: int) -> None:
         )
 
 
-def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
+def build_preset(name: str, gpu: Gpu, gpus: int, socket_link: str | None = None) -> MachineGraph:
     """The machine of this topology with these GPUs."""
     if name not in PRESETS:
         raise UnknownName("topology preset", name, PRESETS)
     refuse_impossible(name, gpu, gpus)
-    builder = _Builder(gpu, gpus)
+    builder = _Builder(gpu, gpus, socket_link)
     PRESETS[name].build(builder)
     peers = pcie_peers([gpu])
     return MachineGraph(
@@ -265,14 +289,16 @@ def build_preset(name: str, gpu: Gpu, gpus: int) -> MachineGraph:
     )
 
 
-def machine_graph(topology: str, gpu: Gpu, count: int) -> MachineGraph:
+def machine_graph(
+    topology: str, gpu: Gpu, count: int, socket_link: str | None = None
+) -> MachineGraph:
     """The same; asked for again, it is the same object, so cached answers are kept."""
-    return _kept_graph(topology, gpu.id, count)
+    return _kept_graph(topology, gpu.id, count, socket_link)
 
 
 @lru_cache(maxsize=256)
-def _kept_graph(topology: str, gpu: str, count: int) -> MachineGraph:
-    return build_preset(topology, gpus().get(gpu), count)
+def _kept_graph(topology: str, gpu: str, count: int, socket_link: str | None) -> MachineGraph:
+    return build_preset(topology, gpus().get(gpu), count, socket_link)
 
 
 if set(PRESETS) != set(get_args(Topology)):

@@ -76,9 +76,13 @@ def internal_wire(a: str, b: str, slot: Slot) -> Wire:
     return Wire(a, b, "internal", 16 * pcie_wire(a, b, slot).bytes_per_second, 0.0)
 
 
-def socket_wire(a: str, b: str, slot: Slot, gpu: Gpu | None = None) -> Wire:
+def socket_wire(
+    a: str, b: str, slot: Slot, gpu: Gpu | None = None, name: str | None = None
+) -> Wire:
+    """`name` is a row of the catalog, where it is known what joins the sockets."""
     old = gpu is not None and gpu.pcie_generation == 3 and gpu.released <= _QPI_UNTIL
-    link = links().get("qpi-9.6" if old else _SOCKET_LINK[min(slot.generation, _NEWEST)])
+    usual = "qpi-9.6" if old else _SOCKET_LINK[min(slot.generation, _NEWEST)]
+    link = links().get(name or usual)
     return Wire(a, b, "socket", link.effective_bytes_per_second, link.latency_seconds)
 
 

@@ -83,7 +83,8 @@ def offers_of(servers: Sequence[Server], plan: Plan) -> list[Offer]:
     return [
         offer
         for server in servers
-        if (search.gpus is None or server.gpu.id in search.gpus)
+        # what needs software of its own is only taken where the plan names it
+        if (not server.gpu.own_software if search.gpus is None else server.gpu.id in search.gpus)
         and (search.offers is None or server.id in search.offers)
         for acquisition in search.ways
         for offer in _joined(server, acquisition, plan)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
+from gpuyard.catalog.instance_networks import network_of_instance
 from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices, ports
 from gpuyard.hardware.presets import refuse_impossible, usual_topology
 from gpuyard.specs import Network, Topology
@@ -91,7 +92,8 @@ def _rented() -> Iterator[Server]:
             continue
         gpu = gpus().get(price.gpu)
         known = _machine_of(price)
-        network = _network_of(known) if known else None
+        joined = network_of_instance(price)
+        network = joined.network if joined else _network_of(known) if known else None
         yield Server(
             id=price.id,
             name=f"{price.cloud} {price.instance}",

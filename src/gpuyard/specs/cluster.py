@@ -16,6 +16,7 @@ Topology = Literal[
     "nvlink-pairs",
     "nvswitch",
     "full-mesh",
+    "torus",
     "consumer",
 ]
 Protocol = Literal["tcp", "rdma"]
@@ -29,6 +30,10 @@ class MachineSpec(Spec):
         int, Field(gt=0, le=72, description="GPUs in one machine, or in one NVLink domain")
     ]
     topology: Topology = "workstation"
+    socket_link: Annotated[
+        LinkName | None,
+        Field(description="between the CPUs; that of the GPU's years if left out"),
+    ] = None
     cores: Annotated[
         int | None, Field(gt=0, le=4096, description="CPU cores of one machine, for input workers")
     ] = None

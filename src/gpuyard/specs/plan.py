@@ -165,7 +165,7 @@ class OwnOffer(Spec):
 
     name: Name
     gpu: GpuName
-    gpus: Annotated[int, Field(gt=0, le=64, description="in one machine")] = 1
+    gpus: Annotated[int, Field(gt=0, le=72, description="in one machine")] = 1
     topology: Topology = "workstation"
     network: Annotated[Network | None, Field(description="without one: a single machine only")] = (
         None

@@ -8,7 +8,15 @@ import typer
 from gpuyard.cli.catalog.fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog.facility import facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog.hardware import gpus, links, machines, models, staged_copies
-from gpuyard.cli.catalog.prices import chassis, cloud_data, gpu_prices, past_prices, ports, prices
+from gpuyard.cli.catalog.prices import (
+    chassis,
+    cloud_data,
+    gpu_prices,
+    instance_networks,
+    past_prices,
+    ports,
+    prices,
+)
 from gpuyard.cli.catalog.view import View
 from gpuyard.cli.output import JsonOption, show
 
@@ -29,7 +37,7 @@ def _add(view: Callable[[], View]) -> None:
 
 
 for _view in (
-    gpus, machines, links, models, staged_copies, prices, past_prices, gpu_prices, chassis, ports,
+    gpus, machines, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
     cloud_data, servers, pdus, plugs, facility_costs, switches, cables, storage, storage_needs,
 ):  # fmt: skip
     _add(_view)

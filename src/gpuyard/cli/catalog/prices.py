@@ -1,6 +1,19 @@
 """The tables of `gpuyard catalog` with prices: of clouds, and of what machines are built from."""
 
+from typing import TYPE_CHECKING
+
 from gpuyard.cli.catalog.view import Columns, View
+
+if TYPE_CHECKING:
+    from gpuyard.catalog import Price
+
+
+def _network(price: "Price") -> str:
+    from gpuyard.catalog.instance_networks import network_of_instance
+
+    known = network_of_instance(price)
+    return known.words if known else "unknown"
+
 
 _PRICE_COLUMNS: Columns = {
     "id": lambda p: p.id,
@@ -21,8 +34,8 @@ def prices() -> View:
     return View(
         "Prices in US dollars an hour, on demand, at the date shown",
         table(),
-        _PRICE_COLUMNS,
-        least=("spot $/h",),
+        {**_PRICE_COLUMNS, "network": _network},
+        least=("spot $/h", "network"),
     )
 
 
@@ -41,6 +54,30 @@ def past_prices() -> View:
     )
 
 
+def instance_networks() -> View:
+    """Networks of cloud instances: cards, rate, protocol.
+
+    Example: gpuyard catalog instance-networks aws/p5.48xlarge
+    """
+    from gpuyard.catalog.instance_networks import instance_networks as table
+
+    return View(
+        "Networks of cloud instances",
+        table(),
+        {
+            "id": lambda n: n.id,
+            "network": lambda n: n.words,
+            "Gbit/s": lambda n: f"{n.total_gbit_per_second:,g}",
+            "protocol": lambda n: n.network_protocol,
+            "a flow gets": lambda n: (
+                f"{n.per_flow_gbit_per_second:g} Gbit/s" if n.per_flow_gbit_per_second else ""
+            ),
+            "date": lambda n: n.date,
+        },
+        least=("date", "a flow gets", "protocol"),
+    )
+
+
 def gpu_prices() -> View:
     """GPUs: launch or street price.
 
@@ -54,6 +91,7 @@ def gpu_prices() -> View:
         {
             "id": lambda g: g.id,
             "$": lambda g: f"{g.usd:,.0f}",
+            "price of": lambda g: g.basis,
             "date": lambda g: g.date,
         },
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LABEL = 44
 _LINE = 100
 _CELL = 6
+_MOST_COLUMNS = 16
 _STYLES = {
     "socket": "bold",
     "host-bridge": "dim",
@@ -48,7 +49,10 @@ def topology_terminal(graph: MachineGraph) -> "Group":
     parts: list[RenderableType] = [_tree(graph)]
     parts += [_socket_line(wire) for wire in graph.wires if wire.kind == "socket"]
     parts += _nvlink_lines(graph)
-    if len(graph.gpus) > 1:
+    if len(graph.gpus) > _MOST_COLUMNS:
+        many = f"The paths and rates of {len(graph.gpus)} GPUs are too many for a table here: see --json or --svg."
+        parts.append(Text(many, style="dim"))
+    elif len(graph.gpus) > 1:
         parts += [Text(), _class_table(graph), Text(), _bandwidth_table(graph)]
         if any(is_staged(graph, a, b) for a in graph.gpus for b in graph.gpus):
             note = f"* staged through host memory: assumed at {format_share(STAGED_SHARE)} of the slowest link"

@@ -38,9 +38,9 @@ class InMachine:
     graph: MachineGraph
 
     @classmethod
-    def of(cls, gpu: Gpu, gpus: int, topology: str) -> "InMachine":
+    def of(cls, gpu: Gpu, gpus: int, topology: str, socket_link: str | None = None) -> "InMachine":
         """Raises where such a GPU can't be laid out so."""
-        return cls(machine_graph(topology, gpu, gpus))
+        return cls(machine_graph(topology, gpu, gpus, socket_link))
 
     def pipe(self, gpus_used: int, jobs: int = 1) -> Pipe:
         """What an exchange among so many GPUs gets: of several such jobs, the one that gets least."""

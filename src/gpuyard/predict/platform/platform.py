@@ -137,7 +137,11 @@ def platform_from(
     graph: MachineGraph | None = None,
 ) -> Platform:
     """One machine, and what would join it to others."""
-    there = InMachine(graph) if graph else InMachine.of(gpu, machine.gpus, machine.topology)
+    there = (
+        InMachine(graph)
+        if graph
+        else InMachine.of(gpu, machine.gpus, machine.topology, machine.socket_link)
+    )
     fabric, of_network = between_machines(network) if network else (None, ())
     return Platform(
         name=name,

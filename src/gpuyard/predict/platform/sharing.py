@@ -23,7 +23,11 @@ def shared(
         return platform
     jobs = beside + 1
     gpu, machine = machine_of(cluster)
-    there = InMachine(graph) if graph else InMachine.of(gpu, machine.gpus, machine.topology)
+    there = (
+        InMachine(graph)
+        if graph
+        else InMachine.of(gpu, machine.gpus, machine.topology, machine.socket_link)
+    )
 
     def inside(gpus_used: int) -> Pipe:
         alone, crowded = platform.inside(gpus_used), there.pipe(gpus_used, jobs)
