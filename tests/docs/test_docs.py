@@ -21,7 +21,7 @@ from gpuyard.predict import STRATEGIES, constants
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.tuning import fitted
 from gpuyard.specs.schema import SPECS
-from tests.command_line import Done, run_here, run_process, run_program
+from tests.command_line import Done, run_here, run_program
 from tests.conftest import MACHINE
 
 ROOT = Path(__file__).parents[2]
@@ -141,8 +141,7 @@ def run(command: str, directory: Path) -> Done:
     environment |= {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"}
     match words[0]:
         case "gpuyard":
-            start = run_process if measures(command) else run_here
-            done = start(*words[1:], cwd=directory, environment=environment)
+            done = run_here(*words[1:], cwd=directory, environment=environment)
         case "make":
             # only whether the target exists and what it would do: `make test` would run this again
             done = run_program("make", "-n", *words[1:], cwd=ROOT, environment=environment)

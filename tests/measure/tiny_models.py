@@ -1,7 +1,5 @@
 """Factories for the tests; rank processes import them by name, as a user's would be."""
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -66,13 +64,6 @@ class CrashInRankOne(nn.Module):
         self.calls += 1
         if torch.distributed.get_rank() == 1 and self.calls == 3:
             raise ValueError("the second rank has had enough")
-        return self.inner(inputs)  # type: ignore[no-any-return]
-
-
-class KilledInRankOne(CrashInRankOne):
-    def forward(self, inputs: Tensor) -> Tensor:
-        if torch.distributed.get_rank() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
         return self.inner(inputs)  # type: ignore[no-any-return]
 
 

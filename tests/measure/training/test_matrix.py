@@ -93,7 +93,9 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
 
     # again: what was measured is found, what was rejected is tried again
     again: list[SweepEvent] = []
-    run_matrix(planned, store, on_event=again.append)
+    sweep_file.write_text(sweep_file.read_text() + "attempts: 1\n")
+    once = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
+    run_matrix(once, store, on_event=again.append)
     assert sum(e.state == "stored" for e in again) == 2
     assert {e.point.key for e in again if e.state == "rejected"} == {
         point.key for _, point, _ in outcome.rejected
