@@ -28,7 +28,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "file:///etc/hostname")
             self.end_headers()
         elif self.path == "/bytes":
-            self._answer(200, b"\xff\xfe\x00")
+            self._answer(200, b"\xff\xfe\x00\n")
         elif self.path == "/huge":
             self._answer(200, b"x" * 20_000_001)
         else:

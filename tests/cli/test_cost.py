@@ -1,5 +1,6 @@
 """`gpuyard cost` and `gpuyard prices` as people run them."""
 
+import datetime
 import json
 from pathlib import Path
 
@@ -171,7 +172,7 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
     newer = tmp_path / "newer.csv"
     rows = shipped.splitlines()
     row = next(line for line in rows if line.startswith("aws/p4d.24xlarge,"))
-    cheaper = row.replace("21.95764", "19.5").replace("2026-08-22", "2027-01-31")
+    cheaper = row.replace("21.95764", "19.5").replace("2026-08-22", str(datetime.date.today()))
     assert cheaper != row
     newer.write_text("\n".join(cheaper if line == row else line for line in rows) + "\n")
     home = {"GPUYARD_HOME": str(tmp_path / "home")}
@@ -183,7 +184,7 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
     shown = json.loads(
         cli("catalog", "prices", "aws/p4d.24xlarge", "--json", environment=home).stdout
     )
-    assert (shown["usd_per_hour"], shown["date"]) == (19.5, "2027-01-31")
+    assert (shown["usd_per_hour"], shown["date"]) == (19.5, str(datetime.date.today()))
     old = tmp_path / "old.csv"
     old.write_text(shipped)
     refused = cli("prices", "update", "--from", str(old), environment=home, status=2)

@@ -1,5 +1,6 @@
 """Reading, importing and fetching the spoken digits, with every way in which the files can be bad."""
 
+import hashlib
 import http.server
 import io
 import tarfile
@@ -14,6 +15,7 @@ import pytest
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.workloads.digit_clips import (
     FOUNDING_SPEAKERS,
+    RELEASE_SHA256,
     fetch_clips,
     import_clips,
     load_clips,
@@ -200,6 +202,20 @@ def write_release(archive: Path, clips: Path) -> None:
         tar.addfile(link)
 
 
+def checksum(clips: Path) -> str:
+    """As `sha256sum *.wav | sha256sum` has it."""
+    listed = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(clips.glob("*.wav"))
+    )
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+@pytest.mark.skipif(not REAL_CLIPS.is_dir(), reason="the dataset is not here")
+def test_the_release_is_known_by_its_clips() -> None:
+    assert checksum(REAL_CLIPS / "recordings") == RELEASE_SHA256
+
+
 def test_fetch_takes_only_the_recordings(
     clips: Path, served: tuple[Path, str], tmp_path: Path
 ) -> None:
@@ -208,7 +224,9 @@ def test_fetch_takes_only_the_recordings(
     target = tmp_path / "datasets" / "spoken-digits"
     seen: list[tuple[int, int | None]] = []
     url = f"{address}/release.tar.gz"
-    count = fetch_clips(target, lambda *at: seen.append(at), url=url, schemes=("http",))
+    count = fetch_clips(
+        target, lambda *at: seen.append(at), url=url, schemes=("http",), sha256=checksum(clips)
+    )
     assert count == 10
     fetched = {path.name: path.read_bytes() for path in target.iterdir()}
     assert fetched == {path.name: path.read_bytes() for path in clips.iterdir()}
@@ -235,12 +253,12 @@ def test_a_failed_download_says_what_to_do_and_leaves_nothing(
     ):
         with pytest.raises(GpuyardError, match=f"{reason}.*import the directory"):
             fetch_clips(target, url=f"{address}/{name}", schemes=("http",))
-    with pytest.raises(GpuyardError, match="could not download"):
+    with pytest.raises(GpuyardError, match="can't be fetched"):
         fetch_clips(target, url="http://127.0.0.1:1/x.tar.gz", schemes=("http",))
     assert not list(target.parent.iterdir())
 
 
 def test_nothing_is_fetched_without_encryption(tmp_path: Path) -> None:
     for url in ("http://example.org/x.tar.gz", "file:///etc/passwd"):
-        with pytest.raises(UserMistake, match="only https is"):
+        with pytest.raises(UserMistake, match="expected an https address"):
             fetch_clips(tmp_path, url=url)

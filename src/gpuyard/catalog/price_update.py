@@ -1,18 +1,17 @@
 """Taking in a newer price table: where it comes from, and what it would change."""
 
-import http.client
-import urllib.error
-import urllib.parse
-import urllib.request
+import datetime
+import hashlib
+import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuyard.catalog.download import download
 from gpuyard.catalog.prices import Price
 from gpuyard.catalog.tables import Table
-from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import MOST_BYTES, read_text
-
-_TIMEOUT_SECONDS = 30
+from gpuyard.errors import GpuyardError, UserMistake, quoted
+from gpuyard.files import MOST_BYTES, read_bytes
 
 
 @dataclass(frozen=True)
@@ -48,41 +47,41 @@ def compare_tables(before: Table[Price], after: Table[Price]) -> PriceUpdate:
     )
 
 
-def read_source(source: str) -> str:
-    """The text of a file or of an http(s) address, up to 20 MB."""
+def read_source(source: str, sha256: str | None = None) -> str:
+    """The text of a file or of an http(s) address, up to 20 MB, with this checksum if one is known."""
     if "://" in source:
-        return _fetch(source)
-    return read_text(Path(source))
-
-
-def _fetch(address: str) -> str:
-    scheme = urllib.parse.urlsplit(address).scheme.lower()
-    if scheme not in {"http", "https"}:
-        raise UserMistake(f"{address}: expected an http or https address, got {scheme!r}")
-    opener = urllib.request.OpenerDirector()  # without the handlers for files and FTP
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.UnknownHandler,
-    ):
-        opener.add_handler(handler())
+        arrived = io.BytesIO()
+        download(source, arrived, most_bytes=MOST_BYTES)
+        content = arrived.getvalue()
+    else:
+        content = read_bytes(Path(source))
+    if sha256 is not None:
+        _check_sum(content, sha256, source)
+    if not content.endswith(b"\n"):
+        raise UserMistake(
+            f"{source}: its last line has no end, so it may be cut off; if it is whole, add a line feed"
+        )
     try:
-        with opener.open(address, timeout=_TIMEOUT_SECONDS) as answer:
-            body: bytes = answer.read(MOST_BYTES + 1)
-    except urllib.error.HTTPError as refused:
-        refused.close()
-        raise GpuyardError(f"{address}: the server says {refused.code} {refused.reason}") from None
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        why = getattr(reason, "strerror", None) or reason
-        raise GpuyardError(f"{address}: can't be fetched: {why}") from None
-    if len(body) > MOST_BYTES:
-        raise UserMistake(f"{address}: larger than {MOST_BYTES // 1_000_000} MB")
-    try:
-        return body.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UserMistake(f"{address}: this is not text in UTF-8") from None
+        raise UserMistake(f"{source}: this is not text in UTF-8") from None
+
+
+def _check_sum(content: bytes, expected: str, source: str) -> None:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
+        raise UserMistake(f"--checksum: expected 64 hexadecimal digits, got {quoted(expected)}")
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected.lower():
+        raise GpuyardError(
+            f"{source}: its SHA-256 is {found}, expected {expected.lower()}; it was changed or cut off on its way"
+        )
+
+
+def check_newer(table: Table[Price], name: str, today: datetime.date) -> None:
+    """No price is of a day to come: it would pass for the newest forever."""
+    tomorrow = today + datetime.timedelta(days=1)  # it begins earlier elsewhere
+    for price in table:
+        if price.date > tomorrow:
+            raise UserMistake(
+                f"{name}: {price.id} has the date {price.date}, which is still to come"
+            )

@@ -4,7 +4,7 @@ show the date wherever a price is shown."""
 import csv
 import datetime
 import functools
-import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -12,7 +12,11 @@ from pydantic import Field, ValidationError
 from gpuyard import paths
 from gpuyard.catalog.tables import Fact, Table, read_csv
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
+from gpuyard.printable import control_character
 from gpuyard.specs.loading import expected_and_got
+
+_LONGEST_CELL = 1000
+_MOST_ROWS = 20_000
 
 
 class Price(Fact):
@@ -24,7 +28,7 @@ class Price(Fact):
     region: str | None = None
     gpu: str | None = None
     gpu_name: str
-    gpus: int = Field(gt=0)
+    gpus: int = Field(gt=0, le=100_000)
     vcpus: float | None = Field(default=None, gt=0)
     memory_gib: float | None = Field(default=None, gt=0)
     usd_per_hour: float = Field(gt=0)
@@ -64,7 +68,16 @@ def newest_date(table: Table[Price]) -> datetime.date:
 
 def read_price_table(text: str, name: str) -> Table[Price]:
     """A table with the columns of the shipped one, every row checked. Raises with file, line and column."""
-    rows = csv.DictReader(text.splitlines())
+    lines = text.replace("\r\n", "\n").split("\n")
+    if len(lines) > _MOST_ROWS:
+        raise UserMistake(f"{name}: more than {_MOST_ROWS:,} lines")
+    try:
+        return _price_table(csv.DictReader(lines, strict=True), name)
+    except csv.Error as error:
+        raise UserMistake(f"{name}: this is not a table of CSV: {error}") from None
+
+
+def _price_table(rows: "csv.DictReader[str]", name: str) -> Table[Price]:
     columns = list(rows.fieldnames or [])
     needed = [key for key, field in Price.model_fields.items() if field.is_required()]
     missing = [key for key in needed if key not in columns]
@@ -81,6 +94,9 @@ def read_price_table(text: str, name: str) -> Table[Price]:
         where = f"{name}:{rows.line_num}"
         if None in row:
             raise UserMistake(f"{where}: more cells than the header has columns")
+        if None in row.values():
+            raise UserMistake(f"{where}: fewer cells than the header has columns")
+        _check_text(row, where)
         try:
             price = Price.model_validate({key: cell for key, cell in row.items() if cell})
         except ValidationError as invalid:
@@ -89,12 +105,18 @@ def read_price_table(text: str, name: str) -> Table[Price]:
             raise UserMistake(f"{where}: {key}: {expected_and_got(first)}") from None
         if price.id in found:
             raise UserMistake(f"{where}: two rows are called {price.id!r}")
-        if not math.isfinite(price.usd_per_hour):
-            raise UserMistake(f"{where}: usd_per_hour: expected a finite number")
         found[price.id] = price
     if not found:
         raise UserMistake(f"{name}: there is no price in it")
     return Table("price", found.values())
+
+
+def _check_text(row: Mapping[str, str], where: str) -> None:
+    for key, cell in row.items():
+        if len(cell) > _LONGEST_CELL:
+            raise UserMistake(f"{where}: {key}: takes at most {_LONGEST_CELL} characters")
+        if (control := control_character(cell)) is not None:
+            raise UserMistake(f"{where}: {key}: can't have control characters, got {control}")
 
 
 @functools.lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ from gpuyard.errors import UnknownName
 class Fact(BaseModel):
     """One row of a table: where it comes from, and when that was published or read."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
     id: str = Field(min_length=1)
     source: str = Field(min_length=1)

@@ -1,6 +1,7 @@
 """`gpuyard prices`: take in a newer table of cloud prices, or go back to the shipped one."""
 
 import datetime
+import hashlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,16 @@ def update(
     older: Annotated[
         bool, typer.Option("--older", help="Use it even if it is older than what is in use.")
     ] = False,
+    fewer: Annotated[
+        bool,
+        typer.Option("--fewer", help="Use it even if it has fewer prices than what is in use."),
+    ] = False,
+    sha256: Annotated[
+        str | None,
+        typer.Option(
+            "--checksum", metavar="HEX", help="Use it only if this is its SHA-256 checksum."
+        ),
+    ] = None,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -37,13 +48,14 @@ def update(
     """
     from gpuyard import paths
     from gpuyard.catalog import prices
-    from gpuyard.catalog.price_update import compare_tables, read_source
+    from gpuyard.catalog.price_update import check_newer, compare_tables, read_source
     from gpuyard.catalog.prices import newest_date, read_price_table
     from gpuyard.errors import UserMistake
     from gpuyard.files import write_text
 
-    text = read_source(source)
+    text = read_source(source, sha256)
     before, after = prices(), read_price_table(text, source)
+    check_newer(after, source, datetime.date.today())
     was, becomes = newest_date(before), newest_date(after)
     if becomes < was and not older:
         raise UserMistake(
@@ -51,6 +63,11 @@ def update(
             "take it with --older"
         )
     found = compare_tables(before, after)
+    if len(after) < len(before) and not (fewer or dry_run):
+        raise UserMistake(
+            f"{source}: it has {len(after):,} prices, the table in use has {len(before):,}: "
+            f"{len(found.removed):,} would be lost; look at it with --dry-run, or take it with --fewer"
+        )
     if not dry_run:
         write_text(paths.prices_file(), text)
     show(_answer(found, was, becomes, text, stored=not dry_run), json_output=json_output)
@@ -92,7 +109,10 @@ def _answer(
         )
     )
     dates = {"before": was.isoformat(), "after": becomes.isoformat()}
-    return Answer(parts, {"stored": stored, "newest_price": dates, **asdict(found)})
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return Answer(
+        parts, {"stored": stored, "newest_price": dates, "sha256": sha256, **asdict(found)}
+    )
 
 
 @app.command()

@@ -6,36 +6,37 @@ before, and appears whole or not at all.
 
 import contextlib
 import filecmp
-import http.client
+import gzip
+import hashlib
 import re
 import shutil
 import tarfile
 import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
 import wave
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard.errors import GpuyardError, UnknownName, UserMistake
+from gpuyard.catalog.download import Received, download
+from gpuyard.errors import GpuyardError, UnknownName, UserMistake, quoted
 
 SAMPLE_RATE = 8_000
 CLIP_SAMPLES = 12_000  # 1.5 s: all but two of the 3,000 clips are shorter
 FOUNDING_SPEAKERS = ("jackson", "nicolas", "theo", "yweweler")
+# of `sha256sum *.wav` in the release's recordings: GitHub may pack the same files differently tomorrow
+RELEASE_SHA256 = "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959"
 ARCHIVE_URL = (
     "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/tags/v1.0.10.tar.gz"
 )
 
 _NAME = re.compile(r"(?P<digit>[0-9])_(?P<speaker>[^_]+)_[0-9]+\.wav")
-_CHUNK_BYTES = 1 << 18
-
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes that have come so far and all that will, where the server says."""
+_MOST_ARCHIVE_BYTES = 64_000_000  # the release has 16 MB
+_MOST_UNPACKED_BYTES = 100_000_000
+_MOST_CLIP_BYTES = 1_000_000
 
 
 class _Clip(NamedTuple):
@@ -81,18 +82,32 @@ def import_clips(source: Path, target: Path) -> int:
 
 def fetch_clips(
     target: Path,
-    progress: Progress = lambda _received, _total: None,
+    progress: Received = lambda _received, _total: None,
     *,
     url: str = ARCHIVE_URL,
     schemes: Sequence[str] = ("https",),
+    sha256: str = RELEASE_SHA256,
 ) -> int:
     """Download the dataset's release and import it; returns how many clips there are."""
     with _staging(target.parent) as staging:
         archive = staging / "archive.tar.gz"
-        _download(url, archive, progress, schemes)
         recordings = staging / "recordings"
         recordings.mkdir()
-        _extract_recordings(archive, recordings, url)
+        try:
+            with archive.open("wb") as file:
+                download(
+                    url,
+                    file,
+                    most_bytes=_MOST_ARCHIVE_BYTES,
+                    schemes=schemes,
+                    received=progress,
+                )
+            _extract_recordings(archive, recordings, url)
+            _check_release(recordings, url, sha256)
+        except GpuyardError as error:
+            raise type(error)(
+                f"{error}; or get it another way, unpack it and import the directory with --from"
+            ) from error
         return import_clips(recordings, target)
 
 
@@ -158,49 +173,52 @@ def _staging(parent: Path) -> Iterator[Path]:
         raise GpuyardError(f"cannot write to {parent}: {error.strerror or error}") from error
 
 
-def _download(url: str, archive: Path, progress: Progress, schemes: Sequence[str]) -> None:
-    _check_scheme(url, schemes)
-    try:
-        with urllib.request.urlopen(url, timeout=30) as response:  # noqa: S310  checked above
-            _check_scheme(response.geturl(), schemes)
-            length = response.headers.get("Content-Length")
-            total = int(length) if length else None
-            received = 0
-            with archive.open("wb") as file:
-                while chunk := response.read(_CHUNK_BYTES):
-                    file.write(chunk)
-                    received += len(chunk)
-                    progress(received, total)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as e:
-        reason = getattr(e, "reason", e)
-        raise _download_failed(url, str(getattr(reason, "strerror", None) or reason)) from e
-    if total is not None and received != total:
-        raise _download_failed(url, f"only {received} of {total} bytes came")
-
-
-def _check_scheme(url: str, schemes: Sequence[str]) -> None:
-    if urllib.parse.urlsplit(url).scheme not in schemes:
-        raise UserMistake(f"{url} is not downloaded: only {' and '.join(schemes)} is")
-
-
-def _download_failed(url: str, reason: str) -> GpuyardError:
-    return GpuyardError(
-        f"could not download {url}: {reason}; get it another way, unpack it and import the directory"
+def _check_release(recordings: Path, url: str, expected: str) -> None:
+    """What came is what its makers published, clip by clip."""
+    listed = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(recordings.iterdir())
     )
+    found = hashlib.sha256(listed.encode()).hexdigest()
+    if found != expected:
+        raise GpuyardError(
+            f"{url}: its clips are not those of the release (SHA-256 {found}, expected {expected})"
+        )
+
+
+class _Unpacked:
+    """What is read of an archive, up to so many bytes: a small one can hold terabytes."""
+
+    def __init__(self, file: gzip.GzipFile, url: str) -> None:
+        self._file, self._left, self._url = file, _MOST_UNPACKED_BYTES, url
+
+    def read(self, size: int) -> bytes:
+        piece = self._file.read(min(size, self._left + 1))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise GpuyardError(
+                f"{self._url}: unpacked, it is larger than {_MOST_UNPACKED_BYTES // 1_000_000} MB"
+            )
+        return piece
 
 
 def _extract_recordings(archive: Path, directory: Path, url: str) -> None:
     """Only a member's last name and its bytes are used: no path, link, owner or mode of it."""
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with (
+            gzip.open(archive, "rb") as unpacked,
+            tarfile.open(fileobj=_Unpacked(unpacked, url), mode="r|") as tar,  # type: ignore[call-overload]
+        ):
             for member in tar:
                 path = PurePosixPath(member.name)
                 wanted = path.suffix == ".wav" and path.parent.name == "recordings"
                 if not (wanted and member.isreg()):
                     continue
+                if member.size > _MOST_CLIP_BYTES or not _NAME.fullmatch(path.name):
+                    raise GpuyardError(f"{url}: {quoted(path.name)} in it is no clip")
                 content = tar.extractfile(member)
                 if content is not None:
                     with (directory / path.name).open("wb") as file:
                         shutil.copyfileobj(content, file)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise _download_failed(url, f"the archive is damaged ({error})") from error
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
+        raise GpuyardError(f"{url}: the archive is damaged ({error})") from error
