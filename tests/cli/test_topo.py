@@ -92,3 +92,14 @@ def test_mistakes_are_sentences(cli: Cli, arguments: list[str], sentence: str) -
     done = cli("topo", *arguments, status=2)
     assert done.stderr.startswith("gpuyard: ")
     assert sentence in done.stderr
+
+
+def test_lanes_say_whether_a_cpu_feeds_the_cards(cli: Cli) -> None:
+    asked = ("topo", "lanes", "--gpu", "rtx-3090", "--gpus", "4", "--nic", "infiniband-hdr")
+    shown = cli(*asked, "--cpu", "epyc-7742").stdout
+    assert "Yes: one EPYC 7742 can feed 4 × GeForce RTX 3090 at x16" in shown
+    every = json.loads(cli(*asked, "--json").stdout)["cpus"]
+    assert every[0]["fits"] and not every[-1]["fits"]
+    assert {"epyc-7742", "core-i9-10980xe"} <= {cpu["cpu"] for cpu in every}
+    refused = cli("topo", "lanes", "--nic", "nvlink-3", status=2).stderr
+    assert "nvlink-3 joins GPUs inside a machine" in refused

@@ -103,6 +103,44 @@ def compare(
     show(comparison_answer(spec.name, gpu, samples, compared), json_output=json_output)
 
 
+@app.command()
+def lanes(
+    *,
+    cpu: Annotated[
+        str | None,
+        typer.Option(help="Catalog CPU; if left out, all of them are tried.", metavar="ID"),
+    ] = None,
+    sockets: Annotated[int, typer.Option(min=1, max=8, help="CPUs in the machine.")] = 1,
+    gpu: Annotated[str, typer.Option(help="Catalog GPU.", metavar="ID")] = "rtx-4090",
+    gpus: Annotated[int, typer.Option(min=1, max=72, help="Number of GPUs.")] = 4,
+    nic: Annotated[
+        str | None, typer.Option(help="Catalog link of the network cards.", metavar="LINK")
+    ] = None,
+    nics: Annotated[int, typer.Option(min=1, max=32, help="Number of network cards.")] = 1,
+    nvme: Annotated[int, typer.Option(min=0, max=32, help="Number of NVMe drives.")] = 1,
+    json_output: JsonOption = False,
+) -> None:
+    """Say whether a CPU has the PCIe lanes for a machine's GPUs, network cards and drives.
+
+    Example: gpuyard topo lanes --cpu epyc-7742 --gpu rtx-3090 --gpus 4 --nic infiniband-hdr
+    """
+    from gpuyard.catalog import gpus as catalog_gpus
+    from gpuyard.catalog import links
+    from gpuyard.catalog.cpus import cpus
+    from gpuyard.hardware.lanes import lane_budget
+    from gpuyard.report.answers.lanes import lanes_answer
+
+    model = catalog_gpus().get(gpu)
+    card = links().get(nic) if nic else None
+    if card is not None and card.kind not in ("ethernet", "infiniband"):
+        raise UserMistake(f"--nic: {nic} joins GPUs inside a machine, not machines")
+    tried = [cpus().get(cpu)] if cpu else [c for c in cpus() if c.most_sockets >= sockets]
+    budgets = [
+        lane_budget(c, sockets, model, gpus, nic=card, nics=nics, drives=nvme) for c in tried
+    ]
+    show(lanes_answer(budgets, one=cpu is not None), json_output=json_output)
+
+
 def _graph(
     preset: str | None,
     from_file: Path | None,

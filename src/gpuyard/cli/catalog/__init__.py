@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.catalog.fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog.facility import facility_costs, pdus, plugs, servers
-from gpuyard.cli.catalog.hardware import gpus, links, machines, models, staged_copies
+from gpuyard.cli.catalog.hardware import cpus, gpus, links, machines, models, staged_copies
 from gpuyard.cli.catalog.prices import (
     chassis,
     cloud_data,
@@ -37,7 +37,7 @@ def _add(view: Callable[[], View]) -> None:
 
 
 for _view in (
-    gpus, machines, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
+    gpus, machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
     cloud_data, servers, pdus, plugs, facility_costs, switches, cables, storage, storage_needs,
 ):  # fmt: skip
     _add(_view)

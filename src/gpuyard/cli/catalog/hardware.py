@@ -56,6 +56,30 @@ def machines() -> View:
     )
 
 
+def cpus() -> View:
+    """CPUs: PCIe lanes and generation, sockets; `gpuyard topo lanes` says what they can feed.
+
+    Example: gpuyard catalog cpus epyc-7742
+    """
+    from gpuyard.catalog.cpus import cpus as table
+
+    return View(
+        "CPUs, by the PCIe lanes that reach slots",
+        table(),
+        {
+            "id": lambda c: c.id,
+            "family": lambda c: c.family,
+            "cores": lambda c: c.cores,
+            "PCIe": lambda c: f"{c.pcie_generation}.0",
+            "lanes": lambda c: c.pcie_lanes,
+            "of two": lambda c: c.lanes_of_two,
+            "sockets": lambda c: c.most_sockets,
+            "date": lambda c: c.date,
+        },
+        least=("family", "date", "cores"),
+    )
+
+
 def links() -> View:
     """Links: raw and effective rate in one direction, latency.
 
