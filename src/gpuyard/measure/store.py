@@ -2,11 +2,17 @@
 
 A store is of version 1 as long as it holds training runs only, and of version 2 from its first bench of
 links or rejected run on: a gpuyard that knows training only then says that it is too old.
+
+A file is looked at before it is opened for anything: what another program wrote, or what is cut off, stays
+as it is, byte for byte.
 """
 
 import contextlib
+import os
 import sqlite3
+import sys
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +23,13 @@ from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.measure.training.measurement import Measurement
+from gpuyard.printable import printable
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
+_APPLICATION = 0x67707579  # "gpuy"; stores that were made before it was set have 0
 _BUSY_SECONDS = 30.0
+_HEADER_BYTES = 100
 _SCHEMA = """
 CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
@@ -33,6 +42,7 @@ CREATE TABLE measurements (
 ) STRICT;
 CREATE INDEX measurements_by_key ON measurements (key);
 """
+_COLUMNS = ["number", "id", "key", "created_at", "kind", "workload", "document"]
 
 
 class ResultsStore:
@@ -40,6 +50,7 @@ class ResultsStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._named: set[str] = set()  # rows that can't be read and were said to be so
 
     def add(self, record: Record) -> None:
         """Keep it; when this returns, it survives a kill and a power cut."""
@@ -99,30 +110,36 @@ class ResultsStore:
         if not self.path.exists():
             return []
         with self._connection(create=False) as connection:
+            if not self._version(connection):
+                return []  # another process has just begun to make it
+            connection.text_factory = bytes  # damaged text is not to stop the rows after it
             rows = connection.execute(
                 # the clause is one of the few above, never a user's text
-                f"SELECT kind, document FROM measurements {where}",  # noqa: S608
+                f"SELECT id, kind, document FROM measurements {where}",  # noqa: S608
                 values,
             ).fetchall()
-        try:
-            return [
-                RESULT_KINDS[kind].record.model_validate_json(document) for kind, document in rows
-            ]
-        except ValidationError as invalid:
-            raise GpuyardError(
-                f"{self.path} holds a measurement that cannot be read "
-                f"({invalid.errors()[0]['msg']}); nothing was changed"
-            ) from invalid
+        found = []
+        for id_, kind, document in rows:
+            try:
+                found.append(RESULT_KINDS[kind.decode()].record.model_validate_json(document))
+            except ValidationError as invalid:
+                self._name(id_.decode(errors="replace"), invalid.errors()[0]["msg"])
+        return found
+
+    def _name(self, damaged: str, why: str) -> None:
+        if damaged not in self._named:
+            self._named.add(damaged)
+            words = f"gpuyard: the measurement {damaged} in {self.path} can't be read and is left out: {why}"
+            sys.stderr.write(printable(words) + "\n")
 
     @contextlib.contextmanager
     def _connection(self, *, create: bool) -> Iterator[sqlite3.Connection]:
         try:
             if create:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(
-                sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-            ) as connection:
-                self._prepare(connection)
+            self._look()
+            with contextlib.closing(self._open(create=create)) as connection:
+                self._prepare(connection, create=create)
                 yield connection
         except sqlite3.OperationalError as error:
             raise GpuyardError(
@@ -139,21 +156,72 @@ class ResultsStore:
                 f"the results store {self.path} cannot be used: {error.strerror}"
             ) from error
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _open(self, *, create: bool) -> sqlite3.Connection:
+        if create:
+            return sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        # a file that can't change needs no lock, and on a read-only mount there can be none; one that can
+        # change is opened so that the last reader takes the lock's files away again
+        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        mode = "mode=rw" if writable else "mode=ro"
+        if not writable and not self._has_log():
+            mode = "mode=ro&immutable=1"
+        connection = self._connect(mode)
+        connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        address = f"file:{urllib.parse.quote(str(self.path.absolute()))}?{mode}"
+        return sqlite3.connect(address, timeout=_BUSY_SECONDS, isolation_level=None, uri=True)
+
+    def _has_log(self) -> bool:
+        """What is not in the file yet is in a log beside it."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return log.exists() and log.stat().st_size > 0
+
+    def _look(self) -> None:
+        """Raise where the file is not ours, or not whole, before SQLite changes anything about it."""
+        had_log = self._has_log()
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(_HEADER_BYTES)
+                size_bytes = os.fstat(file.fileno()).st_size
+        except (FileNotFoundError, IsADirectoryError):
+            return
+        if len(header) < _HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
+            if header:
+                raise sqlite3.DatabaseError("file is not a database")
+            return
+        page_bytes = int.from_bytes(header[16:18], "big")
+        page_bytes = 65536 if page_bytes == 1 else page_bytes
+        counted = (
+            header[24:28] == header[92:96]
+        )  # else an old SQLite wrote, which does not count pages
+        whole_bytes = page_bytes * int.from_bytes(header[28:32], "big")
+        # while there is a log, the file may be about to grow
+        if counted and size_bytes < whole_bytes and not (had_log or self._has_log()):
+            raise GpuyardError(
+                f"{self.path} is cut off: {size_bytes:,} of {whole_bytes:,} bytes are there; it was left "
+                "as it is: put a copy back, or move it away to start a new one"
+            )
+        with contextlib.closing(self._connect("mode=ro&immutable=1")) as connection:
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(measurements)")]
+        if application not in (0, _APPLICATION) or (tables and columns != _COLUMNS):
+            raise GpuyardError(
+                f"{self.path} is another program's database, not a results store; it was left as it is"
+            )
+
+    def _prepare(self, connection: sqlite3.Connection, *, create: bool) -> None:
         version = self._version(connection)
-        if version == 0:
+        if version == 0 and create:
             _write_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
             version = self._version(connection)  # another process may have been first
             if version == 0:
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    connection.execute("ROLLBACK")
-                    raise GpuyardError(
-                        f"{self.path} is another program's database, not a results store; "
-                        "it was left as it is"
-                    )
                 for statement in _SCHEMA.split(";"):
                     connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {_TRAINING_ONLY}")
             connection.execute("COMMIT")
         if version > SCHEMA_VERSION:
