@@ -72,3 +72,12 @@ def test_playbook_from_a_plan(cli: Cli, small: Path) -> None:
 def test_playbook_refuses_what_cannot_be(cli: Cli) -> None:
     done = cli("playbook", "--load", "spikey", status=2)
     assert "did you mean 'spiky'?" in done.stderr
+
+
+def test_a_plan_with_gpus_that_software_left_behind_says_so(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "old.plan.yaml"
+    old = SMALL.replace("a100-sxm4-80gb, h100-sxm5-80gb", "v100-sxm2-16gb, v100-sxm2-32gb")
+    file.write_text(old, encoding="utf-8")
+    assert "Volta GPUs are at the end of their software's life" in cli("plan", str(file)).stdout
+    found = json.loads(cli("plan", str(file), "--json").stdout)
+    assert [end["id"] for end in found["end_of_life"]] == ["Volta"]

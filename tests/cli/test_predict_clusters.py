@@ -100,3 +100,10 @@ def test_a_study_takes_them_too(cli: Cli, tmp_path: Any) -> None:
     study.write_text(study.read_text().replace("rtx-3090", "rtx-309"))
     wrong = cli("study", str(study), "--output", str(tmp_path / "out"), status=2)
     assert ":4: clusters[0].cluster: no machine or GPU is called 'rtx-309'; did" in wrong.stderr
+
+
+def test_a_gpu_that_software_left_behind_says_so(cli: Cli) -> None:
+    shown = cli("predict", "resnet50", "--on", "gtx-1080-ti").stdout
+    assert "CUDA 13.0 (August 2025) dropped them" in shown
+    assert predicted(cli, "resnet50", "--on", "gtx-1080-ti")["end_of_life"]["cuda_last"] == "12.9"
+    assert predicted(cli, "resnet50", "--on", "rtx-3090")["end_of_life"] is None

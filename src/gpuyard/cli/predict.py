@@ -88,6 +88,7 @@ def predict(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.files import write_text
+    from gpuyard.hardware.clusters import machine_of
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
     from gpuyard.report.answers.predict import comparison_answer, predict_answer, why_svg
@@ -135,7 +136,12 @@ def predict(
                 threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
             )
         answer = predict_answer(
-            result, how, calibration=constants, why=explained, notes=graph.notes if graph else ()
+            result,
+            how,
+            calibration=constants,
+            why=explained,
+            notes=graph.notes if graph else (),
+            gpu=machine_of(cluster)[0],
         )
         if explained and svg:
             write_text(svg, why_svg(explained, f"{answer.title} ({', '.join(how)})"))

@@ -4,11 +4,12 @@ from gpuyard.cli.catalog.view import View
 
 
 def gpus() -> View:
-    """GPUs: memory, dense peaks by precision, power, PCIe and NVLink.
+    """GPUs: memory, dense peaks by precision, power, PCIe, links to others, what software left them.
 
     Example: gpuyard catalog gpus a100-sxm4-80gb
     """
     from gpuyard.catalog import gpus as table
+    from gpuyard.catalog.software import end_of_life
 
     return View(
         "GPUs (TFLOP/s are dense peaks from the datasheets)",
@@ -24,13 +25,20 @@ def gpus() -> View:
             "fp8": lambda g: g.fp8_tflops,
             "W": lambda g: f"{g.board_watts:.0f}",
             "PCIe": lambda g: f"{g.pcie_generation}.0 x{g.pcie_lanes}",
-            "NVLink": lambda g: (
-                f"{g.nvlink_links} × gen {g.nvlink_generation}" if g.nvlink_links else ""
+            "links": lambda g: (
+                f"{g.own_links} × {g.own_link}{' bridge' if g.nvlink_bridge else ''}"
+                if g.own_link
+                else ""
             ),
             "P2P": lambda g: "yes" if g.pcie_peer_to_peer else "no",
+            "CUDA": lambda g: end.words if (end := end_of_life(g)) else "",
             "date": lambda g: g.date,
         },
-        least=("date", "P2P", "fp8", "NVLink", "PCIe", "bf16", "tf32"),
+        least=("date", "P2P", "fp8", "links", "PCIe", "bf16", "tf32", "GB/s"),
+        more=lambda g: {
+            "links_to_others": g.own_links_words,
+            "end_of_life": end.sentence if (end := end_of_life(g)) else None,
+        },
     )
 
 

@@ -19,13 +19,15 @@ class View:
     table: "Table[Any]"
     columns: Columns
     least: Sequence[str] = ()
+    more: Callable[[Any], dict[str, object]] = lambda _: {}
+    """What is known of a row besides its own facts."""
 
     def answer(self, name: str | None) -> "Answer":
         """All rows, or the row of this name."""
         from gpuyard.report.answer import Answer, Column, Table
 
         if name is not None:
-            document = self.table.get(name).model_dump(mode="json")
+            document = self._document(self.table.get(name))
             return Answer(_whole(document), document)
         drop = {column: len(self.least) - i for i, column in enumerate(self.least)}
         rows = [
@@ -35,7 +37,11 @@ class View:
         shown = Table(
             f"{self.title}: {len(rows)}", [Column(c, drop.get(c, 0)) for c in self.columns], rows
         )
-        return Answer([shown], [fact.model_dump(mode="json") for fact in self.table])
+        return Answer([shown], [self._document(fact) for fact in self.table])
+
+    def _document(self, fact: Any) -> dict[str, Any]:
+        document: dict[str, Any] = fact.model_dump(mode="json")
+        return document | self.more(fact)
 
 
 def _whole(document: dict[str, Any]) -> "list[Part]":

@@ -1,6 +1,8 @@
 """Which machines to get for a goal: the choice and its reasons, the best options, and why the others lost."""
 
 from gpuyard import units
+from gpuyard.catalog import Gpu, gpus
+from gpuyard.catalog.software import ends_of
 from gpuyard.planner import Choice, PlanResult
 from gpuyard.planner.result import dollars
 from gpuyard.report.answer import (
@@ -46,7 +48,13 @@ def plan_answer(result: PlanResult) -> Answer:
     now, at_end = (f"{runs:,.3g}" for runs in (goal.runs_per_month, goal.runs_per_month_at_end))
     return Answer(
         [Only("terminal", [Sentence(result.name, "strong")]), *plan_parts(result)],
-        result.as_json(),
+        result.as_json()
+        | {
+            "end_of_life": [
+                end.model_dump(mode="json")
+                for end in ends_of(gpu for choice in result.shown for gpu in _gpus_of(choice))
+            ]
+        },
         title=result.name,
         verb="plan",
         meta=f"{goal.workload} · {now} runs per month now, {at_end} at the end",
@@ -56,6 +64,7 @@ def plan_answer(result: PlanResult) -> Answer:
 def plan_parts(result: PlanResult) -> list[Part]:
     """What an answer or a study says about a plan."""
     parts: list[Part] = [Sentence(result.verdict, "strong"), Items(result.reasons)]
+    parts += [Sentence(end.sentence, "caution") for end in ends_of(_gpus_of(result.winner))]
     if result.front:
         parts.append(Chart("chart-plan", _CAPTION, {ALL_BATCHES: pareto_option(result)}))
         title = "Best options: no other is both cheaper and faster"
@@ -69,8 +78,16 @@ def plan_parts(result: PlanResult) -> list[Part]:
     counts = [(left.reason, f"{left.candidates:,}") for left in result.left_out]
     parts.append(Table(ruled_out, ("why", "candidates"), counts, folded=True))
     said = [*result.assumptions, result.price_dates]
+    said += [end.sentence for end in ends_of(g for c in result.shown for g in _gpus_of(c))]
     parts.append(Section("What this rests on", [Items(said)], folded=True))
     return parts
+
+
+def _gpus_of(choice: Choice | None) -> list[Gpu]:
+    """Those that are owned, and those that are rented beside them."""
+    if choice is None:
+        return []
+    return [gpus().get(name) for name in (choice.gpu, *([choice.rest.gpu] if choice.rest else []))]
 
 
 def _option(choice: Choice) -> list[str | Text]:

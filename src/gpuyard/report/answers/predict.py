@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
+from gpuyard.catalog import Gpu
+from gpuyard.catalog.software import end_of_life
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
 from gpuyard.report.answer import (
@@ -45,17 +47,24 @@ def predict_answer(
     calibration: Calibration | None = None,
     why: "Why | None" = None,
     notes: Sequence[str] = (),
+    gpu: Gpu | None = None,
 ) -> Answer:
     """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
-    about how its machines are wired."""
+    about how its machines are wired, `gpu` is what is in them."""
     title = f"{result.workload} on {result.cluster} ({', '.join(how)})"
     table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
     sentences = [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
+    old = end_of_life(gpu) if gpu else None
+    if old is not None:
+        parts.append(Sentence(old.sentence, "caution"))
     if why is not None:
         parts.append(_explained(why, title))
-    document = result.as_json() | {"calibration": _calibrated(result, calibration)}
+    document = result.as_json() | {
+        "calibration": _calibrated(result, calibration),
+        "end_of_life": old.model_dump(mode="json") if old else None,
+    }
     return Answer(
         parts,
         document | ({"why": why.as_json()} if why else {}),
