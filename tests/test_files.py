@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.errors import GpuyardError
-from gpuyard.files import check_writable, write_text
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import check_writable, make_directory, make_parent, replacing, write_text
 
 
 def test_it_replaces_the_whole_file(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "file.txt"
+    path = tmp_path / "file.txt"
     write_text(path, "one")
     write_text(path, "two")
     assert path.read_text() == "two"
-    assert list(path.parent.iterdir()) == [path]
+    assert list(tmp_path.glob("*file*")) == [path]
 
 
 def test_a_device_without_space_is_a_sentence_and_keeps_the_old_file(
@@ -54,6 +54,15 @@ def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(GpuyardError, match="can't be written"):
         write_text(tmp_path / "taken" / "file.txt", "text")
     with pytest.raises(GpuyardError, match="taken is a file"):
-        check_writable(tmp_path / "taken" / "deep" / "er")
-    check_writable(tmp_path / "new" / "directory")
-    assert not (tmp_path / "new").exists()
+        check_writable(tmp_path / "taken" / "file.txt")
+
+
+def test_a_missing_directory_is_a_mistake_and_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "not" / "there" / "file.txt"
+    for write in (check_writable, make_directory, lambda path: write_text(path, "text")):
+        with pytest.raises(UserMistake, match="can't be written: there is no directory"):
+            write(missing)
+    with pytest.raises(UserMistake, match="there is no directory"), replacing(missing):
+        pass
+    assert not (tmp_path / "not").exists()
+    assert make_parent(missing).parent.is_dir()

@@ -46,21 +46,39 @@ def _size(size_bytes: int) -> str:
     return f"{mega} MB" if mega else f"{kilo} kB"
 
 
-def check_writable(directory: Path) -> None:
-    """Say now if a file could not be written there later; makes nothing."""
-    existing = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
-    if not existing.is_dir():
-        raise GpuyardError(f"nothing can be written to {directory}: {existing} is a file")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise GpuyardError(
-            f"nothing can be written to {directory}: no permission to write to {existing}"
-        )
+def check_writable(path: Path) -> None:
+    """Say now if this file or directory could not be written later; makes nothing."""
+    directory = path.absolute().parent
+    if not directory.exists():
+        raise UserMistake(f"{path} can't be written: there is no directory {path.parent}")
+    if not directory.is_dir():
+        raise UserMistake(f"{path} can't be written: {path.parent} is a file")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise GpuyardError(f"{path} can't be written: no permission to write to {path.parent}")
+
+
+def make_parent(path: Path) -> Path:
+    """The same path, in a directory that is there now: for what gpuyard keeps, never for what a user names."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+    return path
+
+
+def make_directory(path: Path) -> None:
+    """One that a user names, in a directory that is there."""
+    check_writable(path)
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be made: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace the file in one step; a crash or a full disk leaves the old one as it was."""
+    check_writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, text)
     except OSError as error:
         raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
@@ -78,8 +96,8 @@ def _replace(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write into that takes the place of the old one at the end, or of nothing at a crash."""
+    check_writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(path.resolve()) as file:
             yield file
     except OSError as error:

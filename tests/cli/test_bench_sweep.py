@@ -48,7 +48,7 @@ def stored(tmp_path: Path, make_measurement: MakeMeasurement) -> Path:
 def test_a_finished_sweep_is_drawn_without_measuring(
     cli: Cli, stored: Path, tmp_path: Path
 ) -> None:
-    picture, results = tmp_path / "new" / "scaling.svg", tmp_path / "results.jsonl"
+    picture, results = tmp_path / "scaling.svg", tmp_path / "results.jsonl"
     done = cli(
         "bench", "sweep", str(stored), "--svg", str(picture), "--output", str(results), "--json"
     )
@@ -70,5 +70,5 @@ def test_a_sweep_without_one_node_has_nothing_to_scale_from(
 
 
 def test_where_it_can_not_be_written_it_says_so_before_measuring(cli: Cli, stored: Path) -> None:
-    done = cli("bench", "sweep", str(stored), "--svg", str(stored / "x.svg"), status=1)
+    done = cli("bench", "sweep", str(stored), "--svg", str(stored / "x.svg"), status=2)
     assert "is a file" in " ".join(done.stderr.split())

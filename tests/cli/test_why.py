@@ -101,14 +101,14 @@ def test_one_gpu_alone_is_explained_too(cli: Cli) -> None:
 
 
 def test_the_time_line_as_a_picture(cli: Cli, tmp_path: Path) -> None:
-    picture = tmp_path / "pictures" / "step.svg"
+    picture = tmp_path / "step.svg"
     cli(*CHOKED, "--svg", str(picture))
     root = ElementTree.fromstring(picture.read_text())  # noqa: S314 - our own file
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"forward", "backward", "bucket 6", "exposed exchange"} <= texts
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    assert "can't be written" in cli(*CHOKED, "--svg", str(blocked / "x.svg"), status=1).stderr
+    assert "can't be written" in cli(*CHOKED, "--svg", str(blocked / "x.svg"), status=2).stderr
     assert "add --why" in cli(*CHOKED[:-1], "--svg", str(picture), status=2).stderr
 
 

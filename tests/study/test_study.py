@@ -149,8 +149,8 @@ def test_an_output_that_cannot_be_written_is_said_before_measuring(
     cli: Cli, project: Path, home: Path
 ) -> None:
     (project / "taken").write_text("a file")
-    done = cli("study", "wide.study.yaml", "--output", "taken/out", cwd=project, status=1)
-    assert "nothing can be written to taken/out" in done.stderr
+    done = cli("study", "wide.study.yaml", "--output", "taken/out", cwd=project, status=2)
+    assert "taken/out can't be written: taken is a file" in done.stderr
     assert not (home / "results.sqlite").exists()
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def calibrate(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File to write (default: gpuyard's own).")
+        Path | None, typer.Option(help="File to write (default: gpuyard's own).", callback=writable)
     ] = None,
     doubtful: Annotated[
         bool, typer.Option("--doubtful", help="Use runs that are marked as not credible, too.")
@@ -46,7 +46,7 @@ def calibrate(
     Example: gpuyard calibrate --dry-run
     """
     from gpuyard import paths
-    from gpuyard.files import write_text
+    from gpuyard.files import make_parent, write_text
 
     target = output or paths.calibration_file()
     if remove:
@@ -92,7 +92,7 @@ def calibrate(
             "defaults, so nothing was written; measure more, on a machine with nothing else to do, "
             "or write it anyway with --force"
         )
-    write_text(target, document.model_dump_json(indent=1) + "\n")
+    write_text(target if output else make_parent(target), document.model_dump_json(indent=1) + "\n")
     taken_back = "gpuyard calibrate --remove" + (f" --output {output}" if output else "")
     say(f"Written to {target}; remove it with: {taken_back}", stderr=json_output)
 

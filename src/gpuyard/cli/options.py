@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from gpuyard import units
+from gpuyard.cli.output import STDOUT
 from gpuyard.errors import UserMistake
 from gpuyard.files import write_text
 
@@ -34,7 +35,6 @@ TimePerPointOption = Annotated[
 ]
 
 
-STDOUT = Path("-")
 _MAY_BE_BARE = ("--html", "--svg", "--csv")
 
 

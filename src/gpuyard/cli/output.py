@@ -12,7 +12,36 @@ if TYPE_CHECKING:
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")
 ]
-PageOption = Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")]
+
+
+def writable(path: Path | None) -> Path | None:
+    """A callback of every option that names a file to write: whether it can be is told before any work."""
+    from gpuyard.errors import UserMistake
+    from gpuyard.files import check_writable
+
+    if path is not None and path != STDOUT:
+        check_writable(path)
+        if path.is_dir():
+            raise UserMistake(f"{path} can't be written: it is a directory; name a file in it")
+    return path
+
+
+def writable_directory(path: Path) -> Path:
+    """The same for a directory, which is made if its parent is there."""
+    from gpuyard.errors import UserMistake
+    from gpuyard.files import check_writable
+
+    check_writable(path)
+    if path.exists() and not path.is_dir():
+        raise UserMistake(f"{path} can't be written to: it is a file; name a directory")
+    return path
+
+
+STDOUT = Path("-")
+PageOption = Annotated[
+    Path | None,
+    typer.Option("--html", help="Also write a page with charts.", callback=writable),
+]
 
 _wide = False
 

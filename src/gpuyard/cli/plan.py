@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.cli.progress import working
 
 
@@ -14,7 +14,10 @@ def plan(
     file: Annotated[Path, typer.Argument(help="A *.plan.yaml.", metavar="FILE")],
     *,
     html: Annotated[
-        Path | None, typer.Option(help="Also write an HTML page with a chart of cost against time.")
+        Path | None,
+        typer.Option(
+            help="Also write an HTML page with a chart of cost against time.", callback=writable
+        ),
     ] = None,
     site: Annotated[
         Path | None,

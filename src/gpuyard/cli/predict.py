@@ -16,7 +16,7 @@ from gpuyard.cli.exchange_options import (
     parse_strategy,
 )
 from gpuyard.cli.options import parse_counts
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def predict(
         ),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="With --why: write the time line to this file.")
+        Path | None,
+        typer.Option(help="With --why: write the time line to this file.", callback=writable),
     ] = None,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,

@@ -51,7 +51,7 @@ def update(
     from gpuyard.catalog.price_update import check_newer, compare_tables, read_source
     from gpuyard.catalog.prices import newest_date, read_price_table
     from gpuyard.errors import UserMistake
-    from gpuyard.files import write_text
+    from gpuyard.files import make_parent, write_text
 
     text = read_source(source, sha256)
     before, after = prices(), read_price_table(text, source)
@@ -69,7 +69,7 @@ def update(
             f"{len(found.removed):,} would be lost; look at it with --dry-run, or take it with --fewer"
         )
     if not dry_run:
-        write_text(paths.prices_file(), text)
+        write_text(make_parent(paths.prices_file()), text)
     show(_answer(found, was, becomes, text, stored=not dry_run), json_output=json_output)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.bench.running import results_store
-from gpuyard.cli.output import JsonOption
+from gpuyard.cli.output import JsonOption, writable
 from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 
@@ -88,7 +88,9 @@ def export(
     export_format: Annotated[
         Format, typer.Option("--format", help="JSON lines with everything, or flat CSV rows.")
     ] = Format.JSON,
-    output: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write (default: stdout).", callback=writable)
+    ] = None,
     kind: KindOption = "train",
     workload: WorkloadOption = None,
 ) -> None:

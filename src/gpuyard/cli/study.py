@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
 from gpuyard.cli.options import FreshOption
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable_directory
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ def study(
     file: Annotated[Path, typer.Argument(help="A *.study.yaml.", metavar="FILE")],
     *,
     output: Annotated[
-        Path, typer.Option(metavar="DIRECTORY", help="For report.html and study.json.")
+        Path,
+        typer.Option(
+            metavar="DIRECTORY", help="For report.html and study.json.", callback=writable_directory
+        ),
     ] = Path("study"),
     fresh: FreshOption = False,
     calibration: CalibrationOption = None,
@@ -35,13 +38,11 @@ def study(
     """
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_study
-    from gpuyard.files import check_writable
     from gpuyard.measure import ResultsStore
     from gpuyard.report.answers.study import study_answer, write_report
     from gpuyard.report.terminal import say
 
     spec = read_study(file)
-    check_writable(output)  # before minutes of measuring, not after
     constants = chosen_calibration(calibration)
     store = ResultsStore(paths.results_file())
     result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)

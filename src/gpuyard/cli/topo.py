@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import parse_counts
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def topo(
     gpus: Annotated[
         int | None, typer.Option(min=1, max=72, help="Number of GPUs of the preset.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the drawing to this SVG file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the drawing to this SVG file.", callback=writable)
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Draw a machine, and say what its topology costs in bandwidth. Without options: this machine.

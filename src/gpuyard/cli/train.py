@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.bench.running import run_bench
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption
+from gpuyard.cli.output import JsonOption, writable
 
 
 def train(
@@ -26,7 +26,10 @@ def train(
     ] = "99 %",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File to keep the run in (default: one in gpuyard's home).")
+        Path | None,
+        typer.Option(
+            help="File to keep the run in (default: one in gpuyard's home).", callback=writable
+        ),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over instead of resuming from the checkpoint.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 
 
 def validate(
@@ -14,7 +14,10 @@ def validate(
         str | None, typer.Option(help="Only this published table.", metavar="NAME")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Also write an HTML page with a scatter plot of each table.")
+        Path | None,
+        typer.Option(
+            help="Also write an HTML page with a scatter plot of each table.", callback=writable
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:

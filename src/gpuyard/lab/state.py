@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from gpuyard import paths
 from gpuyard.errors import GpuyardError
-from gpuyard.files import write_text
+from gpuyard.files import make_parent, write_text
 from gpuyard.lab.network import check_ours, present
 from gpuyard.lab.plan import LabPlan, NodePlan, check_name, is_name
 
@@ -69,7 +69,7 @@ def read(name: str) -> LabState | None:
 
 
 def write(state: LabState) -> None:
-    write_text(_file(state.plan.name), json.dumps(asdict(state), indent=1) + "\n")
+    write_text(make_parent(_file(state.plan.name)), json.dumps(asdict(state), indent=1) + "\n")
 
 
 def forget(name: str) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.bench.running import results_store
 from gpuyard.cli.options import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -20,10 +20,14 @@ def sweep(
     file: Annotated[Path, typer.Argument(help="A *.sweep.yaml.")],
     *,
     output: Annotated[
-        Path | None, typer.Option(help="Also write the measurements to this file, as JSON lines.")
+        Path | None,
+        typer.Option(
+            help="Also write the measurements to this file, as JSON lines.", callback=writable
+        ),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Also draw how each workload scales, to this file.")
+        Path | None,
+        typer.Option(help="Also draw how each workload scales, to this file.", callback=writable),
     ] = None,
     fresh: FreshOption = False,
     dry_run: DryRunOption = False,
@@ -38,7 +42,7 @@ def sweep(
     """
     from gpuyard.catalog.specfiles import read_sweep
     from gpuyard.errors import GpuyardError, UserMistake
-    from gpuyard.files import check_writable, write_text
+    from gpuyard.files import write_text
     from gpuyard.measure import to_json_lines
     from gpuyard.measure.training.matrix import plan_matrix
     from gpuyard.measure.training.tables import matrix_listing, sweep_listing
@@ -56,9 +60,6 @@ def sweep(
         listing = matrix_listing(matrix.name, matrix.sweeps, stored)
         show(shown_answer([listing], matrix.describe(stored)), json_output=json_output)
         return
-    for written in (output, svg):
-        if written is not None:
-            check_writable(written.parent)
     outcome = _run(matrix, store, fresh=fresh)
     try:
         if output is not None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import STDOUT, write_or_print
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.options import write_or_print
+from gpuyard.cli.output import STDOUT, JsonOption, show, writable
 from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
@@ -23,15 +23,18 @@ def design(
         Path | None, typer.Option(help="A *.site.yaml: where it would stand.", metavar="FILE")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one page with everything.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one page with everything.", callback=writable),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the racks, front and rear.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the racks, front and rear.", callback=writable),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the bill of materials.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the bill of materials.", callback=writable),
     ] = None,
-    output: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    output: Annotated[Path | None, typer.Option(hidden=True, callback=writable)] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Design the room of a cluster: power, racks, cords, cooling, switches, cables and parts.

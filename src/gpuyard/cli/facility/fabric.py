@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
@@ -58,7 +58,9 @@ def fabric(
     batch: Annotated[
         int | None, typer.Option(min=1, help="With --workload: batch size per GPU.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the drawing to this file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the drawing to this file.", callback=writable)
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Design a network: switches, cables, bandwidth, price; or propose one for a workload.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.options import write_or_print
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 
 
@@ -14,10 +14,12 @@ def plugs(
     name: Annotated[str | None, typer.Argument(help="One plug or socket.")] = None,
     *,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the drawings as SVG.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the drawings as SVG.", callback=writable),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with the drawings.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with the drawings.", callback=writable),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
+from gpuyard import paths
+from gpuyard.files import make_parent
 from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.convergence.plan import ConvergencePlan
 from gpuyard.measure.convergence.records import (
@@ -25,6 +27,8 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
     clock = Clock(range(1, plan.epochs + 1))
     if plan.fresh:
         plan.checkpoint.unlink(missing_ok=True)
+    if plan.checkpoint.is_relative_to(paths.home().absolute()):
+        make_parent(plan.checkpoint)
     job = partial(
         ConvergenceJob,
         workload=plan.workload,

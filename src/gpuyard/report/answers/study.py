@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpuyard import units
-from gpuyard.files import write_text
+from gpuyard.files import make_directory, write_text
 from gpuyard.predict import Choke, Constant
 from gpuyard.report import formats
 from gpuyard.report.answer import (
@@ -89,6 +89,7 @@ def study_answer(result: StudyResult) -> Answer:
 def write_report(result: StudyResult, directory: Path) -> Path:
     """Write report.html and study.json into the directory; returns the path of the page."""
     answer, page = study_answer(result), directory / "report.html"
+    make_directory(directory)
     write_text(directory / "study.json", json_text(answer.document))
     write_text(page, render_page(answer))
     return page

@@ -1,0 +1,106 @@
+"""Every option that names a file to write says before any work whether that can be, and makes no directories."""
+
+import inspect
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gpuyard.cli.main import app
+from gpuyard.cli.output import writable, writable_directory
+from tests.conftest import Cli
+
+COMMANDS = (
+    "bench sweep examples/choke.sweep.yaml --output {file}",
+    "bench sweep examples/choke.sweep.yaml --svg {file}",
+    "calibrate --output {file}",
+    "cost --rent $1/h --buy $1 --html {file}",
+    "cost compare examples/v100.offers.yaml --html {file}",
+    "cost growth --rent $1/h --buy $1 --html {file}",
+    "cost hybrid --rent $1/h --buy $1 --html {file}",
+    "facility examples/rack.cluster.yaml --html {file}",
+    "facility examples/rack.cluster.yaml --svg {file}",
+    "facility examples/rack.cluster.yaml --csv {file}",
+    "facility examples/rack.cluster.yaml --json --output {file}",
+    "facility fabric --nodes 4 --switch nvidia-qm9700 --svg {file}",
+    "facility plugs --svg {file}",
+    "facility plugs --html {file}",
+    "plan examples/resnet50.plan.yaml --html {file}",
+    "predict resnet50 --on t4 --why --svg {file}",
+    "results export --output {file}",
+    "study examples/spoken-digits.study.yaml --output {file}",
+    "topo --preset dual-root --svg {file}",
+    "train spoken-digits-linear --checkpoint {file}",
+    "validate --html {file}",
+)
+READ = {
+    "--calibration", "--dataset", "--demand", "--from", "--hostfile", "--results", "--sacct", "--site",
+    "--topo",
+}  # fmt: skip
+
+
+def walk(command: Any, name: str) -> dict[str, Any]:
+    found = {name: command}
+    for child, below in getattr(command, "commands", {}).items():
+        found |= walk(below, f"{name} {child}".strip())
+    return found
+
+
+def every_command() -> dict[str, Any]:
+    root: Any = typer.main.get_command(app)
+    root.list_commands(None)  # loads them
+    return walk(root, "")
+
+
+def takes_a_path(command: Any, parameter: Any) -> bool:
+    declared = inspect.signature(command.callback).parameters.get(parameter.name)
+    return declared is not None and "Path" in str(declared.annotation)
+
+
+def test_every_path_is_read_or_checked_at_once() -> None:
+    checked = set()
+    for name, command in every_command().items():
+        for parameter in command.params:
+            if command.callback is None or not takes_a_path(command, parameter):
+                continue
+            option = parameter.opts[0]
+            if option.startswith("--") and option not in READ:
+                assert parameter.callback is not None, (name, option)
+                checked.add((name.removesuffix(" design"), option))
+    asked = {
+        (name, option)
+        for line in COMMANDS
+        for name in ["facility" if line.startswith("facility examples") else _named(line)]
+        for option in [word for word in line.split() if word.startswith("--")][-1:]
+    }
+    assert checked == asked
+
+
+def _named(line: str) -> str:
+    known = every_command()
+    words = line.split()
+    return max((" ".join(words[:n]) for n in (1, 2) if " ".join(words[:n]) in known), key=len)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_directory_that_is_not_there_is_a_mistake(cli: Cli, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "not" / "there" / "file.out"
+    done = cli(*shlex.split(line.replace("{file}", str(file))), status=2)
+    assert f"gpuyard: {file} can't be written: there is no directory {file.parent}" in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "not").exists()
+
+
+def test_a_directory_where_a_file_belongs_and_the_other_way(tmp_path: Path) -> None:
+    from gpuyard.errors import UserMistake
+
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UserMistake, match="it is a directory; name a file in it"):
+        writable(tmp_path)
+    with pytest.raises(UserMistake, match="it is a file; name a directory"):
+        writable_directory(file)
+    assert writable(Path("-")) == Path("-")
+    assert writable_directory(tmp_path / "new") == tmp_path / "new"
