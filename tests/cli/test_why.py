@@ -78,8 +78,8 @@ def test_what_does_not_fit_says_how_many_bytes(cli: Cli) -> None:
         "predict", "gpt2", "--on", "examples/workstation.cluster.yaml", "--gpus", "4", "--why"
     )
     text = " ".join(done.stdout.split())
-    assert "It does not fit: a batch of 32 needs 30,151,777,536 bytes (30.2 GB)" in text
-    assert "has 11,811,160,064 (11.8 GB); up to 11 samples would fit." in text
+    assert "It does not fit: a batch of 32 needs 36,739,063,040 bytes (36.7 GB)" in text
+    assert "has 11,811,160,064 (11.8 GB); a batch of up to 9 would fit." in text
 
 
 def test_the_batch_that_would_fit_does(cli: Cli) -> None:
@@ -90,8 +90,8 @@ def test_the_batch_that_would_fit_does(cli: Cli) -> None:
         )  # fmt: skip
         return bool(json.loads(done.stdout)["predictions"][0]["fits"])
 
-    assert fits("11")
-    assert not fits("12")
+    assert fits("9")
+    assert not fits("10")
 
 
 def test_one_gpu_alone_is_explained_too(cli: Cli) -> None:

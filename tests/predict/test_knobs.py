@@ -79,17 +79,6 @@ def test_dataparallel_pays_for_inputs_and_for_its_one_process() -> None:
     assert few.step.exposed_communication_seconds > 4 * len(profile.layers) * 30e-6
 
 
-def test_half_precision_halves_what_is_kept_of_a_sample() -> None:
-    def growth(precision: str) -> float:
-        small, large = (
-            predicted(gpus=1, in_machine=1, precision=precision, batch=batch).memory_bytes
-            for batch in (1, 33)
-        )
-        return large - small
-
-    assert growth("fp16") == pytest.approx(growth("fp32") / 2)
-
-
 def test_an_interval_is_wider_where_more_is_waited_for() -> None:
     def width(p: Prediction) -> float:
         return (p.high - p.low) / p.samples_per_second

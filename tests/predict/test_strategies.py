@@ -45,7 +45,8 @@ class Sharded(Ddp):
         batch_per_gpu: Floats,
         gpus: Floats,
     ) -> Floats:
-        return 3.0 * profile.gradient_bytes / gpus + batch_per_gpu * profile.activation_bytes
+        activations = batch_per_gpu * profile.sample_bytes(autocast=workload.autocast)
+        return 3.0 * profile.gradient_bytes / gpus + activations
 
 
 def sharded(**chosen: object) -> PlatformScenario:

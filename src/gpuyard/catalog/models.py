@@ -29,7 +29,11 @@ class LayerProfile(BaseModel):
 
 
 class ModelProfile(Fact):
-    """What training one model asks of the hardware, in fp32; a multiply-add is two FLOPs."""
+    """What training one model asks of the hardware; a multiply-add is two FLOPs.
+
+    Of activations there are two counts: in fp32, which tf32 keeps too, and under PyTorch's autocast to
+    fp16 or bf16. Attention is that of a fused kernel.
+    """
 
     name: str = Field(min_length=1)
     sample: str = Field(min_length=1)
@@ -39,8 +43,14 @@ class ModelProfile(Fact):
     )
     forward_flops: int = Field(ge=0, description="a sample")
     activation_bytes: int = Field(
-        ge=0, description="what autograd keeps of a sample for backward, parameters left out"
+        ge=0,
+        description="what autograd keeps of a sample for backward in fp32, parameters left out",
     )
+    activation_bytes_autocast: int = Field(
+        ge=0, description="the same in mixed precision: norms, residuals and the loss stay in fp32"
+    )
+    largest_activation_bytes: int = Field(ge=0, description="of them the largest tensor, in fp32")
+    largest_activation_bytes_autocast: int = Field(ge=0)
     input_bytes: int = Field(ge=0, description="a sample's inputs, without its target")
 
     @computed_field  # type: ignore[prop-decorator]
@@ -48,6 +58,13 @@ class ModelProfile(Fact):
     def gradient_bytes(self) -> int:
         """What a step exchanges; layers without a gradient (frozen, unused) have no part in it."""
         return sum(layer.gradient_bytes for layer in self.layers)
+
+    def sample_bytes(self, *, autocast: bool) -> int:
+        """What a sample takes of a GPU's memory when backward begins: all that is kept of it, and one
+        gradient as large as the largest of it (a language model's logits)."""
+        if autocast:
+            return self.activation_bytes_autocast + self.largest_activation_bytes_autocast
+        return self.activation_bytes + self.largest_activation_bytes
 
 
 @functools.cache

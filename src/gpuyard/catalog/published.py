@@ -190,6 +190,9 @@ def published_profile(model: str) -> ModelProfile:
         layers=tuple(layers),
         forward_flops=0,
         activation_bytes=0,
+        activation_bytes_autocast=0,
+        largest_activation_bytes=0,
+        largest_activation_bytes_autocast=0,
         input_bytes=0,
     )
 

@@ -70,6 +70,12 @@ class Remedy:
     caveat: str = ""  # what it costs besides money
     memory_bytes: float | None = None  # of a GPU, where the change needs more of it
     adds_gpus: bool = False
+    makes_fit: bool = False  # as it is, it does not fit: the gain is over GPUs with the memory
+
+    @property
+    def brings(self) -> str:
+        """Its gain, where there is something to gain on."""
+        return "it fits" if self.makes_fit else f"× {self.gain:.2f}"
 
 
 @dataclass(frozen=True)

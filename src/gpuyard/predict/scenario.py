@@ -199,6 +199,14 @@ class PlatformScenario(Scenario):
         there = self.platform.memory_bytes
         return there is None or self.memory_bytes(gpus) <= there
 
+    def largest_batch(self, gpus: int) -> int | None:
+        """That fits; 0 where not even one sample does, None where nobody knows the memory."""
+        there, fixed = self.platform.memory_bytes, self.memory_bytes(gpus, 0)
+        if there is None:
+            return None
+        each = self.memory_bytes(gpus, 1) - fixed
+        return max(0, int((there - fixed) // each)) if each > 0 else None
+
     def with_batch(self, batch_per_gpu: int) -> "PlatformScenario":
         workload = self.workload.model_copy(update={"batch_per_gpu": batch_per_gpu})
         return replace(self, workload=workload)

@@ -19,6 +19,7 @@ from gpuyard.specs.base import (
 )
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
 _MOST_NUMBERS = 1_000_000_000  # of one sample: 4 GB
 
 
@@ -99,6 +100,10 @@ class Workload(Spec):
         ModelName, Field(description="a catalog model, or any importable module:factory")
     ]
     precision: Precision = "fp32"
+    optimizer: Annotated[
+        Optimizer,
+        Field(description="what it keeps for each parameter takes memory; momentum: SGD with momentum"),
+    ] = "momentum"  # fmt: skip
     batch_per_gpu: Count = 32
     dataset: Dataset | None = None
     epochs: Count = 1
@@ -107,3 +112,8 @@ class Workload(Spec):
     ] = None
     target: Target | None = None
     measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MOST_LISTED)] = ()
+
+    @property
+    def autocast(self) -> bool:
+        """Whether it trains in mixed precision: 16-bit numbers where they do, fp32 where they must."""
+        return self.precision in ("fp16", "bf16")

@@ -1,7 +1,7 @@
 """The profile of any trainable torch module: what each layer computes and which gradients it sends.
 
 Everything is taken from real forward and backward passes, on the device where the task was built;
-on "meta" they cost no memory and almost no time.
+on "meta" they cost no memory and almost no time. What is kept for backward: `kept.py`.
 """
 
 import contextlib
@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpuyard.catalog.models import LayerProfile, ModelProfile
 from gpuyard.errors import UserMistake
+from gpuyard.workloads.kept import KeptTensors, LikeGpus, kept_under_autocast
 from gpuyard.workloads.task import Task
 
 Shape = Sequence[int]
@@ -38,6 +37,8 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
     with _left_as_it_was(task.model, device), device:
         small = _run(task, _SMALL_BATCH)
         large = _run(task, _LARGE_BATCH)
+        mixed = [kept_under_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)]
+    kept, kept_mixed = _growth(small.kept, large.kept), _growth(*mixed)
     layers = tuple(
         LayerProfile(
             name=layer,
@@ -53,7 +54,10 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         parameters=sum(parameter.numel() for parameter in parameters),
         layers=layers,
         forward_flops=_per_sample(sum(small.flops.values()), sum(large.flops.values())),
-        activation_bytes=_per_sample(small.saved_bytes, large.saved_bytes),
+        activation_bytes=round(sum(kept)),
+        activation_bytes_autocast=round(sum(kept_mixed)),
+        largest_activation_bytes=round(max(kept, default=0)),
+        largest_activation_bytes_autocast=round(max(kept_mixed, default=0)),
         input_bytes=_per_sample(small.input_bytes, large.input_bytes),
         source=f"profiled with torch {torch.__version__}",
         date=datetime.datetime.now(datetime.UTC).date(),
@@ -64,20 +68,29 @@ def _per_sample(small: int, large: int) -> int:
     return round((large - small) / (_LARGE_BATCH - _SMALL_BATCH))
 
 
+def _growth(small: Sequence[int], large: Sequence[int]) -> list[float]:
+    """Of each kept tensor, by a sample: both runs keep the same ones, in the same order. Where they don't
+    (a model that chooses by its values), of all of them together."""
+    if len(small) != len(large):
+        small, large = [sum(small)], [sum(large)]
+    more = _LARGE_BATCH - _SMALL_BATCH
+    return [(after - before) / more for before, after in zip(small, large, strict=True)]
+
+
 @dataclass(frozen=True)
 class _Run:
     """What one step did, for its whole batch."""
 
     flops: dict[str, int]
     ready: dict[str, int]  # parameters by layer, in the order in which gradients became ready
-    saved_bytes: int
+    kept: list[int]  # bytes of each tensor
     input_bytes: int
 
 
 def _run(task: Task, samples: int) -> _Run:
     inputs, target = task.batch(samples)
-    saved = _SavedTensors(task.model)
-    with _FusedAttentionOnMeta(), saved.watch():
+    kept = KeptTensors(task.model.parameters())
+    with LikeGpus(), kept.watch():
         with _FlopsByLayer(task.model) as flops:
             output = task.model(*inputs)
         loss = task.loss(output, target)
@@ -87,7 +100,7 @@ def _run(task: Task, samples: int) -> _Run:
     return _Run(
         flops=flops.by_layer,
         ready=ready,
-        saved_bytes=saved.total_bytes,
+        kept=kept.sizes,
         input_bytes=sum(tensor.nbytes for tensor in inputs),
     )
 
@@ -170,77 +183,6 @@ class _FlopsByLayer:
             self.by_layer[done] += total - self._seen
             self._seen = total
         self._layer = layer
-
-
-class _SavedTensors:
-    """What autograd keeps for backward: each storage once, the model's parameters not."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._parameters = {_storage_address(parameter) for parameter in model.parameters()}
-        # Holding on to them, because a freed storage's address would be used again.
-        self._storages: dict[int, torch.UntypedStorage] = {}
-
-    def watch(self) -> saved_tensors_hooks:
-        return saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def _pack(self, tensor: Tensor) -> Tensor:
-        address = _storage_address(tensor)
-        if address not in self._parameters:
-            self._storages[address] = tensor.untyped_storage()
-        return tensor
-
-    @property
-    def total_bytes(self) -> int:
-        return sum(storage.nbytes() for storage in self._storages.values())
-
-
-def _storage_address(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-class _FusedAttentionOnMeta(TorchFunctionMode):
-    """Lets attention save on meta what it saves on a GPU.
-
-    There torch takes a fused kernel, which keeps no matrix of all pairs of tokens; for meta it
-    would choose the plain formula, which does.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is nn.functional.scaled_dot_product_attention:
-            query = args[0] if args else kwargs["query"]
-            if query.is_meta and query.dim() == 4:
-                return _fused_attention(*args, **kwargs)
-        return func(*args, **kwargs)
-
-
-def _fused_attention(  # noqa: PLR0917  torch's own signature
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    if enable_gqa:
-        shared_by = query.size(-3) // key.size(-3)
-        key = key.repeat_interleave(shared_by, -3)
-        value = value.repeat_interleave(shared_by, -3)
-    if attn_mask is not None:
-        pairs = (*query.shape[:-1], key.size(-2))
-        attn_mask = attn_mask.to(query.dtype).expand(pairs)
-    attended: Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale
-    )[0]
-    return attended
 
 
 @contextlib.contextmanager

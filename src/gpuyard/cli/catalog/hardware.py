@@ -120,7 +120,7 @@ def models() -> View:
     from gpuyard.units import format_bytes
 
     return View(
-        "Models (FLOPs and bytes are for one sample, fp32)",
+        "Models (FLOPs and bytes are for one sample; activations: what is kept for backward)",
         table(),
         {
             "id": lambda m: m.id,
@@ -128,11 +128,12 @@ def models() -> View:
             "gradients": lambda m: format_bytes(m.gradient_bytes),
             "layers": lambda m: len(m.layers),
             "GFLOP forward": lambda m: f"{m.forward_flops / 1e9:,.2f}",
-            "activations": lambda m: format_bytes(m.activation_bytes),
+            "activations fp32": lambda m: format_bytes(m.activation_bytes),
+            "fp16, bf16": lambda m: format_bytes(m.activation_bytes_autocast),
             "input": lambda m: format_bytes(m.input_bytes),
             "one sample is": lambda m: m.sample,
         },
-        least=("one sample is", "input", "activations", "layers"),
+        least=("one sample is", "input", "layers", "fp16, bf16", "activations fp32"),
     )
 
 

@@ -31,21 +31,30 @@ def relieve(scenario: PlatformScenario, prediction: Prediction) -> tuple[Remedy,
     if scenario.cluster is not None:
         return relieve_with_knees(scenario, prediction)[0]
     there = scenario.with_batch(prediction.batch_per_gpu)
+    if not there.fits(prediction.gpus):
+        return ()
     return _helpful(remedies_anywhere(there, prediction.placement))
 
 
 def relieve_with_knees(
     scenario: PlatformScenario, prediction: Prediction, threshold: float = DEFAULT_THRESHOLD
 ) -> tuple[tuple[Remedy, ...], Knees]:
-    """Remedies that gain enough, and how many GPUs are worth it with and without one of them."""
+    """Remedies that fit and gain enough, and how many GPUs are worth it with and without one of them.
+
+    Where it does not fit as it is, that are those with which it does.
+    """
     scenario, here = scenario.with_batch(prediction.batch_per_gpu), prediction.placement
     today = float(scenario.samples_per_second([here])[0])
-    tried = list(proposals(scenario, here))
+    fits = scenario.fits(here.gpus)
+    tried = [proposal for proposal in proposals(scenario, here) if proposal.fits(here)]
     offered = _offered(scenario, here)
     counts = [placement.gpus for placement in offered]
     knee = find_knee(counts, scenario.samples_per_second(offered), threshold)
-    more = (replace(r, gain=r.samples_per_second / today) for r in _more(scenario, here, knee))
-    helpful = _helpful([*(proposal.weighed(here, today) for proposal in tried), *more])
+    found = [replace(proposal.weighed(here, today), makes_fit=not fits) for proposal in tried]
+    if fits:
+        more = _more(scenario, here, knee)
+        found += [replace(remedy, gain=remedy.samples_per_second / today) for remedy in more]
+    helpful = _helpful(found)
     worth = {remedy.what for remedy in helpful}
     moved = [
         (find_knee(counts, proposal.scenario.samples_per_second(offered), threshold), proposal.what)
@@ -57,13 +66,16 @@ def relieve_with_knees(
 
 
 def _helpful(found: Iterable[Remedy]) -> tuple[Remedy, ...]:
-    enough = [remedy for remedy in found if remedy.gain >= _LEAST_GAIN]
+    enough = [remedy for remedy in found if remedy.gain >= _LEAST_GAIN or remedy.makes_fit]
     return tuple(sorted(enough, key=lambda remedy: -remedy.gain))
 
 
 def proposals(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
     """All but other and more GPUs, whether it helps or not."""
-    yield from _bigger_batch(scenario, here)
+    if scenario.fits(here.gpus):
+        yield from _bigger_batch(scenario, here)
+    else:
+        yield from _smaller_batch(scenario, here)
     if here.gpus > 1:
         for proposed in scenario.strategy.remedies:
             yield from proposed(scenario, here)
@@ -84,6 +96,19 @@ def _bigger_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Propo
                 larger.memory_bytes(here.gpus),
             )
             return
+
+
+def _smaller_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
+    """The largest that fits."""
+    batch = scenario.largest_batch(here.gpus)
+    if batch:
+        smaller = scenario.with_batch(batch)
+        yield Proposal(
+            f"a batch of {batch} a GPU",
+            smaller,
+            "an update sees fewer samples; accumulation makes up for it",
+            smaller.memory_bytes(here.gpus),
+        )
 
 
 def _offered(scenario: PlatformScenario, here: Placement) -> tuple[Placement, ...]:

@@ -40,6 +40,7 @@ class Why:
     timeline: TimeLine
     remedies: tuple[Remedy, ...]
     knee: Knees
+    fits: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,11 +62,12 @@ def explain(
             *_memory(scenario, prediction.gpus),
             *_words(scenario, prediction, drawn),
             _choke(table, prediction),
-            *_knee(knees),
+            *_knee(knees, prediction.fits is not False),
         ),
         timeline=drawn,
         remedies=remedies,
         knee=knees,
+        fits=prediction.fits is not False,
     )
 
 
@@ -73,14 +75,13 @@ def _memory(scenario: PlatformScenario, gpus: int) -> Iterator[str]:
     there = scenario.platform.memory_bytes
     if there is None or scenario.fits(gpus):
         return
-    needed, fixed = scenario.memory_bytes(gpus), scenario.memory_bytes(gpus, 0)
-    most = int((there - fixed) // (scenario.memory_bytes(gpus, 1) - fixed)) if fixed < there else 0
+    needed, most = scenario.memory_bytes(gpus), scenario.largest_batch(gpus)
     name = scenario.gpu.name if scenario.gpu else "GPU"
     yield (
         f"It does not fit: a batch of {scenario.workload.batch_per_gpu} needs {needed:,.0f} "
         f"bytes ({format_bytes(needed)}) of a GPU's memory, a {name} has "
         f"{there:,.0f} ({format_bytes(there)}); "
-        + (f"up to {most} samples would fit." if most else "not even one sample fits.")
+        + (f"a batch of up to {most} would fit." if most else "not even one sample fits.")
         + " What follows holds for a GPU with the memory."
     )
 
@@ -154,7 +155,7 @@ def _lower(name: str) -> str:
     return name.split(" over ", 1)[-1]
 
 
-def _knee(knees: Knees) -> Iterator[str]:
+def _knee(knees: Knees, fits: bool) -> Iterator[str]:
     knee = knees.as_it_is
     if knee.most_gpus == 1:
         return
@@ -172,8 +173,9 @@ def _knee(knees: Knees) -> Iterator[str]:
         )
     better = knees.relieved
     if better is not None and better.gpus != knee.gpus:
+        best = f"With the remedy that gets most out of them, {knees.remedy}"
         yield (
-            f"With the remedy that gets most out of them, {knees.remedy}, it is at "
+            f"{best if fits else f'With {knees.remedy}, which fits'}, it is at "
             f"{_gpus(better.gpus)} ({better.samples_per_second:,.0f} samples/s)."
         )
 

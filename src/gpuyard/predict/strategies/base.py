@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
+from gpuyard.predict import memory
 from gpuyard.predict.all_reduce import SecondsBySize
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.strategies import powersgd
@@ -99,12 +100,13 @@ class Strategy(ABC):
         batch_per_gpu: Floats,
         gpus: Floats,
     ) -> Floats:
-        """Of each of so many GPUs: weights, gradients and one momentum in fp32, the activations kept for
-        backward, and the error that PowerSGD feeds back."""
-        width = 1.0 if workload.precision in ("fp32", "tf32") else 0.5
+        """Of each of so many GPUs: the model with its optimizer, the activations of the batch, and the
+        error that PowerSGD feeds back."""
         fed_back = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
-        activations = batch_per_gpu * width * profile.activation_bytes
-        return 3.0 * profile.gradient_bytes + activations + fed_back + np.zeros_like(gpus)
+        model = memory.model_bytes(workload, profile) + fed_back
+        return (
+            model + memory.activation_bytes(workload, profile, batch_per_gpu) + np.zeros_like(gpus)
+        )
 
     def gpu_seconds(
         self,

@@ -36,6 +36,9 @@ class Proposal:
         rate = self.rate(here)
         return Remedy(self.what, rate, rate / today, self.caveat, self.memory_bytes)
 
+    def fits(self, here: Placement) -> bool:
+        return self.scenario.fits(here.gpus)
+
 
 Proposals = Callable[["PlatformScenario", Placement], Iterator[Proposal]]
 

@@ -182,18 +182,23 @@ def _explained(why: "Why", title: str) -> Section:
     helpful: Part = Table(
         "What would help",
         ("change", "samples/s", "gain", Column("caveat", 1)),
-        [
-            [r.what, f"{r.samples_per_second:,.1f}", f"{100 * (r.gain - 1):.0f} %", _caveat(r)]
-            for r in why.remedies
-        ],
+        [[r.what, f"{r.samples_per_second:,.1f}", _gain(r), _caveat(r)] for r in why.remedies],
     )
     if not why.remedies:
-        helpful = Sentence("Nothing that was tried would gain 3 %.")
+        helpful = Sentence(
+            "Nothing that was tried would gain 3 %."
+            if why.fits
+            else "Nothing that was tried makes it fit."
+        )
     return Section(
         f"Why, with {why.gpus} × a batch of {why.batch_per_gpu}",
         [*map(Sentence, why.sentences), drawing, helpful],
         anchor="why",
     )
+
+
+def _gain(remedy: Remedy) -> str:
+    return remedy.brings if remedy.makes_fit else f"{100 * (remedy.gain - 1):.0f} %"
 
 
 def _caveat(remedy: Remedy) -> str:

@@ -103,7 +103,7 @@ def _short(result: StudyResult) -> list[Part]:
         leading = (f.remedies for f in verdict.findings if f.sentence in verdict.sentence)
         remedies = next(leading, ())
         if verdict.choke != "gpu" and remedies:
-            helps = ", ".join(f"{r.what} (× {r.gain:.2f})" for r in remedies[:3])
+            helps = ", ".join(f"{r.what} ({r.brings})" for r in remedies[:3])
             said.append(f"What would help: {helps}.")
         _, _, tone = _CHOKES[verdict.choke]
         parts.append(
@@ -153,7 +153,11 @@ def _finding_card(finding: Finding, verdict: Verdict) -> Card:
         parts.append(Sentence(finding.sentence))
     if finding.remedies:
         rows: list[list[Words]] = [
-            [r.what, formats.number(r.samples_per_second), Text(formats.gain(r.gain), "strong")]
+            [
+                r.what,
+                formats.number(r.samples_per_second),
+                Text(r.brings if r.makes_fit else formats.gain(r.gain), "strong"),
+            ]
             for r in finding.remedies
         ]
         parts.append(Table("What would help", ["change", "samples/s", "gain"], rows))

@@ -1,0 +1,99 @@
+"""What a model keeps for backward, counted without running it, against what a real run keeps."""
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional
+
+from gpuyard.catalog.models import models
+from gpuyard.workloads.kept import kept_under_autocast
+from gpuyard.workloads.profiling import profile_task
+from gpuyard.workloads.task import Task
+from gpuyard.workloads.zoo import MODELS
+from gpuyard.workloads.zoo.transformer import SelfAttention
+
+
+def really_kept(task: Task, samples: int, mixed: bool) -> int:
+    """Bytes of all tensors that a forward pass on this machine's CPU saves, each memory once."""
+    memory = {parameter.untyped_storage().data_ptr() for parameter in task.model.parameters()}
+    held: dict[int, Any] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        address = tensor.untyped_storage().data_ptr()
+        if address not in memory:
+            held[address] = tensor.untyped_storage()
+        return tensor
+
+    inputs, target = task.batch(samples)
+    with (
+        saved_tensors_hooks(pack, lambda tensor: tensor),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed),
+    ):
+        loss = task.loss(task.model(*inputs), target)
+    assert loss.requires_grad
+    return sum(storage.nbytes() for storage in held.values())
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "model", ["resnet50", "bert-base", "vit-b-16", "gpt2", "spoken-digits-conv"]
+)
+def test_the_catalog_says_what_a_real_run_keeps(model: str, mixed: bool) -> None:
+    module, factory = MODELS[model].split(":")
+    task = getattr(importlib.import_module(module), factory)()
+    task.model.train()
+    for part in task.model.modules():
+        if isinstance(part, SelfAttention):
+            part.dropout = 0.0  # a CPU has no fused kernel with it
+    really = really_kept(task, 2, mixed) - really_kept(task, 1, mixed)
+    profile = models().get(model)
+    counted = profile.activation_bytes_autocast if mixed else profile.activation_bytes
+    assert counted == pytest.approx(really, rel=0.1)
+
+
+class Small(nn.Module):
+    """What autocast leaves in fp32, and what it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Linear(8, 32)
+        self.norm = nn.LayerNorm(32)
+        self.out = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.out(self.norm(self.wide(x)))
+        return output
+
+
+def small_task() -> Task:
+    def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        return (torch.randn(n, 8),), torch.zeros(n, dtype=torch.int64)
+
+    return Task(Small(), batch, functional.cross_entropy, sample="vector of 8")
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_norms_and_the_loss_stay_in_fp32(device: str) -> None:
+    with torch.device(device):
+        profile = profile_task(small_task(), id="x", name="x")
+    labels = 8
+    # in fp32: the input, the norm's input with mean and deviation, its output, the log-softmax
+    assert profile.activation_bytes == 4 * (8 + 32 + 2 + 32 + 4) + labels
+    # 16-bit: the input and the norm's output, which linear layers take
+    assert profile.activation_bytes_autocast == 2 * 8 + 4 * (32 + 2) + 2 * 32 + 4 * 4 + labels
+    assert profile.largest_activation_bytes == 4 * 32
+    assert profile.largest_activation_bytes_autocast == 4 * 32
+
+
+def test_counting_under_autocast_leaves_the_model_on_meta() -> None:
+    with torch.device("meta"):
+        task = small_task()
+    before = list(task.model.parameters())
+    assert kept_under_autocast(task, 2)
+    after = list(task.model.parameters())
+    assert all(one is other for one, other in zip(before, after, strict=True))
+    assert not torch.is_autocast_enabled("cpu")
