@@ -101,6 +101,8 @@ class Choice:
     broken_rules: tuple[str, ...]
     owned_way: Acquisition | None = None  # of a hybrid's own machines
     rest: RentedRest | None = None
+    network_usd: float = 0.0  # switches, cables and cards of all its bought clusters
+    network_price_source: str = ""
 
     @property
     def allowed(self) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
 from gpuyard.catalog.instance_networks import network_of_instance
-from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices, ports
+from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices
 from gpuyard.hardware.presets import refuse_impossible, usual_topology
+from gpuyard.planner.network_prices import Joining
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnOffer, Plan
 
@@ -40,18 +41,13 @@ class Server:
     network_assumed: bool = False
     given: bool = False  # by the plan
 
-    def networks(self, plan: Plan) -> tuple[tuple[Network, float], ...]:
-        """How several of them may be joined, and what that costs a bought machine."""
+    def joinings(self, plan: Plan) -> tuple[Joining, ...]:
+        """How several of them may be joined; machines of the catalog bring their cards."""
         if self.own_network is not None:
-            link = self.own_network.link
-            price = ports().get(link).usd if link is not None and link in ports() else 0.0
-            return ((self.own_network, price * self.own_network.rails),)
+            return (Joining(self.own_network, cards_included=not self.given),)
         if self.given or self.buy_usd is None:
             return ()
-        return tuple(
-            (Network(link=link), ports().get(link).usd if link in ports() else 0.0)
-            for link in plan.search.networks
-        )
+        return tuple(Joining(Network(link=link)) for link in plan.search.networks)
 
 
 def servers_of(plan: Plan) -> list[Server]:
@@ -159,16 +155,20 @@ def _builds(plan: Plan) -> Iterator[Server]:
     """GPUs with a price in every chassis that takes them: an estimate from parts."""
     own = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
-        known = gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None
-        if known is None and gpu.id not in own:
+        if gpu.id in own:
+            usd, date = own[gpu.id], None
+        elif gpu.id in gpu_prices():
+            usd, date = gpu_prices().get(gpu.id).usd, gpu_prices().get(gpu.id).date
+        else:
             continue
         for box in chassis():
             if fits(gpu, box):
-                usd = own.get(gpu.id, known.usd if known else 0.0)
-                yield from _filled(gpu, box, usd, known.date if known else None)
+                yield from _filled(gpu, box, usd, date)
 
 
 def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Server]:
+    """The price is as old as its oldest part; `date` is that of the GPU's, None where the plan gives it."""
+    of_gpu = f"price of {date}" if date else "as the plan says"
     for count in box.gpus:
         topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
         yield Server(
@@ -178,9 +178,9 @@ def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) 
             gpus=count,
             topology=topology,
             watts=count * gpu.board_watts + box.watts,
-            price_date=date,
-            price_source=f"estimate: {count} GPUs at ${gpu_usd:,.0f} and the machine around them "
-            f"at ${box.usd:,.0f} ({box.source})",
+            price_date=min(filter(None, (date, box.date))),
+            price_source=f"estimate: {count} GPUs at ${gpu_usd:,.0f} ({of_gpu}) and the machine around "
+            f"them at ${box.usd:,.0f} (price of {box.date}: {box.source})",
             buy_usd=count * gpu_usd + box.usd,
             estimate=True,
         )
