@@ -4,6 +4,7 @@ own offers, each with what it costs and where that figure comes from."""
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
 from gpuyard.catalog.instance_networks import network_of_instance
@@ -30,7 +31,7 @@ class Server:
     gpus: int
     topology: Topology
     watts: float
-    price_date: datetime.date | None  # None: the plan gives the price
+    price_dates: tuple[datetime.date, ...]  # of its parts; none where the plan gives the price
     price_source: str
     cloud: str | None = None
     rent_usd_per_hour: float | None = None
@@ -40,6 +41,11 @@ class Server:
     own_network: Network | None = None  # what it comes with
     network_assumed: bool = False
     given: bool = False  # by the plan
+
+    @property
+    def price_date(self) -> datetime.date | None:
+        """A price is as old as its oldest part."""
+        return min(self.price_dates, default=None)
 
     def joinings(self, plan: Plan) -> tuple[Joining, ...]:
         """How several of them may be joined; machines of the catalog bring their cards."""
@@ -71,7 +77,7 @@ def _own(offer: OwnOffer) -> Server:
         gpus=offer.gpus,
         topology=offer.topology,
         watts=watts if offer.power is None else offer.power,
-        price_date=None,
+        price_dates=(),
         price_source="the plan",
         rent_usd_per_hour=offer.rent,
         spot_usd_per_hour=offer.spot,
@@ -97,7 +103,7 @@ def _rented() -> Iterator[Server]:
             gpus=price.gpus,
             topology=known.topology if known else usual_topology(gpu, price.gpus),
             watts=0.0,  # the cloud's
-            price_date=price.date,
+            price_dates=(price.date,),
             price_source=price.source,
             cloud=price.cloud,
             rent_usd_per_hour=price.usd_per_hour,
@@ -144,7 +150,7 @@ def _products(plan: Plan) -> Iterator[Server]:
             gpus=machine.gpus,
             topology=machine.topology,
             watts=machine.max_watts or watts,
-            price_date=None if quoted else machine.date,
+            price_dates=() if quoted else (machine.date,),
             price_source="the plan" if quoted else machine.source,
             buy_usd=price,
             own_network=_network_of(machine),
@@ -156,19 +162,24 @@ def _builds(plan: Plan) -> Iterator[Server]:
     own = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
         if gpu.id in own:
-            usd, date = own[gpu.id], None
+            priced = _GpuPrice(own[gpu.id], "as the plan says", ())
         elif gpu.id in gpu_prices():
-            usd, date = gpu_prices().get(gpu.id).usd, gpu_prices().get(gpu.id).date
+            row = gpu_prices().get(gpu.id)
+            priced = _GpuPrice(row.usd, f"{row.basis} price of {row.date}", (row.date,))
         else:
             continue
         for box in chassis():
             if fits(gpu, box):
-                yield from _filled(gpu, box, usd, date)
+                yield from _filled(gpu, box, priced)
 
 
-def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Server]:
-    """The price is as old as its oldest part; `date` is that of the GPU's, None where the plan gives it."""
-    of_gpu = f"price of {date}" if date else "as the plan says"
+class _GpuPrice(NamedTuple):
+    usd: float
+    words: str
+    dates: tuple[datetime.date, ...]  # none where the plan gives it
+
+
+def _filled(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[Server]:
     for count in box.gpus:
         topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
         yield Server(
@@ -178,9 +189,9 @@ def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) 
             gpus=count,
             topology=topology,
             watts=count * gpu.board_watts + box.watts,
-            price_date=min(filter(None, (date, box.date))),
-            price_source=f"estimate: {count} GPUs at ${gpu_usd:,.0f} ({of_gpu}) and the machine around "
+            price_dates=(box.date, *price.dates),
+            price_source=f"estimate: {count} GPUs at ${price.usd:,.0f} ({price.words}) and the machine around "
             f"them at ${box.usd:,.0f} (price of {box.date}: {box.source})",
-            buy_usd=count * gpu_usd + box.usd,
+            buy_usd=count * price.usd + box.usd,
             estimate=True,
         )

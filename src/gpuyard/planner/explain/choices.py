@@ -56,6 +56,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 watts=float(costs.watts[number]),
                 price_source=server.price_source,
                 price_date=server.price_date.isoformat() if server.price_date else None,
+                price_dates=tuple(day.isoformat() for day in server.price_dates),
                 price_is_estimate=server.estimate,
                 price_is_assumed=is_assumed(candidates.plan, offer.acquisition),
                 network_usd=(joined.usd if joined else 0.0) * int(costs.clusters[number]),
