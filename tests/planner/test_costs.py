@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
 from gpuyard.planner import Choice
 from gpuyard.planner.search import plan_result
 from gpuyard.specs.plan import Plan
@@ -120,11 +121,34 @@ def test_runs_grow_with_the_people() -> None:
     assert found.goal.runs == pytest.approx(36 * 15)
 
 
+@pytest.mark.parametrize("machines", [2, 4, 12])
+def test_a_network_costs_what_facility_designs(machines: int) -> None:
+    several = offer("a", buy="$1000", network={"link": "ethernet-10g"})
+    free = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
+    bought = winner(plan(several, **free, search={"ways": ["buy"], "nodes": [machines]}))
+    design = cheapest_fabric(HostPorts(10, "ethernet"), machines, TypicalFloor.of(machines))
+    assert bought.total_usd - 1000 * machines == pytest.approx(bill_of(design).total_usd)
+    assert bought.network_usd == pytest.approx(bill_of(design).total_usd)
+    assert design.kind == "direct" or design.switch.name in bought.network_price_source
+    assert "2026" in bought.network_price_source
+
+
+def test_a_machine_that_brings_its_cards_pays_for_switches_and_cables_only() -> None:
+    free = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
+    asked = plan(prices={"servers": [{"machine": "dgx-1-v100", "price": "$1000"}]}, **free,
+                 search={"offers": ["dgx-1-v100"], "ways": ["buy"], "nodes": [4]})  # fmt: skip
+    bought = winner(asked)
+    design = cheapest_fabric(HostPorts(100, "infiniband", 4), 4, TypicalFloor.of(4))
+    bill = bill_of(design)
+    assert bought.network_usd == pytest.approx((bill.total_usd or 0) - bill.cards_usd)
+
+
 def test_a_port_is_paid_for_each_bought_machine_only() -> None:
     several = offer("a", buy="$1000", rent="$1/h", network={"link": "ethernet-10g"})
     bought = winner(plan(several, owning={"staff": "$0/h"}, site={"electricity": "$0/kWh"},
                          search={"ways": ["buy"], "nodes": [2]}))  # fmt: skip
-    assert bought.total_usd == pytest.approx(2 * (1000 + 350))
+    # two cards of $150 and a cable of $25: two machines need no switch
+    assert bought.total_usd == pytest.approx(2 * 1000 + 325)
     rented = winner(plan(several, search={"ways": ["on-demand"], "nodes": [2]}))
     # clouds bill whole seconds
     assert rented.usd_per_run == pytest.approx(2 * rented.run_seconds / 3600, abs=2 / 3600)

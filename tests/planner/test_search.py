@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
@@ -69,6 +70,25 @@ def test_prices_say_their_date_and_estimates_say_so(found: PlanResult) -> None:
     for choice in (*found.front, *(other.choice for other in found.alternatives if other.choice)):
         assert choice.price_date is not None
         assert choice.price_is_estimate == ("estimate" in choice.price_source)
+
+
+def test_a_machine_from_parts_is_as_old_as_its_oldest_part(found: PlanResult) -> None:
+    built = [choice for choice in found.front if choice.price_is_estimate]
+    assert built
+    for choice in built:
+        box, gpu = choice.offer.split("/")[0], choice.gpu
+        dates = {chassis().get(box).date.isoformat(), gpu_prices().get(gpu).date.isoformat()}
+        assert choice.price_date == min(dates)
+        assert all(date in choice.price_source for date in dates)
+
+
+def test_a_gpu_whose_price_the_plan_gives_has_no_date_of_the_catalog() -> None:
+    asked = plan(prices={"gpus": [{"gpu": "rtx-4090", "price": "$1"}]},
+                 search={"offers": ["workstation-4/4x-rtx-4090"], "ways": ["buy"], "nodes": [1]})  # fmt: skip
+    found = plan_result(candidates(asked), workload())
+    assert found.winner is not None
+    assert found.winner.price_date == chassis().get("workstation-4").date.isoformat()
+    assert gpu_prices().get("rtx-4090").date.isoformat() not in found.winner.price_source
 
 
 def test_a_reserved_price_that_no_list_has_is_called_assumed(found: PlanResult) -> None:

@@ -41,6 +41,18 @@ def test_the_choice_is_marked(found: PlanResult) -> None:
     assert mark["coord"] == [found.winner.run_seconds / 3600, found.winner.usd_per_run]
 
 
+def test_the_choice_and_the_corners_have_names(found: PlanResult) -> None:
+    option = pareto_option(found)
+    assert found.winner is not None
+    label = option["series"][-1]["markPoint"]["label"]["formatter"]
+    assert label.startswith(found.winner.machines)
+    front = option["series"][0]["data"]
+    for at, word in ((0, "fastest"), (-1, "cheapest")):
+        if found.front[at].what != found.winner.what:
+            assert front[at]["label"]["formatter"] == f"{word}: {found.front[at].machines}"
+    assert not any("label" in point for point in front[1:-1])
+
+
 def test_what_is_free_can_be_drawn() -> None:
     asked = plan(offer("free", rent="$0/h"), search={"ways": ["on-demand"]})
     option = pareto_option(plan_result(candidates(asked), workload()))

@@ -110,7 +110,7 @@ def candidates_of(
         shape_of[number] = positions[key]
     predicted = predict_shapes(workload, profile, shapes, lines, grid)
     offer, row = _join(shape_of, predicted, len(shapes))
-    columns = OfferColumns.of(usable, plan.search.ways, data, runs)
+    columns = OfferColumns.of(usable, plan.search.ways, data, runs, grid.nodes)
     costs = cost_of(
         plan,
         runs,

@@ -37,7 +37,7 @@ class Rows:
     run_hours: Floats
     usd_per_hour: Floats
     buy_usd: Floats
-    port_usd: Floats
+    network_usd: Floats  # of one cluster
     watts: Floats
     gpus: Floats
     keeping_usd: Floats
@@ -50,7 +50,7 @@ class Rows:
             run_hours,
             columns.usd_per_hour[offer],
             columns.buy_usd[offer],
-            columns.port_usd[offer],
+            columns.network_usd(offer, nodes),
             columns.watts[offer],
             columns.gpus[offer],
             columns.keeping_usd[offer],
@@ -156,7 +156,7 @@ def owned_machines(
         hardware_usd=machines * rows.buy_usd,
         spares_share=owning.spares,
         installation_usd=watts / 1000 * built,
-        network_usd=machines * rows.port_usd,
+        network_usd=clusters * rows.network_usd,
         watts=watts,
         idle_watts=watts * owning.idle_power,
         utilisation=utilisation,

@@ -1,14 +1,15 @@
 """An offer: one server, one way to acquire it, one network between several of them; its prices as columns."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from gpuyard.planner.network_prices import Joining, NetworkPrice, network_price
 from gpuyard.planner.runs import CloudData, PlannedRuns
 from gpuyard.planner.servers import Server
 from gpuyard.planner.shapes import Shape, network_name
-from gpuyard.predict.table import Floats
+from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
@@ -26,10 +27,19 @@ class Offer:
 
     server: Server
     acquisition: Acquisition
-    network: Network | None
+    joining: Joining | None  # None: one machine
     usd_per_hour: float  # rented: while it runs, or all the time where it is reserved
     buy_usd: float
-    port_usd: float
+
+    @property
+    def network(self) -> Network | None:
+        return self.joining.network if self.joining else None
+
+    def network_price(self, nodes: int) -> NetworkPrice | None:
+        """Of one cluster of so many; None where nothing is bought for it."""
+        if self.joining is None or self.acquisition not in OWNED:
+            return None
+        return network_price(self.joining, nodes)
 
     @property
     def shape(self) -> Shape:
@@ -53,12 +63,14 @@ class OfferColumns:
     acquisition: Floats  # position in the plan's search.ways
     usd_per_hour: Floats
     buy_usd: Floats
-    port_usd: Floats
+    network: Integers  # row of `networks_usd`
     watts: Floats
     gpus: Floats
     memory_bytes: Floats  # of one GPU
     keeping_usd: Floats  # data in the cloud, over the horizon
     egress_usd: Floats  # of one run
+    node_counts: Integers  # in order
+    networks_usd: Floats  # of one cluster: a row for each network, a column for each of the counts
 
     @staticmethod
     def of(
@@ -66,15 +78,43 @@ class OfferColumns:
         acquisitions: Sequence[Acquisition],
         data: CloudData,
         runs: PlannedRuns,
+        node_counts: Sequence[int],
     ) -> "OfferColumns":
         clouds = {cloud: data.usd(cloud, runs) for cloud in {o.server.cloud for o in offers}}
+        # the first stands for everything that needs no network, or comes with one
+        joinings = dict.fromkeys([None, *(o.joining for o in offers if o.acquisition in OWNED)])
+        position = {joining: row for row, joining in enumerate(joinings)}
         rows = [
-            (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd, o.port_usd, o.server.watts, o.server.gpus,
+            (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd,
+             position[o.joining if o.acquisition in OWNED else None], o.server.watts, o.server.gpus,
              o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
             for o in offers
         ]  # fmt: skip
-        found = OfferColumns(*np.array(rows, dtype=float).reshape(len(rows), 9).T)
-        return replace(found, egress_usd=found.egress_usd / runs.total)
+        columns = np.array(rows, dtype=float).reshape(-1, 9).T
+        counts = sorted(set(node_counts))
+        usd = [
+            [network_price(j, n).usd if j is not None and n > 1 else 0.0 for n in counts]
+            for j in joinings
+        ]
+        return OfferColumns(
+            acquisition=columns[0],
+            usd_per_hour=columns[1],
+            buy_usd=columns[2],
+            network=columns[3].astype(np.int64),
+            watts=columns[4],
+            gpus=columns[5],
+            memory_bytes=columns[6],
+            keeping_usd=columns[7],
+            egress_usd=columns[8] / runs.total,
+            node_counts=np.array(counts, dtype=np.int64),
+            networks_usd=np.array(usd, dtype=float),
+        )
+
+    def network_usd(self, offer: Integers, nodes: Floats) -> Floats:
+        """Of one cluster of so many nodes, for each of some offers."""
+        column = np.searchsorted(self.node_counts, nodes)
+        found: Floats = self.networks_usd[self.network[offer], column]
+        return found
 
 
 def offers_of(servers: Sequence[Server], plan: Plan) -> list[Offer]:
@@ -97,11 +137,10 @@ def _joined(server: Server, acquisition: Acquisition, plan: Plan) -> Iterator[Of
         return
     usd_per_hour, buy_usd = price
     if 1 in plan.search.nodes:
-        yield Offer(server, acquisition, None, usd_per_hour, buy_usd, 0.0)
+        yield Offer(server, acquisition, None, usd_per_hour, buy_usd)
     if any(count > 1 for count in plan.search.nodes):
-        for network, port_usd in server.networks(plan):
-            ports = port_usd if acquisition in OWNED else 0.0
-            yield Offer(server, acquisition, network, usd_per_hour, buy_usd, ports)
+        for joining in server.joinings(plan):
+            yield Offer(server, acquisition, joining, usd_per_hour, buy_usd)
 
 
 def _price(server: Server, acquisition: Acquisition, plan: Plan) -> tuple[float, float] | None:

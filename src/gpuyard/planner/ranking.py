@@ -29,7 +29,7 @@ class Ranking:
     allowed: Truths
     in_time: Truths
     in_budget: Truths
-    front: Integers  # the fastest first
+    front: Integers  # in the budget, the fastest first
     winner: int | None
     cheapest_in_time: int | None
     fastest_in_budget: int | None
@@ -56,7 +56,7 @@ def rank(candidates: Candidates) -> Ranking:
         allowed=allowed,
         in_time=in_time,
         in_budget=in_budget,
-        front=pareto_front(seconds, usd, np.flatnonzero(allowed)),
+        front=pareto_front(seconds, usd, np.flatnonzero(allowed & in_budget)),
         winner=_best(usd, seconds, allowed & in_time & in_budget),
         cheapest_in_time=_best(usd, seconds, allowed & in_time),
         fastest_in_budget=_best(seconds, usd, allowed & in_budget),

@@ -39,7 +39,7 @@ def share_of_runs(share: float) -> str:
     return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
 
 
-def _many(count: int) -> str:
+def many(count: int) -> str:
     return f"{count} × " if count > 1 else ""
 
 
@@ -101,6 +101,9 @@ class Choice:
     broken_rules: tuple[str, ...]
     owned_way: Acquisition | None = None  # of a hybrid's own machines
     rest: RentedRest | None = None
+    network_usd: float = 0.0  # switches, cables and cards of all its bought clusters
+    network_price_source: str = ""
+    price_dates: tuple[str, ...] = ()  # of all that the price is made of
 
     @property
     def allowed(self) -> bool:
@@ -113,11 +116,11 @@ class Choice:
     @property
     def what(self) -> str:
         """ "2 × AWS p4d.24xlarge, rented on demand"."""
-        own = f"{_many(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
+        own = f"{many(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
         rest = self.rest
         if rest is None:
             return own
-        rented = f"{_many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
+        rented = f"{many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
         return f"{own}, with {share_of_runs(rest.share_of_runs)} of the runs on {rented}"
 
     @property
@@ -134,9 +137,9 @@ class Choice:
     @property
     def machines(self) -> str:
         """In a table that has the acquisition in a column of its own."""
-        own = f"{_many(self.nodes * self.clusters)}{self.name}"
+        own = f"{many(self.nodes * self.clusters)}{self.name}"
         rest = self.rest
-        return own if rest is None else f"{own} and {_many(rest.nodes)}{rest.name} ({rest.way})"
+        return own if rest is None else f"{own} and {many(rest.nodes)}{rest.name} ({rest.way})"
 
     @property
     def setting(self) -> str:
@@ -241,6 +244,8 @@ class PlanResult:
     front: tuple[Choice, ...]  # the fastest first
     alternatives: tuple[Alternative, ...]
     assumptions: tuple[str, ...]
+    runners_up: tuple[Alternative, ...] = ()  # next to the choice, at most three
+    would_change: tuple[str, ...] = ()  # the decision
     places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
 
     def as_json(self) -> dict[str, Any]:
@@ -249,13 +254,13 @@ class PlanResult:
     @property
     def shown(self) -> list[Choice]:
         """All choices that the answer names: the winner, the front and the alternatives."""
-        others = (other.choice for other in self.alternatives)
+        others = (other.choice for other in (*self.runners_up, *self.alternatives))
         return [choice for choice in (self.winner, *self.front, *others) if choice is not None]
 
     @property
     def price_dates(self) -> str:
         """When the prices of all that is shown were read."""
-        days = [choice.price_date for choice in self.shown]
+        days: list[str | None] = [day for choice in self.shown for day in choice.price_dates]
         days += [choice.rest.price_date for choice in self.shown if choice.rest]
         dates = sorted({day for day in days if day})
         if not dates:

@@ -10,6 +10,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.explain.alternatives import alternatives, hybrid_alternative, sitings
 from gpuyard.planner.explain.choices import choices, mixed_choices
+from gpuyard.planner.explain.decision import runners_up, would_change
 from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
 from gpuyard.planner.offers import offers_of
@@ -24,7 +25,7 @@ from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_of
 
-_MOST_ON_FRONT = 60
+_MOST_ON_FRONT = 12
 
 
 def plan_workload(plan: Plan, directory: Path) -> Workload:
@@ -116,9 +117,11 @@ def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
         verdict=verdict(plan, winner, binding),
         reasons=reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
-        front=_front(candidates, ranking, mixes),
+        front=_front(candidates, ranking, mixes, winner),
         alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
         assumptions=assumptions(candidates),
+        runners_up=runners_up(candidates, ranking, winner),
+        would_change=would_change(candidates, ranking, winner),
         places=sitings(candidates, ranking, winner, row),
     )
 
@@ -155,20 +158,33 @@ def _goal(candidates: Candidates, workload: Workload) -> Goal:
     )
 
 
-def _front(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Choice, ...]:
-    """What nothing beats in both, mixes among it: all of it, or as much as one can look at, with both ends."""
+def _front(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
+) -> tuple[Choice, ...]:
+    """What nothing in the budget beats in both, mixes among it: each machine's cheapest, and of many as much as
+    one can look at, with both ends and the choice."""
     costs, count = candidates.costs, len(candidates)
-    chosen = np.concatenate([ranking.front, count + np.flatnonzero(mixes.mixed)])
+    mixed = np.flatnonzero(mixes.mixed & mixes.in_budget)
+    chosen = np.concatenate([ranking.front, count + mixed])
     seconds = np.concatenate([costs.run_seconds, mixes.run_seconds])
     front = pareto_front(seconds, np.concatenate([costs.usd_per_run, mixes.usd_per_run]), chosen)
-    if len(front) > _MOST_ON_FRONT:
-        kept = np.unique(np.linspace(0, len(front) - 1, _MOST_ON_FRONT).round().astype(int))
-        front = front[kept]
     found = choices(candidates, ranking, [int(row) for row in front if row < count])
     found += mixed_choices(
         candidates, ranking, mixes, [int(row - count) for row in front if row >= count]
     )
-    return tuple(sorted(found, key=lambda choice: choice.run_seconds))
+    found.sort(key=lambda choice: choice.run_seconds)
+    # the slowest setting of the same machines is their cheapest; the fastest of all stays too
+    shown = list({choice.what: choice for choice in found}.values())
+    shown = [*found[:1], *(choice for choice in shown if choice is not found[0])]
+    shown.sort(key=lambda choice: choice.run_seconds)
+    if len(shown) <= _MOST_ON_FRONT:
+        return tuple(shown)
+    spread = np.linspace(0, len(shown) - 1, _MOST_ON_FRONT).round().astype(int).tolist()
+    mine = [i for i, choice in enumerate(shown) if winner and choice.what == winner.what]
+    if mine and mine[-1] not in spread:
+        inner = spread[1:-1]
+        spread[1 + int(np.argmin(np.abs(np.array(inner) - mine[-1])))] = mine[-1]
+    return tuple(shown[i] for i in sorted(set(spread)))
 
 
 def _left_out(candidates: Candidates, ranking: Ranking) -> tuple[LeftOut, ...]:

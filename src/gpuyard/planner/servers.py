@@ -4,11 +4,13 @@ own offers, each with what it costs and where that figure comes from."""
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
 from gpuyard.catalog.instance_networks import network_of_instance
-from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices, ports
+from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices
 from gpuyard.hardware.presets import refuse_impossible, usual_topology
+from gpuyard.planner.network_prices import Joining
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnOffer, Plan
 
@@ -29,7 +31,7 @@ class Server:
     gpus: int
     topology: Topology
     watts: float
-    price_date: datetime.date | None  # None: the plan gives the price
+    price_dates: tuple[datetime.date, ...]  # of its parts; none where the plan gives the price
     price_source: str
     cloud: str | None = None
     rent_usd_per_hour: float | None = None
@@ -40,18 +42,18 @@ class Server:
     network_assumed: bool = False
     given: bool = False  # by the plan
 
-    def networks(self, plan: Plan) -> tuple[tuple[Network, float], ...]:
-        """How several of them may be joined, and what that costs a bought machine."""
+    @property
+    def price_date(self) -> datetime.date | None:
+        """A price is as old as its oldest part."""
+        return min(self.price_dates, default=None)
+
+    def joinings(self, plan: Plan) -> tuple[Joining, ...]:
+        """How several of them may be joined; machines of the catalog bring their cards."""
         if self.own_network is not None:
-            link = self.own_network.link
-            price = ports().get(link).usd if link is not None and link in ports() else 0.0
-            return ((self.own_network, price * self.own_network.rails),)
+            return (Joining(self.own_network, cards_included=not self.given),)
         if self.given or self.buy_usd is None:
             return ()
-        return tuple(
-            (Network(link=link), ports().get(link).usd if link in ports() else 0.0)
-            for link in plan.search.networks
-        )
+        return tuple(Joining(Network(link=link)) for link in plan.search.networks)
 
 
 def servers_of(plan: Plan) -> list[Server]:
@@ -75,7 +77,7 @@ def _own(offer: OwnOffer) -> Server:
         gpus=offer.gpus,
         topology=offer.topology,
         watts=watts if offer.power is None else offer.power,
-        price_date=None,
+        price_dates=(),
         price_source="the plan",
         rent_usd_per_hour=offer.rent,
         spot_usd_per_hour=offer.spot,
@@ -101,7 +103,7 @@ def _rented() -> Iterator[Server]:
             gpus=price.gpus,
             topology=known.topology if known else usual_topology(gpu, price.gpus),
             watts=0.0,  # the cloud's
-            price_date=price.date,
+            price_dates=(price.date,),
             price_source=price.source,
             cloud=price.cloud,
             rent_usd_per_hour=price.usd_per_hour,
@@ -148,7 +150,7 @@ def _products(plan: Plan) -> Iterator[Server]:
             gpus=machine.gpus,
             topology=machine.topology,
             watts=machine.max_watts or watts,
-            price_date=None if quoted else machine.date,
+            price_dates=() if quoted else (machine.date,),
             price_source="the plan" if quoted else machine.source,
             buy_usd=price,
             own_network=_network_of(machine),
@@ -159,16 +161,25 @@ def _builds(plan: Plan) -> Iterator[Server]:
     """GPUs with a price in every chassis that takes them: an estimate from parts."""
     own = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
-        known = gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None
-        if known is None and gpu.id not in own:
+        if gpu.id in own:
+            priced = _GpuPrice(own[gpu.id], "as the plan says", ())
+        elif gpu.id in gpu_prices():
+            row = gpu_prices().get(gpu.id)
+            priced = _GpuPrice(row.usd, f"{row.basis} price of {row.date}", (row.date,))
+        else:
             continue
         for box in chassis():
             if fits(gpu, box):
-                usd = own.get(gpu.id, known.usd if known else 0.0)
-                yield from _filled(gpu, box, usd, known.date if known else None)
+                yield from _filled(gpu, box, priced)
 
 
-def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) -> Iterator[Server]:
+class _GpuPrice(NamedTuple):
+    usd: float
+    words: str
+    dates: tuple[datetime.date, ...]  # none where the plan gives it
+
+
+def _filled(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[Server]:
     for count in box.gpus:
         topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
         yield Server(
@@ -178,9 +189,9 @@ def _filled(gpu: Gpu, box: Chassis, gpu_usd: float, date: datetime.date | None) 
             gpus=count,
             topology=topology,
             watts=count * gpu.board_watts + box.watts,
-            price_date=date,
-            price_source=f"estimate: {count} GPUs at ${gpu_usd:,.0f} and the machine around them "
-            f"at ${box.usd:,.0f} ({box.source})",
-            buy_usd=count * gpu_usd + box.usd,
+            price_dates=(box.date, *price.dates),
+            price_source=f"estimate: {count} GPUs at ${price.usd:,.0f} ({price.words}) and the machine around "
+            f"them at ${box.usd:,.0f} (price of {box.date}: {box.source})",
+            buy_usd=count * price.usd + box.usd,
             estimate=True,
         )

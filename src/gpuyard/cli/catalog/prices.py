@@ -120,14 +120,14 @@ def chassis() -> View:
 
 
 def ports() -> View:
-    """Ports: what joining one machine to a network costs, assumed.
+    """Ports: what joining one of eight machines to a network costs.
 
     Example: gpuyard catalog ports ethernet-10g
     """
     from gpuyard.catalog.parts import ports as table
 
     return View(
-        "Network ports with card, cable and switch, assumed",
+        "Network ports of one of eight machines: card, cable, share of a switch",
         table(),
         {
             "id": lambda p: p.id,

@@ -60,7 +60,9 @@ def alternatives(
             found.append((asked, best))
     made = choices(candidates, ranking, [row for _, row in found])
     return tuple(
-        Alternative(asked.name, choice, _why(candidates, choice, winner))
+        Alternative(
+            asked.name, choice, why_not(candidates, choice, winner, named=asked.offers is None)
+        )
         for (asked, _), choice in zip(found, made, strict=True)
     )
 
@@ -72,7 +74,7 @@ def hybrid_alternative(
     if "hybrid" not in candidates.plan.search.ways:
         return None
     if winner is not None and winner.rest is not None:
-        return Alternative(HYBRID, winner, _why(candidates, winner, winner))
+        return Alternative(HYBRID, winner, why_not(candidates, winner, winner))
     best, pays = _nearest(mixes), True
     if best is None:
         mixes, pays = solve(candidates, mixes.base, mixes.rest, forced=True), False
@@ -81,7 +83,7 @@ def hybrid_alternative(
         return Alternative(HYBRID, None, no_mix(candidates, mixes))
     plain = plainest_mix(candidates, ranking, mixes, best) if pays else mixes
     (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
-    why = f"{choice.what}. {_why(candidates, choice, winner)}"
+    why = f"{choice.what}. {why_not(candidates, choice, winner)}"
     return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
 
 
@@ -137,29 +139,46 @@ def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | No
     return int(among[np.argmin(np.where(tier, measure, np.inf))])
 
 
-def _why(candidates: Candidates, choice: Choice, winner: Choice | None) -> str:
-    plan = candidates.plan
+def why_not(
+    candidates: Candidates, choice: Choice, winner: Choice | None, *, named: bool = False
+) -> str:
+    """What it lost by; `named` says which machines they are, where nothing else does."""
+    name = choice.machines if named else "It"
     at = f"{choice.price}, {units.format_seconds(choice.run_seconds)}"
     if not choice.allowed:
-        return f"Ruled out: {'; '.join(choice.broken_rules)}. It would cost {at}."
-    misses = []
-    if not choice.in_time and plan.time_per_run is not None:
-        late = choice.run_seconds - plan.time_per_run
-        fastest = "it" if choice.rest else "even its fastest variant"
-        misses.append(f"{fastest} is {units.format_seconds(late)} too slow")
-    if not choice.in_budget and plan.budget is not None:
-        misses.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
-    if misses:
-        return f"Lost: {' and '.join(misses)} ({at})."
+        return f"Ruled out: {'; '.join(choice.broken_rules)}. {name} would cost {at}."
+    if named:
+        at = f"{name}: {at}"
+    if missed := misses(candidates, choice):
+        if not choice.in_time:
+            missed[0] = f"{'it' if choice.rest else 'even its fastest variant'} is {missed[0]}"
+        return f"Lost: {' and '.join(missed)} ({at})."
     if winner is None:
         return f"Meets the goal: {at}."
-    if (choice.offer, choice.way) == (winner.offer, winner.way):
+    if _same_machines(choice, winner):
         return f"This is the plan's choice: {at}."
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
     if ratio < _SAME:
         return f"As cheap, but no faster: {at}."
     times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
     return f"Meets the goal, but a finished run costs {times} ({at})."
+
+
+def misses(candidates: Candidates, choice: Choice) -> list[str]:
+    """What it misses of the goal, and by how much: time first."""
+    plan = candidates.plan
+    found = []
+    if not choice.in_time and plan.time_per_run is not None:
+        found.append(f"{units.format_seconds(choice.run_seconds - plan.time_per_run)} too slow")
+    if not choice.in_budget and plan.budget is not None:
+        found.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
+    return found
+
+
+def _same_machines(one: Choice, other: Choice) -> bool:
+    """Batch and remedy are settings of them."""
+    what = [(c.offer, c.way, c.nodes, c.clusters, c.network) for c in (one, other)]
+    return what[0] == what[1]
 
 
 def sitings(

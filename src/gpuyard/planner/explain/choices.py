@@ -27,6 +27,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
         gpus = int(predicted.gpus[r])
         efficiency = float(predicted.scaling_efficiency[r])
         line = candidates.lines[server.gpu.id]
+        joined = offer.network_price(int(predicted.nodes[r]))
         found.append(
             Choice(
                 offer=server.id,
@@ -55,8 +56,11 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 watts=float(costs.watts[number]),
                 price_source=server.price_source,
                 price_date=server.price_date.isoformat() if server.price_date else None,
+                price_dates=tuple(day.isoformat() for day in server.price_dates),
                 price_is_estimate=server.estimate,
                 price_is_assumed=is_assumed(candidates.plan, offer.acquisition),
+                network_usd=(joined.usd if joined else 0.0) * int(costs.clusters[number]),
+                network_price_source=joined.source if joined else "",
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
@@ -92,6 +96,7 @@ def mixed_choices(
                 usd_per_run_high=high,
                 total_usd=float(mixes.total_usd[number]),
                 clusters=owned,
+                network_usd=base.network_usd / base.clusters * owned,
                 utilisation=float(mixes.utilisation[number]),
                 watts=base.watts / base.clusters * owned,
                 in_time=bool(mixes.in_time[number]),

@@ -67,15 +67,9 @@ def reasons(
         found.append(_mixed(candidates, winner, winner.rest))
     elif winner.way in OWNED or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
-    found += _without_deadline(candidates, ranking, winner)
     found += _other_acquisitions(candidates, ranking, winner)
     if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
         found.append(f"Own some and rent the rest: {hybrid.sentence}")
-    if plan.time_per_run is not None and winner.run_seconds_high > plan.time_per_run:
-        found.append(
-            f"Caveat: at the slow end of its interval a run takes {units.format_seconds(winner.run_seconds_high)}, "
-            f"longer than the {units.format_seconds(plan.time_per_run)}. Measuring one GPU would narrow it."
-        )
     return tuple(found)
 
 
@@ -117,20 +111,6 @@ def _filled(candidates: Candidates, winner: Choice) -> str:
         f"keep it busy {units.format_share(winner.utilisation)} of the time, "
         f"{dollars(winner.total_usd)} total."
     )
-
-
-def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
-    cheapest = ranking.cheapest
-    if cheapest is None or ranking.in_time[cheapest] or candidates.plan.time_per_run is None:
-        return []
-    (other,) = choices(candidates, ranking, [cheapest])
-    if not other.in_budget or other.usd_per_run >= winner.usd_per_run:
-        return []
-    return [
-        f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
-        f"{other.what}, would do it for {dollars(other.usd_per_run)} in "
-        f"{units.format_seconds(other.run_seconds)}."
-    ]
 
 
 def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
@@ -189,7 +169,7 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
     if plan.time_per_run is not None:
         row = ranking.fastest_in_budget
         if row is None:
-            row = int(ranking.front[0])
+            row = int(np.argmin(np.where(ranking.allowed, candidates.costs.run_seconds, np.inf)))
         (near,) = choices(candidates, ranking, [row])
         late = near.run_seconds - plan.time_per_run
         within = " in the budget" if near.in_budget and plan.budget is not None else ""

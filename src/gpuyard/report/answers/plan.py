@@ -21,6 +21,7 @@ from gpuyard.report.answer import (
 from gpuyard.report.figures.pareto import pareto_option
 
 _OPTIONS = (
+    "",
     "what",
     "how acquired",
     Column("GPUs per run", 4),
@@ -38,7 +39,7 @@ _OPTIONS = (
 )
 _CAPTION = (
     "Left is faster, down is cheaper. Whatever lies above the blue line is beaten by a point on it; "
-    "what lies below it is ruled out. Predicted, at the prices and dates in the table."
+    "what lies below it is ruled out or over the budget. Predicted, at the prices and dates in the table."
 )
 
 
@@ -63,12 +64,18 @@ def plan_answer(result: PlanResult) -> Answer:
 
 def plan_parts(result: PlanResult) -> list[Part]:
     """What an answer or a study says about a plan."""
-    parts: list[Part] = [Sentence(result.verdict, "strong"), Items(result.reasons)]
+    parts: list[Part] = [Sentence(result.verdict, "strong")]
     parts += [Sentence(end.sentence, "caution") for end in ends_of(_gpus_of(result.winner))]
+    if result.runners_up:
+        parts.append(_runners_up(result))
+    if result.would_change:
+        parts += [Sentence("What would change the decision:", "strong"), Items(result.would_change)]
+    if result.reasons:
+        parts += [Sentence("Why:", "strong"), Items(result.reasons)]
     if result.front:
         parts.append(Chart("chart-plan", _CAPTION, {ALL_BATCHES: pareto_option(result)}))
         title = "Best options: no other is both cheaper and faster"
-        rows = [_option(choice) for choice in result.front]
+        rows = [[_mark(result, choice), *_option(choice)] for choice in result.front]
         parts.append(Table(title, _OPTIONS, rows, folded=True))
     if result.places:
         parts.append(_sitings(result))
@@ -90,6 +97,30 @@ def _gpus_of(choice: Choice | None) -> list[Gpu]:
     return [gpus().get(name) for name in (choice.gpu, *([choice.rest.gpu] if choice.rest else []))]
 
 
+def _runners_up(result: PlanResult) -> Table:
+    columns = (
+        "alternative",
+        "what",
+        Column("time", 2),
+        "cost per run",
+        Column("total", 3),
+        Column("why not", 1),
+    )
+    rows = [
+        [
+            other.name,
+            other.choice.machines,
+            units.format_seconds(other.choice.run_seconds),
+            dollars(other.choice.usd_per_run),
+            dollars(other.choice.total_usd),
+            other.sentence,
+        ]
+        for other in result.runners_up
+        if other.choice is not None
+    ]
+    return Table("Alternatives", columns, rows)
+
+
 def _option(choice: Choice) -> list[str | Text]:
     low, high = dollars(choice.usd_per_run_low), dollars(choice.usd_per_run_high)
     date = choice.price_date or "given"
@@ -109,6 +140,15 @@ def _option(choice: Choice) -> list[str | Text]:
         f"estimate, {date}" if choice.price_is_estimate else date,
         Text("met", "good") if choice.meets_goal else Text("missed", "caution"),
     ]
+
+
+def _mark(result: PlanResult, choice: Choice) -> Text | str:
+    """The choice and both ends."""
+    if result.winner is not None and choice.what == result.winner.what:
+        return Text("choice", "good")
+    if choice is result.front[0]:
+        return "fastest"
+    return "cheapest" if choice is result.front[-1] else ""
 
 
 def _sitings(result: PlanResult) -> Table:

@@ -1,8 +1,9 @@
 """Cost of a finished run against its time: the front, the choice, and the well-known alternatives."""
 
+import math
 from dataclasses import dataclass
 
-from gpuyard.draw.palette import COLOURS, NEUTRAL
+from gpuyard.draw.palette import COLOURS, GROUND, NEUTRAL
 from gpuyard.planner import Choice, PlanResult
 from gpuyard.planner.result import dollars
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame, log_axis, value_axis
@@ -16,6 +17,8 @@ class _Unit:
 
 
 _UNITS = (_Unit("seconds", 1), _Unit("minutes", 60), _Unit("hours", 3600), _Unit("days", 86400))
+_LONGEST_NAME = 44
+_HALO = {"textBorderColor": GROUND, "textBorderWidth": 3}
 _FRONT, _CHOICE, _MEETS, _MISSES = COLOURS[0], COLOURS[1], COLOURS[2], NEUTRAL
 
 
@@ -30,9 +33,12 @@ def pareto_option(plan: PlanResult) -> Option:
         series.append(_dots("alternative that meets the goal", _MEETS, "triangle", met, unit))
     if missed:
         series.append(_dots("alternative that is ruled out or misses", _MISSES, "diamond", missed, unit))  # fmt: skip
-    if plan.winner:
-        series.append(_winner(plan.winner, unit))
     points = [*plan.front, *(a.choice for a in others if a.choice)]
+    if plan.winner:
+        times = [c.run_seconds for c in (*points, plan.winner)]
+        times.append(plan.goal.time_per_run_seconds or times[0])
+        align = _away_from_the_edge(plan.winner.run_seconds, times)
+        series.append(_winner(plan.winner, unit, align=align))
     points += [plan.winner] if plan.winner else []
     option = frame("Cost against time", _subtitle(plan), _description(plan), series)
     option["tooltip"] = {"trigger": "item", "confine": True, "formatter": "{b}"}
@@ -78,16 +84,35 @@ def _point(choice: Choice, unit: "_Unit") -> list[float]:
     return [choice.run_seconds / unit.seconds, choice.usd_per_run]
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
+
+
 def _words(name: str, choice: Choice) -> str:
     return f"{name}: {choice.price}, {choice.duration}"
 
 
 def _front(plan: PlanResult, unit: "_Unit") -> Option:
+    data: list[Option] = [{"name": _words(c.what, c), "value": _point(c, unit)} for c in plan.front]
+    # over the fastest and to its right, under the cheapest and to its left there is nothing on the front
+    corners = ((0, "fastest", "top", "left"), (len(data) - 1, "cheapest", "bottom", "right"))
+    for at, word, side, align in corners[: len(data)]:
+        if plan.winner is None or plan.front[at].what != plan.winner.what:
+            data[at]["label"] = {
+                "show": True,
+                "formatter": f"{word}: {_short(plan.front[at].machines)}",
+                "position": side,
+                "align": align,
+                "distance": 8,
+                "fontSize": TEXT_SIZE,
+                "color": _FRONT,
+                **_HALO,
+            }
     return {
         "name": "best options: no other is both cheaper and faster",
         "type": "line",
         "step": "end",
-        "data": [{"name": _words(c.what, c), "value": _point(c, unit)} for c in plan.front],
+        "data": data,
         "symbol": "circle",
         "symbolSize": 7,
         "lineStyle": {"type": "solid", "width": 2, "color": _FRONT},
@@ -108,13 +133,22 @@ def _dots(
     }
 
 
-def _winner(winner: Choice, unit: "_Unit") -> Option:
+def _away_from_the_edge(seconds: float, times: list[float]) -> str:
+    """To which side of the choice its name has room, on an axis that is logarithmic."""
+    first, last = min(times) * 0.7, max(times) * 1.3
+    if first <= 0:
+        return "left"
+    return "right" if math.log(seconds / first) > 0.7 * math.log(last / first) else "left"
+
+
+def _winner(winner: Choice, unit: "_Unit", *, align: str) -> Option:
     name = _words(winner.what, winner)
     ends = (
         [winner.run_seconds_low / unit.seconds, winner.usd_per_run_low],
         [winner.run_seconds_high / unit.seconds, winner.usd_per_run_high],
     )
-    label = f"{dollars(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}"
+    figures = f"{dollars(winner.usd_per_run)}, {format_seconds(winner.run_seconds)}"
+    label = f"{_short(winner.machines)}\n{figures}"
     return {
         "name": "the choice, with its 90 % interval",
         "type": "line",
@@ -131,7 +165,15 @@ def _winner(winner: Choice, unit: "_Unit") -> Option:
             "symbol": "circle",
             "symbolSize": 14,
             "itemStyle": {"color": _CHOICE},
-            "label": {"formatter": label, "position": "bottom", "fontWeight": 600},
+            "label": {
+                "formatter": label,
+                "position": "top",
+                "align": align,
+                "distance": 12,
+                "fontWeight": 600,
+                "lineHeight": 16,
+                **_HALO,
+            },
             "data": [{"name": name, "coord": _point(winner, unit)}],
         },
     }

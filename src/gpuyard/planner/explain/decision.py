@@ -1,0 +1,212 @@
+"""What comes next to the choice, and what would change it: another price, other runs, no deadline, what nobody knows."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gpuyard import units
+from gpuyard.planner.candidates import Candidates, Truths
+from gpuyard.planner.explain.alternatives import misses
+from gpuyard.planner.explain.choices import choices
+from gpuyard.planner.ranking import Ranking, plainest
+from gpuyard.planner.result import ACQUIRED, Alternative, Choice, dollars, many
+from gpuyard.predict.table import Integers
+
+_MOST_SHOWN = 3
+_CONTENDERS = 300  # of each acquisition, by each measure
+_OTHER_RUNS = {
+    "twice": (2.0, "With twice as many runs"),
+    "four times": (4.0, "With four times as many runs"),
+    "half": (0.5, "With half as many runs"),
+    "a quarter": (0.25, "With a quarter of the runs"),
+}
+_OLD_YEARS = 2
+
+
+def runners_up(
+    candidates: Candidates, ranking: Ranking, winner: Choice | None
+) -> tuple[Alternative, ...]:
+    """The best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
+    another GPU: up to three that are not the choice."""
+    if winner is None:
+        return ()
+    seen = {_machines(winner)}
+    found: list[Alternative] = []
+    for name, row in _nearest(candidates, ranking, winner):
+        (choice,) = choices(candidates, ranking, [row])
+        if _machines(choice) in seen or len(found) == _MOST_SHOWN:
+            continue
+        seen.add(_machines(choice))
+        found.append(Alternative(name, choice, _against(candidates, choice, winner)))
+    return tuple(found)
+
+
+def _against(candidates: Candidates, choice: Choice, winner: Choice) -> str:
+    """In a few words, beside its time and cost."""
+    said = misses(candidates, choice)
+    if winner.usd_per_run > 0 and choice.usd_per_run > winner.usd_per_run:
+        said.append(f"costs {choice.usd_per_run / winner.usd_per_run:.3g} × as much per run")
+    return " and ".join(said) or "costs as much"
+
+
+def _machines(choice: Choice) -> tuple[str, str, int, int]:
+    return (choice.offer, choice.way, choice.nodes, choice.clusters)
+
+
+def _nearest(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[tuple[str, int]]:
+    usd, feasible = candidates.costs.usd_per_run, ranking.feasible
+    otherwise = _cheapest(candidates, feasible & ~candidates.acquired_by(winner.way))
+    if otherwise is not None:
+        row = plainest(candidates, ranking, otherwise)
+        way = candidates.offers[candidates.offer[row]].acquisition
+        yield f"the best when {ACQUIRED[way]}", row
+    if ranking.cheapest is not None and usd[ranking.cheapest] < winner.usd_per_run:
+        yield "the cheapest anywhere, whatever the goal", ranking.cheapest
+    if ranking.fastest_in_budget is not None:
+        within = " in the budget" if candidates.plan.budget is not None else ""
+        yield f"the fastest{within}", ranking.fastest_in_budget
+    gpu = np.array([o.server.gpu.id == winner.gpu for o in candidates.offers])[candidates.offer]
+    other_gpu = _cheapest(candidates, feasible & ~gpu)
+    if other_gpu is not None:
+        yield "the best on another GPU", plainest(candidates, ranking, other_gpu)
+
+
+def _cheapest(candidates: Candidates, among: Truths) -> int | None:
+    rows = np.flatnonzero(among)
+    return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
+
+
+def would_change(
+    candidates: Candidates, ranking: Ranking, winner: Choice | None
+) -> tuple[str, ...]:
+    """Each in a sentence, what is nearest first."""
+    if winner is None:
+        return ()
+    return (
+        *_a_price(candidates, ranking, winner),
+        *_other_runs(candidates, ranking, winner),
+        *_without_deadline(candidates, ranking, winner),
+        *_slow_end(candidates, winner),
+    )
+
+
+def _a_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """How much dearer it may be, and how old its price is."""
+    here = np.array([o.server.id == winner.offer for o in candidates.offers])[candidates.offer]
+    near = _cheapest(candidates, ranking.feasible & ~here)
+    if near is not None and winner.usd_per_run > 0:
+        (other,) = choices(candidates, ranking, [plainest(candidates, ranking, near)])
+        more = other.usd_per_run / winner.usd_per_run - 1
+        if more > 0:
+            yield (
+                f"A price that is {_percent(more)} higher: then {other.what}, at "
+                f"{dollars(other.usd_per_run)} per run, would be cheaper."
+            )
+    dates = [o.server.price_date for o in candidates.offers if o.server.price_date]
+    if winner.price_date is not None and dates:
+        years = (max(dates) - datetime.date.fromisoformat(winner.price_date)).days / 365.25
+        if years > _OLD_YEARS:
+            yield (
+                f"A quote: its price rests on one of {winner.price_date}, {units.format_years(round(years))} "
+                "older than the newest here (prices.servers, prices.gpus)."
+            )
+
+
+def _percent(share: float) -> str:
+    return "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def _other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """The nearest number of runs, more and fewer, at which something else is cheapest. A mix adapts by itself."""
+    if winner.rest is not None:
+        return
+    rows = _contenders(candidates, ranking)
+    for words in (("twice", "four times"), ("half", "a quarter")):
+        for factor, start in (_OTHER_RUNS[word] for word in words):
+            said = _cheapest_at(candidates, winner, rows, factor)
+            if said is not None:
+                now = candidates.runs.per_month_now * factor
+                runs = f"{now:,.0f} per month now" if now >= 1000 else f"{now:.3g} per month now"
+                yield f"{start} ({runs}), {said}"
+                break
+
+
+def _contenders(candidates: Candidates, ranking: Ranking) -> Integers:
+    """In time and allowed in some number: those that cost least a run, or least to have."""
+    possible = ranking.in_time.copy()
+    for rule in ranking.rules:
+        if not rule.of_size:
+            possible &= ~rule.breaks
+    costs = candidates.costs
+    found = [np.zeros(0, dtype=np.int64)]
+    for acquisition in candidates.plan.search.ways:
+        rows = np.flatnonzero(possible & candidates.acquired_by(acquisition))
+        found += [
+            rows[np.argsort(measure[rows], kind="stable")[:_CONTENDERS]]
+            for measure in (costs.usd_per_run, costs.total_usd / costs.clusters)
+        ]
+    return np.unique(np.concatenate(found))
+
+
+def _cheapest_at(
+    candidates: Candidates, winner: Choice, rows: Integers, factor: float
+) -> str | None:
+    """What is cheapest at so many times the runs, if that is not the choice."""
+    plan, runs = candidates.plan, candidates.runs
+    scaled = replace(
+        candidates,
+        runs=replace(
+            runs,
+            per_month_now=runs.per_month_now * factor,
+            per_month_at_end=runs.per_month_at_end * factor,
+        ),
+    )
+    costs = scaled.priced(rows, candidates.throughputs.samples_per_second[candidates.row[rows]])
+    meets = np.ones(len(rows), dtype=bool)
+    if plan.budget is not None:
+        meets &= costs.total_usd <= plan.budget
+    limit = candidates.premises.power
+    if limit is not None:
+        here = candidates.acquired_by(limit.acquisition)[rows]
+        meets &= ~here | (costs.machine_watts <= limit.watts)
+    if not meets.any():
+        return "no option meets the goal."
+    best = int(np.argmin(np.where(meets, costs.usd_per_run, np.inf)))
+    offer = candidates.offers[candidates.offer[rows[best]]]
+    if (offer.server.id, offer.acquisition) == (winner.offer, winner.way):
+        return None
+    mine = [
+        i
+        for i, row in enumerate(rows)
+        if candidates.offers[candidates.offer[row]].server.id == winner.offer
+        and candidates.offers[candidates.offer[row]].acquisition == winner.way
+    ]
+    machines = int(candidates.throughputs.nodes[candidates.row[rows[best]]] * costs.clusters[best])
+    cheaper = f"{many(machines)}{offer.server.name}, {ACQUIRED[offer.acquisition]}"
+    against = f" against {dollars(float(costs.usd_per_run[mine].min()))}" if mine else ""
+    return f"{cheaper}, is cheaper: {dollars(float(costs.usd_per_run[best]))} per run{against}."
+
+
+def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    cheapest = ranking.cheapest
+    if cheapest is None or ranking.in_time[cheapest] or candidates.plan.time_per_run is None:
+        return
+    (other,) = choices(candidates, ranking, [cheapest])
+    if other.in_budget and other.usd_per_run < winner.usd_per_run:
+        yield (
+            f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
+            f"{other.what}, would do it for {dollars(other.usd_per_run)} in "
+            f"{units.format_seconds(other.run_seconds)}."
+        )
+
+
+def _slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
+    limit = candidates.plan.time_per_run
+    if limit is not None and winner.run_seconds_high > limit:
+        yield (
+            f"A measurement: at the slow end of its interval a run takes "
+            f"{units.format_seconds(winner.run_seconds_high)}, longer than the "
+            f"{units.format_seconds(limit)}. Measuring one GPU would narrow it."
+        )

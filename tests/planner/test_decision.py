@@ -1,0 +1,78 @@
+"""The answer first: what the choice is, what comes next to it, and what would change it."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_plan
+from gpuyard.planner import PlanResult, make_plan
+from gpuyard.planner.search import plan_result
+from tests.planner.builder import candidates, offer, plan, workload
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
+FREE = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
+
+
+@pytest.fixture(scope="module")
+def found() -> PlanResult:
+    return make_plan(read_plan(EXAMPLE))
+
+
+def test_the_plans_choice_stands_beside_the_choice_alone() -> None:
+    # the same server in three sizes: only the size that is chosen is the choice
+    several = offer("a", buy="$1000", power="100 W", network={"link": "ethernet-10g"})
+    asked = plan(several, **FREE, search={"ways": ["buy"], "nodes": [1, 2, 4]})
+    result = plan_result(candidates(asked), workload())
+    assert result.winner is not None and result.winner.nodes == 1
+    said = [a for a in result.alternatives if a.sentence.startswith("This is the plan's choice")]
+    assert all(a.choice is not None and a.choice.nodes == 1 for a in said)
+    told = {a.name: a.sentence for a in result.alternatives}
+    assert "but a finished run costs" in told["several bought machines on a 10 Gbit/s network"]
+
+
+def test_the_front_is_short_and_keeps_the_budget(found: PlanResult) -> None:
+    assert 1 < len(found.front) <= 12
+    assert all(choice.in_budget for choice in found.front)
+
+
+def test_the_cheapest_of_a_kind_is_named(found: PlanResult) -> None:
+    for other in found.alternatives:
+        if other.choice is not None and "anywhere" in other.name:
+            assert other.choice.name in other.sentence
+
+
+def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
+    asked = plan(
+        offer("ours", buy="$9000"),
+        offer("cloud", rent="$3/h"),
+        offer("fast cloud", rent="$30/h", gpus=8, topology="nvlink-hybrid-cube-mesh"),
+        offer("slow", rent="$0.2/h") | {"gpu": "k80"},
+        **FREE,
+        time_per_run="12 h",
+        search={"ways": ["buy", "on-demand"], "nodes": [1]},
+    )
+    result = plan_result(candidates(asked), workload(precision="fp32"))
+    assert result.winner is not None and result.winner.offer == "ours"
+    assert [(a.name, a.choice.offer if a.choice else "") for a in result.runners_up] == [
+        ("the best when rented on demand", "cloud"),
+        ("the fastest", "fast cloud"),
+    ]
+    assert all(a.sentence for a in result.runners_up)
+
+
+def test_it_says_at_how_many_runs_renting_wins() -> None:
+    # $9,000 over 360 runs are $25; rented they are $30. With half of the runs it is $50 against $30
+    asked = plan(offer("ours", buy="$9000"), offer("cloud", rent="$3/h"), **FREE,
+                 search={"ways": ["buy", "on-demand"], "nodes": [1]})  # fmt: skip
+    result = plan_result(candidates(asked), workload())
+    assert result.winner is not None and result.winner.offer == "ours"
+    (words,) = [w for w in result.would_change if "half as many runs" in w]
+    assert "cloud, rented on demand" in words and "$30.00" in words and "$50.00" in words
+    (near,) = [w for w in result.would_change if "20 %" in w]
+    assert "cloud" in near
+
+
+def test_it_says_what_the_deadline_costs_and_which_price_is_old(found: PlanResult) -> None:
+    assert any("The time limit costs" in words for words in found.would_change)
+    assert any("2019-12-31" in words for words in found.would_change)
+    assert not any("The time limit costs" in words for words in found.reasons)
