@@ -86,7 +86,7 @@ def test_a_bigger_batch_says_what_memory_it_takes() -> None:
             Network.model_validate({"rate": "10 Gbit/s", "protocol": "rdma"}),
             "roce-25g (25 Gbit/s) as network",
         ),
-        (Network(link="efa-100g"), "a network twice as fast"),
+        (Network(link="efa-100g"), "efa-200g (200 Gbit/s) as network"),
         (
             Network.model_validate({"link": "ethernet-10g", "per_flow": "2 Gbit/s"}),
             "4 TCP flows between two machines",

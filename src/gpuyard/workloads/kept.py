@@ -68,11 +68,11 @@ def _kept(task: Task, samples: int, tensors: dict[str, Tensor], device: torch.de
 @contextlib.contextmanager
 def _without_onednn() -> Iterator[None]:
     """Its recurrent layers keep less than a GPU's. Not by `flags`, which sets more and warns of it."""
-    before, *_ = torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)
+    before, *_ = torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        torch.backends.mkldnn.set_flags(_enabled=before, _fp32_precision=None)
+        torch.backends.mkldnn.set_flags(_enabled=before, _fp32_precision=None)  # type: ignore[no-untyped-call]
 
 
 def _like(tensor: Tensor) -> Tensor:
