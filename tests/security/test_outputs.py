@@ -20,7 +20,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "line",
-    ["catalog gpus", "catalog gpus --json", "schema plan", "--version", "topo --preset nvswitch --svg -",
+    ["catalog gpus", "catalog gpus --json", "schema plan", "--version", "topo --preset nvswitch",
      "cost --rent $1/h --buy $9000"],
 )  # fmt: skip
 def test_an_answer_that_does_not_fit_is_a_sentence(line: str) -> None:
