@@ -18,12 +18,14 @@ from gpuyard.catalog.published_rows import (
     AllReduceRow,
     Anchor,
     Machines,
+    PublishedFigure,
     PublishedRow,
     PublishedSource,
     PublishedStrategy,
     PublishedTable,
     SingleGpuRow,
 )
+from gpuyard.catalog.tables import Table
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Network, Precision, Topology
 
@@ -144,6 +146,34 @@ def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
         for table in ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf")
         for cells in _rows(f"{table}.csv")
         if cells["gpus"] == "1" and not cells.get("skip") and cells["model"] in models()
+    )
+
+
+@functools.cache
+def published_figures() -> Table[PublishedFigure]:
+    """Lambda's, MLPerf's and TensorFlow's figures row by row."""
+    return Table(
+        "published figure",
+        (
+            PublishedFigure(
+                id=f"{table}-{number}",
+                source=published_sources()[table].source,
+                date=published_sources()[table].date,
+                table=table,
+                series=cells["series"],
+                model=cells["model"],
+                gpu=cells["gpu"] or None,
+                nodes=int(cells["nodes"]),
+                gpus=int(cells["gpus"]),
+                batch_per_gpu=float(cells["batch"] or 0),
+                precision=_one_of(Precision, cells["precision"]),
+                samples_per_second=float(cells["samples_per_second"]),
+                note=cells.get("skip") or "",
+            )
+            for table in ("lambda", "mlperf", "tf_benchmarks_2017")
+            for number, cells in enumerate(_rows(f"{table}.csv"), 1)
+            if float(cells["samples_per_second"] or 0)
+        ),
     )
 
 

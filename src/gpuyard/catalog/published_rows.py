@@ -4,6 +4,9 @@ import datetime
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import Field
+
+from gpuyard.catalog.tables import Fact
 from gpuyard.specs import Network, Precision, Topology
 
 PublishedStrategy = Literal[
@@ -108,3 +111,23 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...]
     anchors: int
     skipped: tuple[tuple[str, int], ...]
+
+
+class PublishedFigure(Fact):
+    """One row of a published table as it stands there; `lambda-17` is the 17th of Lambda's."""
+
+    table: str
+    series: str
+    model: str
+    gpu: str | None = None
+    nodes: int = Field(ge=0)
+    gpus: int = Field(ge=0)
+    batch_per_gpu: float = Field(ge=0)
+    precision: Precision
+    samples_per_second: float = Field(gt=0)
+    note: str = ""
+    """Why `gpuyard validate` can't predict it, where it can't."""
+
+    @property
+    def per_gpu(self) -> float | None:
+        return self.samples_per_second / self.gpus if self.gpus else None

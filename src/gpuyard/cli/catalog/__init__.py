@@ -7,7 +7,8 @@ import typer
 
 from gpuyard.cli.catalog.fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog.facility import facility_costs, pdus, plugs, servers
-from gpuyard.cli.catalog.hardware import cpus, gpus, links, machines, models, staged_copies
+from gpuyard.cli.catalog.gpu_ranking import add_gpus
+from gpuyard.cli.catalog.hardware import cpus, links, machines, models, published, staged_copies
 from gpuyard.cli.catalog.prices import (
     chassis,
     cloud_data,
@@ -17,7 +18,15 @@ from gpuyard.cli.catalog.prices import (
     ports,
     prices,
 )
-from gpuyard.cli.catalog.view import View
+from gpuyard.cli.catalog.rows import (
+    CloudFilter,
+    DescendingOption,
+    GpuFilter,
+    MemoryFilter,
+    RowChoice,
+    SortOption,
+)
+from gpuyard.cli.catalog.view import NameArgument, View
 from gpuyard.cli.output import JsonOption, show
 
 app = typer.Typer(
@@ -29,15 +38,50 @@ app = typer.Typer(
 def _add(view: Callable[[], View]) -> None:
     @app.command(view.__name__.replace("_", "-"), help=view.__doc__)
     def _(
-        name: Annotated[str | None, typer.Argument(help="Show one row, whole.")] = None,
+        name: NameArgument = None,
         *,
+        gpu: GpuFilter = None,
+        cloud: CloudFilter = None,
+        min_memory: MemoryFilter = None,
+        sort: SortOption = None,
+        descending: DescendingOption = False,
         json_output: JsonOption = False,
     ) -> None:
-        show(view().answer(name), json_output=json_output)
+        choice = RowChoice(gpu, cloud, min_memory, sort, descending)
+        show(view().answer(name, choice), json_output=json_output)
 
 
+add_gpus(app)
 for _view in (
-    gpus, machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
+    machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
     cloud_data, servers, pdus, plugs, facility_costs, switches, cables, storage, storage_needs,
 ):  # fmt: skip
     _add(_view)
+
+
+@app.command("published", help=published.__doc__)
+def _published(
+    name: NameArgument = None,
+    *,
+    model: Annotated[str | None, typer.Option(help="Rows of this model.")] = None,
+    gpu: GpuFilter = None,
+    cloud: CloudFilter = None,
+    min_memory: MemoryFilter = None,
+    sort: SortOption = None,
+    descending: DescendingOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    from dataclasses import replace
+
+    from gpuyard.catalog import Table
+    from gpuyard.errors import UnknownName
+
+    view = published()
+    if model is not None:
+        known = {figure.model for figure in view.table}
+        if model not in known:
+            raise UnknownName("published model", model, known)
+        of_it = (figure for figure in view.table if figure.model == model)
+        view = replace(view, table=Table("published figure", of_it))
+    choice = RowChoice(gpu, cloud, min_memory, sort, descending)
+    show(view.answer(name, choice), json_output=json_output)

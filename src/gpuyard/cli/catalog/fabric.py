@@ -99,4 +99,5 @@ def storage_needs() -> View:
             "date": lambda n: n.date,
         },
         least=("record MB",),
+        gpu=lambda n: n.gpu,
     )

@@ -39,6 +39,7 @@ def gpus() -> View:
             "links_to_others": g.own_links_words,
             "end_of_life": end.sentence if (end := end_of_life(g)) else None,
         },
+        gpu=lambda g: g.id,
     )
 
 
@@ -61,6 +62,7 @@ def machines() -> View:
             "date": lambda m: m.date,
         },
         least=("date", "W"),
+        gpu=lambda m: m.gpu,
     )
 
 
@@ -137,6 +139,32 @@ def models() -> View:
     )
 
 
+def published() -> View:
+    """Published figures of Lambda, MLPerf and TensorFlow, row by row; choose them by --model and --gpu.
+
+    Example: gpuyard catalog published --model resnet50 --gpu v100
+    """
+    from gpuyard.catalog.published import published_figures as table
+
+    return View(
+        "Published training speeds",
+        table(),
+        {
+            "id": lambda f: f.id,
+            "model": lambda f: f.model,
+            "GPUs": lambda f: f"{f.gpus} × {f.gpu or '?'}",
+            "batch/GPU": lambda f: f"{f.batch_per_gpu:g}",
+            "precision": lambda f: f.precision,
+            "samples/s": lambda f: f"{f.samples_per_second:,.1f}",
+            "per GPU": lambda f: "" if f.per_gpu is None else f"{f.per_gpu:,.1f}",
+            "series": lambda f: f.series,
+            "date": lambda f: f.date,
+        },
+        least=("date", "series", "batch/GPU", "samples/s"),
+        gpu=lambda f: f.gpu,
+    )
+
+
 def staged_copies() -> View:
     """What GPUs without peer access reach of their slots, as published.
 
@@ -162,4 +190,5 @@ def staged_copies() -> View:
             "date": lambda c: c.date,
         },
         least=("date", "peer"),
+        gpu=lambda c: c.gpu,
     )

@@ -36,6 +36,8 @@ def prices() -> View:
         table(),
         {**_PRICE_COLUMNS, "network": _network},
         least=("spot $/h", "network"),
+        gpu=lambda p: p.gpu,
+        cloud=lambda p: p.cloud,
     )
 
 
@@ -51,6 +53,8 @@ def past_prices() -> View:
         table(),
         _PRICE_COLUMNS,
         least=("spot $/h",),
+        gpu=lambda p: p.gpu,
+        cloud=lambda p: p.cloud,
     )
 
 
@@ -59,6 +63,7 @@ def instance_networks() -> View:
 
     Example: gpuyard catalog instance-networks aws/p5.48xlarge
     """
+    from gpuyard.catalog import price_named
     from gpuyard.catalog.instance_networks import instance_networks as table
 
     return View(
@@ -75,6 +80,8 @@ def instance_networks() -> View:
             "date": lambda n: n.date,
         },
         least=("date", "a flow gets", "protocol"),
+        gpu=lambda n: price_named(n.id).gpu,
+        cloud=lambda n: n.id.partition("/")[0],
     )
 
 
@@ -94,6 +101,7 @@ def gpu_prices() -> View:
             "price of": lambda g: g.basis,
             "date": lambda g: g.date,
         },
+        gpu=lambda g: g.id,
     )
 
 
@@ -156,4 +164,5 @@ def cloud_data() -> View:
             "date": lambda c: c.date,
         },
         least=("note",),
+        cloud=lambda c: c.id,
     )

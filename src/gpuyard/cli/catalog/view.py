@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuyard.cli.catalog.rows import RowChoice
 
 if TYPE_CHECKING:
     from gpuyard.catalog import Table
     from gpuyard.report.answer import Answer, Part
 
 Columns = dict[str, Callable[[Any], object]]
+NameArgument = Annotated[str | None, typer.Argument(help="Show one row, whole.")]
 
 
 @dataclass(frozen=True)
@@ -21,23 +26,32 @@ class View:
     least: Sequence[str] = ()
     more: Callable[[Any], dict[str, object]] = lambda _: {}
     """What is known of a row besides its own facts."""
+    gpu: Callable[[Any], str | None] | None = None
+    """A row's GPU, where the table is about GPUs."""
+    cloud: Callable[[Any], str | None] | None = None
 
-    def answer(self, name: str | None) -> "Answer":
-        """All rows, or the row of this name."""
+    @property
+    def called(self) -> str:
+        """In a sentence: "the link table"."""
+        return f"the {self.table.kind} table"
+
+    def answer(self, name: str | None, choice: RowChoice) -> "Answer":
+        """All rows that are wanted, or the row of this name."""
         from gpuyard.report.answer import Answer, Column, Table
 
         if name is not None:
             document = self._document(self.table.get(name))
             return Answer(_whole(document), document)
         drop = {column: len(self.least) - i for i, column in enumerate(self.least)}
+        facts = choice.of(self)
         rows = [
             ["" if (cell := read(fact)) is None else str(cell) for read in self.columns.values()]
-            for fact in self.table
+            for fact in facts
         ]
         shown = Table(
             f"{self.title}: {len(rows)}", [Column(c, drop.get(c, 0)) for c in self.columns], rows
         )
-        return Answer([shown], [self._document(fact) for fact in self.table])
+        return Answer([shown], [self._document(fact) for fact in facts])
 
     def _document(self, fact: Any) -> dict[str, Any]:
         document: dict[str, Any] = fact.model_dump(mode="json")

@@ -1,0 +1,149 @@
+"""GPUs ranked for a workload: how fast one of them is alone, for its price, its rent and its watts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuyard.catalog import Gpu, ModelProfile, Price, prices
+from gpuyard.catalog.parts import GpuListPrice, gpu_prices
+from gpuyard.catalog.published import published_sources, single_gpu_rows
+from gpuyard.catalog.published_rows import SingleGpuRow
+from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.predict import Calibration, predict_cluster
+from gpuyard.specs import Cluster, MachineSpec, Workload
+from gpuyard.specs.workload import KnownThroughput
+
+SpeedBasis = Literal["measured", "published", "predicted"]
+
+
+@dataclass(frozen=True)
+class RankedGpu:
+    """One GPU alone with the workload at one batch, and what it costs. What was published of other batches is
+    carried to this one by the GPU's compute line."""
+
+    gpu: Gpu
+    samples_per_second: float
+    low: float
+    high: float
+    batch_per_gpu: float
+    basis: SpeedBasis
+    source: str
+    fits: bool
+    bought: GpuListPrice | None
+    rented: Price | None
+    """The cheapest instance, by the GPU and hour."""
+
+    @property
+    def usd(self) -> float | None:
+        return self.bought.usd if self.bought else None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Of one GPU of the instance."""
+        return self.rented.usd_per_hour / self.rented.gpus if self.rented else None
+
+    @property
+    def per_thousand_usd(self) -> float | None:
+        """Samples/s for each $1,000 of its price, without a machine around it."""
+        return None if self.usd is None else self.samples_per_second / self.usd * 1000
+
+    @property
+    def samples_per_rented_usd(self) -> float | None:
+        hourly = self.usd_per_hour
+        return None if hourly is None else self.samples_per_second * 3600 / hourly
+
+    @property
+    def per_watt(self) -> float:
+        return self.samples_per_second / self.gpu.board_watts
+
+
+SORTS: dict[str, Callable[[RankedGpu], float | None]] = {
+    "speed": lambda r: r.samples_per_second,
+    "speed-per-dollar": lambda r: r.per_thousand_usd,
+    "speed-per-rent": lambda r: r.samples_per_rented_usd,
+    "speed-per-watt": lambda r: r.per_watt,
+    "memory": lambda r: r.gpu.memory_gb,
+}
+"""What GPUs may be ranked by; the largest first, and those without the figure last."""
+
+
+def rank_gpus(
+    workload: Workload,
+    profile: ModelProfile,
+    gpus: Iterable[Gpu],
+    *,
+    sort: str = "speed",
+    clouds: Sequence[str] = (),
+    calibration: Calibration | None = None,
+) -> tuple[list[RankedGpu], list[str]]:
+    """The best first, and which GPUs have no rate at the workload's precision."""
+    if sort not in SORTS:
+        raise UnknownName("order of GPUs", sort, SORTS)
+    ranked: list[RankedGpu] = []
+    without: list[str] = []
+    for gpu in gpus:
+        try:
+            ranked.append(_ranked(workload, profile, gpu, clouds, calibration))
+        except UserMistake:
+            without.append(gpu.id)
+    figure = SORTS[sort]
+    return sorted(ranked, key=lambda r: (figure(r) is None, -(figure(r) or 0.0))), without
+
+
+def _ranked(
+    workload: Workload,
+    profile: ModelProfile,
+    gpu: Gpu,
+    clouds: Sequence[str],
+    calibration: Calibration | None,
+) -> RankedGpu:
+    alone = Cluster(name=gpu.id, machine=MachineSpec(gpu=gpu.id, gpus=1))
+    result = predict_cluster(workload, profile, alone, (1,), calibration=calibration)
+    basis: SpeedBasis = "measured" if result.compute_basis.startswith("measured") else "predicted"
+    source = result.compute_basis
+    published = _published(workload, gpu) if basis == "predicted" else []
+    if published:
+        known = workload.model_copy(update={"measured": tuple(map(_known, published))})
+        result = predict_cluster(known, profile, alone, (1,))
+        basis, source = "published", ", ".join(dict.fromkeys(row.series for row in published))
+    (predicted,) = result.predictions
+    return RankedGpu(
+        gpu,
+        predicted.samples_per_second,
+        predicted.low,
+        predicted.high,
+        predicted.batch_per_gpu,
+        basis,
+        source,
+        fits=predicted.fits is not False,
+        bought=gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None,
+        rented=_cheapest(gpu, clouds),
+    )
+
+
+def _published(workload: Workload, gpu: Gpu) -> list[SingleGpuRow]:
+    """Figures of one such GPU with this model at this precision, by the newest table that has any."""
+    used = (
+        "fp32" if workload.precision == "tf32" and gpu.tf32_tflops is None else workload.precision
+    )
+    rows = [
+        row
+        for row in single_gpu_rows()
+        if (row.model, row.gpu, row.precision) == (workload.model, gpu.id, used)
+    ]
+    newest = max((published_sources()[row.table].date for row in rows), default=None)
+    return [row for row in rows if published_sources()[row.table].date == newest]
+
+
+def _known(row: SingleGpuRow) -> KnownThroughput:
+    batch = max(1, round(row.batch_per_gpu))
+    return KnownThroughput(
+        gpu=row.gpu, batch_per_gpu=batch, samples_per_second=row.samples_per_second
+    )
+
+
+def _cheapest(gpu: Gpu, clouds: Sequence[str]) -> Price | None:
+    offered = (
+        price for price in prices() if price.gpu == gpu.id and (not clouds or price.cloud in clouds)
+    )
+    return min(offered, key=lambda price: price.usd_per_hour / price.gpus, default=None)

@@ -1,0 +1,201 @@
+"""GPUs ranked for a workload, and what others published of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuyard.catalog.published_rows import PublishedFigure
+from gpuyard.catalog.software import end_of_life
+from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Chart,
+    Charts,
+    Column,
+    Part,
+    Sentence,
+    Table,
+    Text,
+    Words,
+)
+from gpuyard.report.figures.gpu_ranking import ranking_option
+from gpuyard.specs import Workload
+
+_MOST_PUBLISHED = 40
+_TITLES = {
+    "speed": "fastest first",
+    "speed-per-dollar": "most speed for the price first",
+    "speed-per-rent": "most samples for a rented dollar first",
+    "speed-per-watt": "most speed for the watt first",
+    "memory": "most memory first",
+}
+
+
+def gpu_ranking_answer(
+    workload: Workload,
+    ranked: Sequence[RankedGpu],
+    without: Sequence[str],
+    published: Sequence[PublishedFigure],
+    *,
+    sort: str,
+) -> Answer:
+    """A table, charts for a page, and the published rows."""
+    asked = f"{workload.name}, {workload.precision}, batch {workload.batch_per_gpu} per GPU"
+    parts: list[Part] = [
+        Charts(_charts(ranked)),
+        _table(ranked, f"One GPU with {asked}: {_TITLES[sort]}"),
+        *_notes(ranked),
+    ]
+    if without:
+        parts.append(
+            Sentence(
+                f"Left out, because the catalog has no {workload.precision} rate of them: "
+                f"{', '.join(without)}.",
+                "quiet",
+            )
+        )
+    if published:
+        parts.append(_published(published, workload.model))
+    document = {
+        "workload": workload.name,
+        "model": workload.model,
+        "precision": workload.precision,
+        "batch_per_gpu": workload.batch_per_gpu,
+        "sort": sort,
+        "gpus": [_document(one) for one in ranked],
+        "left_out": list(without),
+        "published": [figure.model_dump(mode="json") for figure in published],
+    }
+    return Answer(parts, document, title=f"GPUs for {workload.name}", verb="catalog gpus")
+
+
+def _table(ranked: Sequence[RankedGpu], title: str) -> Table:
+    columns = (
+        "GPU",
+        "samples/s",
+        Column("speed is", 3),
+        Column("GB", 6),
+        Column("bought $", 5),
+        Column("samples/s per $1,000", 1),
+        Column("rented $/h", 4),
+        Column("samples per rented $", 2),
+        Column("samples/s per W", 7),
+        Column("cheapest at", 9),
+        Column("CUDA", 8),
+    )
+    return Table(title, columns, [_row(one) for one in ranked])
+
+
+def _row(one: RankedGpu) -> list[Words]:
+    end = end_of_life(one.gpu)
+    rate = (
+        f"{one.samples_per_second:,.0f}"
+        if one.samples_per_second >= 10
+        else f"{one.samples_per_second:.2f}"
+    )
+    return [
+        one.gpu.id if one.fits else Text(f"{one.gpu.id} (does not fit)", "bad"),
+        rate,
+        one.basis,
+        f"{one.gpu.memory_gb:g}",
+        "" if one.usd is None else f"{one.usd:,.0f}",
+        _figure(one.per_thousand_usd),
+        "" if one.usd_per_hour is None else f"{one.usd_per_hour:.2f}",
+        "" if one.samples_per_rented_usd is None else f"{one.samples_per_rented_usd:,.0f}",
+        _figure(one.per_watt),
+        one.rented.id if one.rented else "",
+        Text(end.words, "caution") if end else "",
+    ]
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _notes(ranked: Sequence[RankedGpu]) -> list[Part]:
+    said: list[Part] = [
+        Sentence(
+            "Measured: by you. Published: figures of others (below), carried to this batch. Predicted: by the "
+            "roofline. Prices of GPUs are without a machine around them, of launch or street; rents are the "
+            "cheapest on demand, by the GPU of an instance, whatever its size.",
+            "quiet",
+        )
+    ]
+    dates = sorted({str(one.rented.date) for one in ranked if one.rented})
+    bought = sorted({str(one.bought.date) for one in ranked if one.bought})
+    if dates:
+        said.append(Sentence(f"Rents date from {dates[0]} to {dates[-1]}.", "quiet"))
+    if bought:
+        said.append(Sentence(f"Prices of GPUs date from {bought[0]} to {bought[-1]}.", "quiet"))
+    return said
+
+
+def _charts(ranked: Sequence[RankedGpu]) -> list[Chart]:
+    captions = {
+        "speed": "Samples a second of one GPU.",
+        "speed-per-dollar": "Samples a second for each $1,000 that the GPU costs, without a machine around it.",
+        "speed-per-rent": "Samples for each dollar of rent, at the cheapest instance on demand.",
+        "speed-per-watt": "Samples a second for each watt of the board.",
+    }
+    return [
+        Chart(f"chart-{sort}", caption, {ALL_BATCHES: option})
+        for sort, caption in captions.items()
+        if (option := ranking_option(ranked, sort, SORTS[sort])) is not None
+    ]
+
+
+def _published(figures: Sequence[PublishedFigure], model: str) -> Table:
+    rows = [
+        [
+            figure.gpu or "",
+            figure.table,
+            figure.series,
+            figure.precision,
+            str(figure.gpus),
+            f"{figure.batch_per_gpu:g}",
+            f"{figure.samples_per_second:,.0f}",
+            _figure(figure.per_gpu),
+        ]
+        for figure in figures[:_MOST_PUBLISHED]
+    ]
+    columns = (
+        "GPU",
+        Column("table", 2),
+        Column("series", 4),
+        Column("precision", 1),
+        "GPUs",
+        Column("batch/GPU", 3),
+        "samples/s",
+        "per GPU",
+    )
+    more = len(figures) - len(rows)
+    note = f"And {more:,} more: gpuyard catalog published --model {model}" if more > 0 else ""
+    return Table(f"Published: {model}", columns, rows, note=note, folded=True)
+
+
+def _document(one: RankedGpu) -> dict[str, Any]:
+    end = end_of_life(one.gpu)
+    return {
+        "gpu": one.gpu.id,
+        "samples_per_second": one.samples_per_second,
+        "low": one.low,
+        "high": one.high,
+        "batch_per_gpu": one.batch_per_gpu,
+        "speed_basis": one.basis,
+        "speed_source": one.source,
+        "fits": one.fits,
+        "memory_gb": one.gpu.memory_gb,
+        "board_watts": one.gpu.board_watts,
+        "usd": one.usd,
+        "usd_basis": one.bought.basis if one.bought else None,
+        "usd_date": one.bought.date.isoformat() if one.bought else None,
+        "usd_per_gpu_hour": one.usd_per_hour,
+        "rented_as": one.rented.id if one.rented else None,
+        "rent_date": one.rented.date.isoformat() if one.rented else None,
+        "samples_per_second_per_1000_usd": one.per_thousand_usd,
+        "samples_per_rented_usd": one.samples_per_rented_usd,
+        "samples_per_second_per_watt": one.per_watt,
+        "end_of_life": end.sentence if end else None,
+    }

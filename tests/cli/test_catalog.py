@@ -1,0 +1,100 @@
+"""`gpuyard catalog`: rows are chosen and ordered, and GPUs ranked for a workload."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli
+
+
+def rows(cli: Cli, *arguments: str) -> Any:
+    return json.loads(cli("catalog", *arguments, "--json").stdout)
+
+
+def test_rows_of_one_gpu_and_cloud(cli: Cli) -> None:
+    found = rows(cli, "prices", "--gpu", "h100", "--cloud", "aws")
+    assert {row["gpu"] for row in found} == {"h100-sxm5-80gb"}
+    assert {row["cloud"] for row in found} == {"aws"}
+    assert {row["gpu"] for row in rows(cli, "machines", "--gpu", "gtx-1080-ti")} == {"gtx-1080-ti"}
+    networks = rows(cli, "instance-networks", "--gpu", "a100", "--cloud", "azure")
+    assert networks and all(row["id"].startswith("azure/") for row in networks)
+
+
+def test_rows_by_memory_and_in_order(cli: Cli) -> None:
+    large = rows(cli, "gpus", "--min-memory", "100", "--sort", "w")
+    assert min(row["memory_gb"] for row in large) >= 100
+    watts = [row["board_watts"] for row in large]
+    assert watts == sorted(watts)
+    down = rows(cli, "prices", "--gpu", "t4", "--sort", "$/h", "--descending")
+    dollars = [row["usd_per_hour"] for row in down]
+    assert dollars == sorted(dollars, reverse=True)
+    first = rows(cli, "gpus", "--sort", "fp8")  # those without fp8 come last
+    assert first[0]["fp8_tflops"] and first[-1]["fp8_tflops"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["links", "--gpu", "h100"], "--gpu: the link table has no column of GPUs to choose by"),
+        (["plugs", "--cloud", "aws"], "--cloud: the plug table has no column of clouds"),
+        (["models", "--min-memory", "8"], "--min-memory: the model table has no column of GPUs"),
+        (["prices", "--gpu", "h1000"], "no GPU is called 'h1000'"),
+        (["prices", "--cloud", "amazon"], "no cloud in the price table is called 'amazon'"),
+        (["gpus", "--sort", "weight"], "no column of the GPU table is called 'weight'"),
+        (["gpus", "--precision", "fp16"], "--precision is about a ranking: add --for WORKLOAD"),
+        (["gpus", "h100-sxm5-80gb", "--for", "resnet50"], "choose some with --gpu"),
+        (["gpus", "--for", "resnet50", "--sort", "beauty"], "no order of GPUs is called 'beauty'"),
+        (["gpus", "--for", "resnet50", "--precision", "fp64"], "no precision is called 'fp64'"),
+        (["published", "--model", "resnet51"], "did you mean 'resnet50'"),
+    ],
+)
+def test_mistakes_are_sentences(cli: Cli, arguments: list[str], sentence: str) -> None:
+    assert sentence in cli("catalog", *arguments, status=2).stderr
+
+
+def test_gpus_are_ranked_for_a_workload(cli: Cli, tmp_path: Path) -> None:
+    page = tmp_path / "gpus.html"
+    asked = ("gpus", "--for", "resnet50", "--precision", "fp16")
+    found = rows(cli, *asked, "--sort", "speed-per-dollar", "--html", str(page))
+    order = [row["samples_per_second_per_1000_usd"] for row in found["gpus"]]
+    known = [figure for figure in order if figure is not None]
+    assert known == sorted(known, reverse=True)
+    assert order[len(known) :] == [None] * (len(order) - len(known))
+    by_gpu = {row["gpu"]: row for row in found["gpus"]}
+    assert by_gpu["v100-sxm2-16gb"]["speed_basis"] == "published"
+    assert by_gpu["l40s"]["speed_basis"] == "predicted"
+    assert by_gpu["rtx-3080"]["usd"] == 699
+    a100 = by_gpu["a100-sxm4-80gb"]
+    rate, hourly = a100["samples_per_second"], a100["usd_per_gpu_hour"]
+    assert a100["samples_per_rented_usd"] == pytest.approx(rate * 3600 / hourly)
+    assert a100["samples_per_second_per_watt"] == pytest.approx(rate / 400)
+    assert "gtx-1080-ti" in found["left_out"]
+    assert "trainium-2" not in by_gpu
+    assert {row["table"] for row in found["published"]} >= {"lambda", "mlperf"}
+    assert "chart-speed-per-dollar" in page.read_text(encoding="utf-8")
+
+
+def test_a_users_own_figure_counts_before_a_published_one(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.workload.yaml"
+    file.write_text(
+        "name: mine\nmodel: resnet50\nprecision: fp16\nbatch_per_gpu: 64\nmeasured:\n"
+        "  - {gpu: v100-sxm2-16gb, batch_per_gpu: 64, samples_per_second: 321}\n",
+        encoding="utf-8",
+    )
+    found = rows(cli, "gpus", "--for", str(file), "--gpu", "v100-sxm2-16gb")
+    (mine,) = found["gpus"]
+    assert (mine["speed_basis"], mine["samples_per_second"]) == ("measured", pytest.approx(321))
+
+
+def test_rents_of_one_cloud(cli: Cli) -> None:
+    found = rows(cli, "gpus", "--for", "bert-base", "--precision", "fp16", "--cloud", "lambda")
+    assert found["gpus"]
+    assert all(row["rented_as"].startswith("lambda/") for row in found["gpus"])
+
+
+def test_published_rows_by_model_and_gpu(cli: Cli) -> None:
+    found = rows(cli, "published", "--model", "bert-large", "--gpu", "h100")
+    assert found and {row["model"] for row in found} == {"bert-large"}
+    assert all("h100" in row["gpu"] and row["source"] for row in found)
