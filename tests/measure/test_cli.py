@@ -99,7 +99,7 @@ def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
     printed = CliRunner().invoke(results.app, ["export"])
     lines = printed.stdout.splitlines()
     assert [Measurement.model_validate_json(line) for line in lines] == measurements
-    file = tmp_path / "new" / "results.csv"
+    file = tmp_path / "results.csv"
     written = CliRunner().invoke(results.app, ["export", "--format", "csv", "--output", str(file)])
     assert written.stdout == ""
     assert "2 measurement(s) written" in written.stderr

@@ -203,7 +203,11 @@ class ResultsStore:
                 f"{self.path} is cut off: {size_bytes:,} of {whole_bytes:,} bytes are there; it was left "
                 "as it is: put a copy back, or move it away to start a new one"
             )
-        with contextlib.closing(self._connect("mode=ro&immutable=1")) as connection:
+        # without its log, a file that is being written is not whole; reading with it changes neither
+        logged = had_log or self._has_log()
+        with contextlib.closing(
+            self._connect("mode=ro" if logged else "mode=ro&immutable=1")
+        ) as connection:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             columns = [row[1] for row in connection.execute("PRAGMA table_info(measurements)")]
