@@ -14,9 +14,7 @@ import typer
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from gpuyard import lab
 from gpuyard.cli.main import app
-from gpuyard.errors import MissingRequirement
 from gpuyard.predict import STRATEGIES, constants
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.tuning import fitted
@@ -109,13 +107,10 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("page", "block"), CONSOLE_BLOCKS)
 def test_console_block_runs_and_prints_what_is_shown(
-    page: Path, block: Fence, checkout: Path
+    page: Path, block: Fence, checkout: Path, request: pytest.FixtureRequest
 ) -> None:
     if block.needs_root:
-        try:
-            lab.check_can_make_labs()
-        except MissingRequirement as missing:
-            pytest.skip(str(missing))
+        request.getfixturevalue("can_make_labs")
     for fence in fences(page):
         if fence.file is not None:
             (checkout / fence.file).write_text(fence.text, encoding="utf-8")
