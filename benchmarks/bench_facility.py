@@ -5,7 +5,7 @@ import time
 
 from gpuyard.catalog.specfiles import known_names
 from gpuyard.facility.design import design_facility
-from gpuyard.report.answers.room_document import design_document
+from gpuyard.report.answers.facility.room_document import design_document
 from gpuyard.specs import Cluster
 
 

@@ -129,7 +129,7 @@ def printed(script: str) -> str:
 def test_help_imports_nothing_heavy() -> None:
     script = (
         "import sys, typer, gpuyard.cli.main as cli; typer.main.get_command(cli.app).list_commands(None); "
-        "assert 'gpuyard.cli.bench' in sys.modules; "
+        "assert 'gpuyard.cli.measure.bench' in sys.modules; "
         "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
     )
     assert printed(script) == "[]"
@@ -141,7 +141,7 @@ def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
         "from gpuyard.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()\n"
         "assert 'gpuyard.cli.predict' in sys.modules\n"
-        "others = ('cli.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.fabric', 'predict.why')\n"
+        "others = ('cli.measure.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.fabric', 'predict.why')\n"
         "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
     )
     assert printed(script) == "[]"

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuyard import paths
-from gpuyard.cli import bench, results
+from gpuyard.cli.measure import bench, results
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.credible import NO_LOSS
@@ -36,7 +36,7 @@ def workload_file(tmp_path: Path) -> str:
 
 
 def test_importing_the_commands_is_cheap() -> None:
-    heavy = "import sys, gpuyard.cli.bench, gpuyard.cli.results; print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    heavy = "import sys, gpuyard.cli.measure.bench, gpuyard.cli.measure.results; print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", heavy], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
 

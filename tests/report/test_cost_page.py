@@ -14,9 +14,9 @@ from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
 from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
 from gpuyard.report.answer import Answer, Chart, Charts, Sentence, Table
-from gpuyard.report.answers.growth import growth_chart
-from gpuyard.report.answers.hybrid import hybrid_chart
-from gpuyard.report.answers.rent_or_own import rent_or_own_charts
+from gpuyard.report.answers.cost.growth import growth_chart
+from gpuyard.report.answers.cost.hybrid import hybrid_chart
+from gpuyard.report.answers.cost.rent_or_own import rent_or_own_charts
 from gpuyard.report.figures.break_even import hours_break_even_option
 from gpuyard.report.figures.cost_curves import cash_curve_option
 from gpuyard.report.figures.sensitivity import tornado_option

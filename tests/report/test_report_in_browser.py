@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 from gpuyard.planner.search import plan_result
 from gpuyard.report.answer import Answer, Charts, Sentence
 from gpuyard.report.answers.plan import plan_answer
-from gpuyard.report.answers.study import write_report
+from gpuyard.report.answers.study.report import write_report
 from gpuyard.report.html import write_page
 from tests.planner.builder import candidates, offer, plan
 from tests.planner.builder import workload as known_workload

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuyard.cli import horovod
+from gpuyard.cli.measure import horovod
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.run.horovod_build import HorovodBuild, build, plan_build
 

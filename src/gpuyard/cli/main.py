@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuyard import __version__
-from gpuyard.cli.old_spellings import take_old_spellings
+from gpuyard.cli.options.old_spellings import take_old_spellings
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, with_placeholders
 from gpuyard.errors import GpuyardError
@@ -49,6 +49,7 @@ _VERBS = (
 
 
 _NAMES = (*_VERBS, *_GROUPS)
+_IN_MEASURE = {"bench", "calibrate", "data", "horovod", "results", "train", "validate"}
 
 
 class _Commands(TyperGroup):
@@ -99,7 +100,8 @@ def _sentence(text: object) -> str:
 
 
 def _command(name: str) -> Any:
-    module = import_module(f"gpuyard.cli.{name}")
+    room = "gpuyard.cli.measure" if name in _IN_MEASURE else "gpuyard.cli"
+    module = import_module(f"{room}.{name}")
     alone = typer.Typer()
     if name in _GROUPS:
         alone.add_typer(module.app, name=name)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
+from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
 from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.cli.progress import working
 

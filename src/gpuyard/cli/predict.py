@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.exchange_options import (
+from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
+from gpuyard.cli.options.common import parse_counts
+from gpuyard.cli.options.exchange import (
     AccumulateOption,
     BucketOption,
     CompressOption,
@@ -15,7 +16,6 @@ from gpuyard.cli.exchange_options import (
     parse_exchange,
     parse_strategy,
 )
-from gpuyard.cli.options import parse_counts
 from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.calibrations import CalibrationOption, chosen_calibration
-from gpuyard.cli.options import FreshOption
+from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
+from gpuyard.cli.options.common import FreshOption
 from gpuyard.cli.output import JsonOption, show, writable_directory
 from gpuyard.cli.progress import progress_bar
 
@@ -39,7 +39,7 @@ def study(
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_study
     from gpuyard.measure import ResultsStore
-    from gpuyard.report.answers.study import study_answer, write_report
+    from gpuyard.report.answers.study.report import study_answer, write_report
     from gpuyard.report.terminal import say
 
     spec = read_study(file)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuyard import paths
-from gpuyard.cli import bench, results
+from gpuyard.cli.measure import bench, results
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import LinkBench, ResultsStore

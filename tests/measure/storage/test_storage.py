@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpuyard.catalog.storage import storage_needs
-from gpuyard.cli import bench
+from gpuyard.cli.measure import bench
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run

@@ -109,7 +109,7 @@ def cost(
         raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
     from gpuyard.economics.billing import rent_price
     from gpuyard.economics.rent_or_own import RentOrOwn
-    from gpuyard.report.answers.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
+    from gpuyard.report.answers.cost.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
 
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
     if utilisation is not None:

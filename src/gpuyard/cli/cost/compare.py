@@ -22,7 +22,7 @@ def compare(
     """
     from gpuyard.catalog.specfiles import read_offers
     from gpuyard.economics.mixed_offer import compare_offers
-    from gpuyard.report.answers.offers import offers_answer
+    from gpuyard.report.answers.cost.offers import offers_answer
 
     offers = read_offers(file)
     answer = offers_answer(offers, compare_offers(offers), given_on(price_date))

@@ -60,7 +60,7 @@ def growth(
     """
     from gpuyard.economics.billing import hourly_rent
     from gpuyard.economics.growth import Growth, NextMachine, plan_growth
-    from gpuyard.report.answers.growth import growth_answer
+    from gpuyard.report.answers.cost.growth import growth_answer
 
     rented = hourly_rent(rent, "--rent is the price of one GPU by the hour")
     plan = plan_growth(

@@ -85,7 +85,7 @@ def hybrid(
     from gpuyard.economics.billing import hourly_rent
     from gpuyard.economics.demand import described_demand
     from gpuyard.economics.hybrid import best_hybrid
-    from gpuyard.report.answers.hybrid import hybrid_answer
+    from gpuyard.report.answers.cost.hybrid import hybrid_answer
 
     if load is not None:
         wanted = described_demand(load.value, gpus, base_share=base_share, busy_share=busy_share)

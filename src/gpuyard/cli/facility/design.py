@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import write_or_print
+from gpuyard.cli.options.common import write_or_print
 from gpuyard.cli.output import STDOUT, JsonOption, show, writable
 from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
@@ -63,7 +63,7 @@ def design(
     for form, path in forms.items():
         write_or_print(_text(made, form), path)
     if not forms:
-        from gpuyard.report.answers.room import room_answer
+        from gpuyard.report.answers.facility.room import room_answer
 
         show(room_answer(made))
 
@@ -79,12 +79,12 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
             return bill_csv(bill_of_materials(made))
         case "--html":
-            from gpuyard.report.answers.room import room_page
+            from gpuyard.report.answers.facility.room import room_page
             from gpuyard.report.html import render_page
 
             return render_page(room_page(made))
         case _:
-            from gpuyard.report.answers.room_document import design_document
+            from gpuyard.report.answers.facility.room_document import design_document
             from gpuyard.report.document import json_text
 
             return json_text(design_document(made))

@@ -90,7 +90,7 @@ def fabric(
     else:
         design = _cheapest(rate or "", nodes, ports_per_node, oversubscription, floor)
     beside = _beside(design, floor, storage_ports, storage_switch)
-    from gpuyard.report.answers.fabric import fabric_answer
+    from gpuyard.report.answers.facility.fabric import fabric_answer
 
     _show(fabric_answer(design, beside), design, svg, json_output=json_output)
 
@@ -153,7 +153,7 @@ def _propose(
     floor = TypicalFloor.of(cluster.nodes, *racks)
     with working("trying the switches of the catalog"):
         choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
-    from gpuyard.report.answers.fabric import proposal_answer
+    from gpuyard.report.answers.facility.fabric import proposal_answer
 
     _show(proposal_answer(choice), choice.chosen.design, svg, json_output=json_output)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import write_or_print
+from gpuyard.cli.options.common import write_or_print
 from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 
@@ -30,7 +30,7 @@ def plugs(
     if (svg is not None) + (html is not None) + json_output > 1:
         raise UserMistake("give one of --svg, --html and --json, not several")
     from gpuyard.catalog.facility import plugs as table
-    from gpuyard.report.answers.plugs import plugs_answer
+    from gpuyard.report.answers.facility.plugs import plugs_answer
 
     rows = [table().get(name)] if name else list(table())
     if svg is not None:

@@ -40,7 +40,7 @@ def storage(
     from gpuyard.facility.storage import size_storage
     from gpuyard.hardware.clusters import read_cluster
     from gpuyard.planner.storage_need import CheckpointPlan, published_need, storage_request
-    from gpuyard.report.answers.storage_sizing import storage_answer
+    from gpuyard.report.answers.facility.storage_sizing import storage_answer
     from gpuyard.workloads import profile_of
 
     spec, cluster = read_workload(workload), read_cluster(on)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.bench.running import results_store
+from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.output import JsonOption, writable
 from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.bench.running import results_store, run_bench
-from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption
-from gpuyard.cli.places import (
+from gpuyard.cli.measure.bench.running import results_store, run_bench
+from gpuyard.cli.options.common import DryRunOption
+from gpuyard.cli.options.places import (
     HostsOption,
     LabOption,
     LauncherOption,
@@ -16,6 +15,7 @@ from gpuyard.cli.places import (
     SlurmOption,
     chosen_place,
 )
+from gpuyard.cli.output import JsonOption
 from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gpuyard.planner.fabric_choice import (
     exchange_bytes_per_second,
 )
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
-from gpuyard.report.answers.room_document import fabric_figures
+from gpuyard.report.answers.facility.room_document import fabric_figures
 from gpuyard.report.document import picked
 from gpuyard.units import format_bit_rate, format_byte_rate, format_share, format_usd
 

@@ -24,7 +24,7 @@ from gpuyard.report.answer import (
     Words,
 )
 from gpuyard.report.answers.plan import plan_parts
-from gpuyard.report.answers.study_charts import (
+from gpuyard.report.answers.study.charts import (
     break_even_chart,
     cash_charts,
     slugs,

@@ -4,22 +4,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.bench.running import results_store
-from gpuyard.cli.exchange_options import (
+from gpuyard.cli.measure.bench.running import results_store
+from gpuyard.cli.options.common import (
+    DryRunOption,
+    FreshOption,
+    TimePerPointOption,
+    parse_counts,
+)
+from gpuyard.cli.options.exchange import (
     AccumulateOption,
     BucketOption,
     CompressOption,
     LocalSgdOption,
     parse_exchange,
 )
-from gpuyard.cli.options import (
-    DryRunOption,
-    FreshOption,
-    TimePerPointOption,
-    parse_counts,
-)
-from gpuyard.cli.output import JsonOption, show
-from gpuyard.cli.places import (
+from gpuyard.cli.options.places import (
     GpuOption,
     HostsOption,
     LabOption,
@@ -28,6 +27,7 @@ from gpuyard.cli.places import (
     SlurmOption,
     chosen_place,
 )
+from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.progress import progress_bar
 from gpuyard.errors import GpuyardError
 

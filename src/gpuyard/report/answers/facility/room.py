@@ -14,7 +14,7 @@ from gpuyard.facility.power.cord_list import cord_counts
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
 from gpuyard.report.answer import Answer, Items, Part, Picture, Pictures, Section, Sentence
-from gpuyard.report.answers import room_tables as tables
+from gpuyard.report.answers.facility import room_tables as tables
 
 _COSTS = (
     "Dollars per month without the hardware itself: energy at the typical draw, rent and construction by the kW"

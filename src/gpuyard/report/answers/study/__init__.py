@@ -1,0 +1,1 @@
+"""The answer of `gpuyard study`, and its charts."""
