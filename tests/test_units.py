@@ -92,3 +92,16 @@ def test_any_text_parses_or_is_a_mistake(text: str) -> None:
             assert parse(text) >= 0
         except BadQuantity as mistake:
             assert str(mistake)
+
+
+def test_figures_and_their_intervals_can_be_told_apart() -> None:
+    assert units.format_per_second(0.397) == "0.397"
+    assert units.format_per_second(1153.71) == "1,153.7"
+    assert units.format_interval(0.5512, 0.8209) == "0.551 – 0.821"
+    assert units.format_interval(748.3, 1574.2) == "748 – 1,574"
+    assert units.format_number(7.0) == "7"
+    assert units.format_about_usd(66378) == "$66,000"
+    assert (units.counted(1, "worker"), units.counted(1024, "worker")) == (
+        "1 worker",
+        "1,024 workers",
+    )

@@ -244,6 +244,31 @@ def format_usd(usd: float) -> str:
     return f"{'-' if usd < 0 else ''}${size:,.{2 if size < 100 else 0}f}"
 
 
+def format_number(value: float) -> str:
+    """1234.5 → "1,234"; smaller ones keep three digits: 0.398."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def format_per_second(rate: float) -> str:
+    """How many a second, for columns of them: "1,153.7", "0.398"."""
+    return f"{rate:,.1f}" if abs(rate) >= 10 else f"{rate:.3g}"
+
+
+def format_interval(low: float, high: float) -> str:
+    """ "0.28 – 0.503": what lies in between can be told from both ends."""
+    return f"{format_number(low)} – {format_number(high)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 worker", "1,024 workers"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_about_usd(usd: float) -> str:
+    """66378 → "$66,000": an estimate with two digits."""
+    return f"${float(f'{usd:.1e}'):,.0f}"
+
+
 def format_share(share: float) -> str:
     """0.27 → "27 %"."""
     return f"{100 * share:.0f} %"

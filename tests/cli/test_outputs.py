@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from gpuyard.cli.main import app
-from gpuyard.cli.output import writable, writable_directory
+from gpuyard.cli.output import writable, writable_directory, writable_or_printed
 from tests.conftest import Cli
 
 COMMANDS = (
@@ -103,5 +103,7 @@ def test_a_directory_where_a_file_belongs_and_the_other_way(tmp_path: Path) -> N
         writable(tmp_path)
     with pytest.raises(UserMistake, match="it is a file; name a directory"):
         writable_directory(file)
-    assert writable(Path("-")) == Path("-")
+    assert writable_or_printed(Path("-")) == Path("-")
+    with pytest.raises(UserMistake, match="expected a file to write, got '-'"):
+        writable(Path("-"))
     assert writable_directory(tmp_path / "new") == tmp_path / "new"

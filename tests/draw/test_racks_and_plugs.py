@@ -50,6 +50,12 @@ def test_the_sheet_names_every_plug() -> None:
     assert sheet == plugs_svg(list(plugs()))
 
 
+def test_devices_are_in_the_middle_of_a_rack(design: FacilityDesign) -> None:
+    """And look so: its units are numbered on both posts."""
+    root = parse(racks_svg(design))
+    assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")].count("21") == 2
+
+
 def test_a_rack_shows_its_devices_and_cords(design: FacilityDesign) -> None:
     drawing = racks_svg(design)
     parse(drawing)

@@ -388,3 +388,22 @@ def test_no_text_covers_another_or_leaves_the_view() -> None:
             for one, two in combinations(texts, 2):
                 assert not overlap(tuple(one[:4]), tuple(two[:4]), 2.5), (name, one, two)
         browser.close()
+
+
+@pytest.mark.parametrize(
+    ("preset", "meanings"),
+    [
+        ("nvlink-pairs", ["NV#: over # NVLinks", "PHB: through a host bridge"]),
+        ("dual-socket", ["PHB: through a host bridge", "SYS: across the link between CPUs"]),
+    ],
+)
+def test_a_terminal_says_what_the_classes_mean(preset: str, meanings: list[str]) -> None:
+    from rich.console import Console
+
+    known = PRESETS[preset]
+    graph = build_preset(preset, gpus().get(known.usual_gpu), known.usual_gpus)
+    out = io.StringIO()
+    Console(file=out, width=80).print(topology_terminal(graph))
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    explained = [line for line in lines if re.match(r"[A-Z#/]+: ", line)]
+    assert explained == meanings

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
+from gpuyard.catalog.tiers import tiers
 from gpuyard.planner.playbook import Team, advise, team_of
 from gpuyard.planner.playbook.rulebook import rulebook
 from tests.docs.test_docs import COMMANDS
@@ -162,3 +163,21 @@ def test_without_a_plan_they_carry_the_catalogs() -> None:
     (growth,) = [line for line in advice.commands if "cost growth" in line]
     price = 4 * gpu_prices().get("rtx-4090").usd + chassis().get("workstation-4").usd
     assert f"--buy '${price:.0f}' --gpus-per-machine 4" in growth
+
+
+def test_every_stage_names_software_and_what_its_machines_cost() -> None:
+    for stage in rulebook().stage:
+        assert rulebook().tools_of(stage)
+        assert stage.tier in tiers()
+    advice = advise(Team(researchers=30, gpus=200))
+    names = {tool.name for tool in advice.tools}
+    assert {"Slurm", "Kubeflow", "NGC catalog", "MLflow", "Seldon Core"} <= names
+    assert all(tool.purpose and tool.url.startswith("https://") for tool in advice.tools)
+    assert 0 < advice.machines.least_usd < advice.machines.most_usd
+
+
+def test_tiers_cost_more_the_larger_they_are() -> None:
+    prices = [(tier.least.total_usd, tier.most.total_usd) for tier in tiers()]
+    assert prices == sorted(prices)
+    server = tiers().get("server")
+    assert server.price_date == min(server.least.oldest, server.most.oldest)  # type: ignore[type-var]

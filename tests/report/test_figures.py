@@ -209,6 +209,27 @@ def test_epoch_times_are_dots_where_measured_and_lines_elsewhere(
     assert (option["xAxis"]["min"], option["xAxis"]["max"]) == (10, 600)
 
 
+def test_labels_at_the_ends_of_lines_do_not_stand_on_each_other() -> None:
+    one = workload("close")
+    ends = {
+        platform: tuple(e for e in one.epoch_times if e.platform == platform)
+        for platform in (APOLLO, CLOUD)
+    }
+    lines = ends[APOLLO] or ends[CLOUD]
+    close = (
+        *(replace(e, platform=APOLLO, basis="predicted", gpus=8) for e in lines),
+        *(
+            replace(e, platform=CLOUD, basis="predicted", gpus=8, seconds=1.02 * e.seconds)
+            for e in lines
+        ),
+    )
+    result = study(replace(one, epoch_times=close))
+    option = epoch_time_option(result.workloads[0], looks_of(result))
+    labels = [line["endLabel"]["offset"][1] for line in option["series"] if "endLabel" in line]
+    assert len(labels) == 2
+    assert max(labels) - min(labels) > 10
+
+
 def test_long_epochs_are_in_hours() -> None:
     one = workload("long")
     epochs = tuple(replace(e, seconds=e.seconds * 1e6) for e in one.epoch_times)

@@ -19,11 +19,18 @@ def writable(path: Path | None) -> Path | None:
     from gpuyard.errors import UserMistake
     from gpuyard.files import check_writable
 
-    if path is not None and path != STDOUT:
+    if path == STDOUT:
+        raise UserMistake(f"expected a file to write, got {str(path)!r}; this one is not printed")
+    if path is not None:
         check_writable(path)
         if path.is_dir():
             raise UserMistake(f"{path} can't be written: it is a directory; name a file in it")
     return path
+
+
+def writable_or_printed(path: Path | None) -> Path | None:
+    """The same where `-` is stdout."""
+    return path if path == STDOUT else writable(path)
 
 
 def writable_directory(path: Path) -> Path:

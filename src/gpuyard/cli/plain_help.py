@@ -40,7 +40,8 @@ def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
 
 def _near_options(command: Any, wrong: str) -> list[str]:
     """Typer takes the dashes, which all have, for a likeness."""
-    options = ["--help", *(name for p in command.params for name in p.opts if name[:2] == "--")]
+    spelled = [name for p in command.params for name in (*p.opts, *p.secondary_opts)]
+    options = ["--help", *(name for name in spelled if name.startswith("--"))]
     return [f"--{n}" for n in closest_names(wrong.lstrip("-"), [o.lstrip("-") for o in options])]
 
 

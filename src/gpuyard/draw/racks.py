@@ -98,6 +98,8 @@ class _Elevation:
             element("rect", x=-2, y=-2, width=_OUTER + 4, height=self.height + 4, rx=5, fill=GREY[1]),
             element("rect", x=0, y=0, width=_OUTER, height=self.height, rx=3, fill="#f7f8fa"),
             element("rect", x=_POST, y=0, width=_WIDTH, height=self.height, fill=GROUND),
+            *(element("line", x1=x, x2=x, y1=0, y2=self.height, stroke=GREY[1], stroke_width=0.7)
+              for x in (_POST, _POST + _WIDTH)),
         ]  # fmt: skip
         for unit in range(1, self.units + 1):
             y = self.height - unit * _UNIT
@@ -106,6 +108,7 @@ class _Elevation:
             if numbered:
                 foot = y + _UNIT - 3.5
                 parts.append(text(str(unit), _POST - 7, foot, size=9, fill=FADED, anchor="end"))
+                parts.append(text(str(unit), _POST + _WIDTH + 7, foot, size=9, fill=FADED))
         return "".join(parts)
 
     def _box(self, placed: PlacedDevice, indent: float = 10) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.draw.markup import CHART_EDGE, chart_page, corners, element, moved, words
 from gpuyard.draw.palette import COLOURS
-from gpuyard.units import format_share
+from gpuyard.units import format_per_second, format_share
 
 _LEFT, _TOP, _FOOT = 58, 74, 44
 _PLOT_WIDTH, _PLOT_WIDTH_ALONE, _PLOT_HEIGHT = 230, 470, 200
@@ -183,7 +183,7 @@ def _drawn(line: ScalingLine, frame: _Frame, look: _Look) -> list[str]:
 
 
 def _tooltip(line: ScalingLine, point: ScalingPoint) -> str:
-    rate = f"{point.samples_per_second:,.1f} samples/s"
+    rate = f"{format_per_second(point.samples_per_second)} samples/s"
     return f"{line.label}, {point.workers}: {rate}, {format_share(point.efficiency)}"
 
 

@@ -149,7 +149,8 @@ def fitting_increments(
     """
     if len(hours) != len(billed_usd):
         raise UserMistake(
-            f"{len(hours)} line(s) of hours, but {len(billed_usd)} amount(s): each line needs both"
+            f"{units.counted(len(hours), 'line')} of hours, but {units.counted(len(billed_usd), 'amount')}: "
+            "each line needs both"
         )
     lines = list(zip(hours, billed_usd, strict=True))
     return [

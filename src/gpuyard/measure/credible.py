@@ -13,7 +13,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.specs import Precision, Workload
-from gpuyard.units import format_bit_rate, format_share
+from gpuyard.units import format_bit_rate, format_per_second, format_share
 from gpuyard.workloads import profile_of
 
 MOST_SPREAD = 0.20
@@ -68,7 +68,10 @@ class Credibility:
                 return None
             most = peak / (3 * self._profile.forward_flops)
         if each > _CLOCK * most:
-            return f"{each:,.1f} samples/s a worker is more than {what} can do ({most:,.1f})"
+            return (
+                f"{format_per_second(each)} samples/s a worker is more than {what} can do "
+                f"({format_per_second(most)})"
+            )
         return None
 
 

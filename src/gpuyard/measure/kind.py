@@ -71,11 +71,6 @@ def to_json_lines(records: Iterable[Record]) -> str:
     return "".join(printable_json(record.model_dump_json()) + "\n" for record in records)
 
 
-def named_rows(described: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each name, with what stands for it."""
-    return [[name.replace("_", " "), str(value)] for name, value in described.items()]
-
-
 def cause_sentences(causes: Iterable[Cause]) -> Iterable[str]:
     """Each with what to try."""
     return (f"- {cause.why}; try: {cause.next_step}" for cause in causes)

@@ -4,7 +4,13 @@ import datetime
 import math
 from collections.abc import Callable
 
-from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_usd
+from gpuyard.units import (
+    format_byte_rate,
+    format_bytes,
+    format_number,
+    format_seconds,
+    format_usd,
+)
 
 NOTHING = "–"
 
@@ -23,9 +29,7 @@ def number(value: float | None) -> str:
     """1234.5 → "1,234"; small ones keep three digits."""
     if value is None or _missing(value):
         return NOTHING
-    if abs(value) >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return format_number(value)
 
 
 def percent(share: float | None) -> str:

@@ -20,6 +20,7 @@ from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
 from gpuyard.study.cost import cost_result
 from gpuyard.study.result import StudyResult, WorkloadResult
 from gpuyard.study.workload import Case, assemble, predict_elsewhere
+from gpuyard.units import counted
 from gpuyard.workloads import profile_of
 
 
@@ -158,7 +159,7 @@ def _plan(case: Case, here: MeasureHere) -> Sweep:
 
 def _doubt_notes(results: Sequence[WorkloadResult]) -> list[str]:
     return [
-        f"Doubtful: {result.name} with {point.workers} worker(s) at a batch of "
+        f"Doubtful: {result.name} with {counted(point.workers, 'worker')} at a batch of "
         f"{point.batch_per_worker}: {point.doubt}. Measure again with --fresh when the machine is quiet."
         for result in results
         for point in result.measured

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog.download import Received, download
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake, quoted
+from gpuyard.units import counted
 
 SAMPLE_RATE = 8_000
 CLIP_SAMPLES = 12_000  # 1.5 s: all but two of the 3,000 clips are shorter
@@ -143,7 +144,7 @@ def _read_wav(path: Path) -> npt.NDArray[np.float32]:
     if form != (SAMPLE_RATE, 1, 16):
         rate, channels, bits = form
         raise UserMistake(
-            f"{path} has {rate} Hz, {channels} channel(s) and {bits} bits; "
+            f"{path} has {rate} Hz, {counted(channels, 'channel')} and {bits} bits; "
             f"clips have {SAMPLE_RATE} Hz, 1 channel and 16 bits"
         )
     if len(frames) != 2 * expected or not expected:

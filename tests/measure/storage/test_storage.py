@@ -137,6 +137,10 @@ def test_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     said = json.loads(CliRunner().invoke(bench.app, asked, catch_exceptions=False).stdout)
     assert (said["gpus"], said["batch"], said["compute_seconds"]) == (4, 400, 0.224)
     assert list(tmp_path.iterdir()) == []
+    shown = CliRunner().invoke(bench.app, asked[:-1], catch_exceptions=False).stdout
+    assert "400 samples of 115 kB every 224 ms" in shown
+    assert "1 GB in 16 files, removed afterwards" in shown
+    assert "None" not in shown and "1000000000" not in shown
 
 
 _HOLDS = """

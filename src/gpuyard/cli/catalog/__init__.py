@@ -17,6 +17,7 @@ from gpuyard.cli.catalog.prices import (
     past_prices,
     ports,
     prices,
+    tiers,
 )
 from gpuyard.cli.catalog.rows import (
     CloudFilter,
@@ -53,7 +54,7 @@ def _add(view: Callable[[], View]) -> None:
 
 add_gpus(app)
 for _view in (
-    machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, ports,
+    machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, tiers, ports,
     cloud_data, servers, pdus, plugs, facility_costs, switches, cables, storage, storage_needs,
 ):  # fmt: skip
     _add(_view)

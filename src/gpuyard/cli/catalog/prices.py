@@ -127,6 +127,36 @@ def chassis() -> View:
     )
 
 
+def tiers() -> View:
+    """Laptop, workstation, server, cluster: what they are for and between what they cost.
+
+    Example: gpuyard catalog tiers
+    """
+    from gpuyard.catalog.tiers import tiers as table
+    from gpuyard.units import format_about_usd
+
+    return View(
+        "What machines to train on are sold as, at prices that are estimates",
+        table(),
+        {
+            "id": lambda t: t.id,
+            "GPUs": lambda t: t.gpus,
+            "from": lambda t: format_about_usd(t.least.total_usd),
+            "to": lambda t: format_about_usd(t.most.total_usd),
+            "for": lambda t: t.purpose,
+            "cheapest": lambda t: t.least.words,
+            "dearest": lambda t: t.most.words,
+            "oldest price": lambda t: t.price_date,
+        },
+        least=("dearest", "cheapest", "oldest price"),
+        more=lambda t: {
+            "least_usd": t.least.total_usd,
+            "most_usd": t.most.total_usd,
+            "oldest_price": t.price_date.isoformat(),
+        },
+    )
+
+
 def ports() -> View:
     """Ports: what joining one of eight machines to a network costs.
 

@@ -76,5 +76,11 @@ def _whole(document: dict[str, Any]) -> "list[Part]":
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items() if item is not None)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 10_000 else f"{value:.6g}"
     # a year has no comma
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)

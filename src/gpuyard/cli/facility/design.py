@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options.common import write_or_print
-from gpuyard.cli.output import STDOUT, JsonOption, show, writable
+from gpuyard.cli.output import STDOUT, JsonOption, show, writable_or_printed
 from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
 
@@ -24,17 +24,23 @@ def design(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write one page with everything.", callback=writable),
+        typer.Option(
+            metavar="FILE", help="Write one page with everything.", callback=writable_or_printed
+        ),
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the racks, front and rear.", callback=writable),
+        typer.Option(
+            metavar="FILE", help="Draw the racks, front and rear.", callback=writable_or_printed
+        ),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the bill of materials.", callback=writable),
+        typer.Option(
+            metavar="FILE", help="Write the bill of materials.", callback=writable_or_printed
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(hidden=True, callback=writable)] = None,
+    output: Annotated[Path | None, typer.Option(hidden=True, callback=writable_or_printed)] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Design the room of a cluster: power, racks, cords, cooling, switches, cables and parts.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.options.common import write_or_print
-from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.output import JsonOption, show, writable_or_printed
 from gpuyard.errors import UserMistake
 
 
@@ -15,11 +15,15 @@ def plugs(
     *,
     svg: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the drawings as SVG.", callback=writable),
+        typer.Option(
+            metavar="FILE", help="Write the drawings as SVG.", callback=writable_or_printed
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a page with the drawings.", callback=writable),
+        typer.Option(
+            metavar="FILE", help="Write a page with the drawings.", callback=writable_or_printed
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:

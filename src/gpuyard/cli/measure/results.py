@@ -103,6 +103,7 @@ def export(
     from gpuyard.files import write_text
     from gpuyard.measure import to_json_lines
     from gpuyard.report.terminal import say
+    from gpuyard.units import counted
 
     found, records = _records(kind, workload)
     if export_format is Format.CSV and found.flat is None:
@@ -112,7 +113,7 @@ def export(
         sys.stdout.write(text)
         return
     write_text(output, text)
-    say(f"{len(records)} measurement(s) written to {output}")
+    say(f"{counted(len(records), 'measurement')} written to {output}")
 
 
 def _records(kind: str, workload: str | None) -> "tuple[ResultKind[Record], list[Record]]":

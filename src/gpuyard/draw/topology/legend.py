@@ -15,7 +15,7 @@ from gpuyard.draw.topology.nvlinks import (
     switched_bundles,
 )
 from gpuyard.draw.topology.wires import COLOURS, SOCKET_WEIGHT, nvlink_weight, pcie_weight
-from gpuyard.draw.topology.words import gigabytes, rate, wire_name
+from gpuyard.draw.topology.words import class_words, gigabytes, rate, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire, WireKind
 from gpuyard.hardware.rings import STAGED_SHARE
 from gpuyard.units import format_share
@@ -23,16 +23,6 @@ from gpuyard.units import format_share
 WIDTH = 380.0
 _ROW, _SIZE, _SWATCH = 22.0, 12.0, 44.0
 _STEPS = 24
-_CLASSES = {
-    "NV": "NV#: over # NVLinks",
-    "FL": "FL#: over # links between GPUs",
-    "PIX": "PIX: through one PCIe switch",
-    "PXB": "PXB: through several PCIe switches",
-    "PHB": "PHB: through a host bridge",
-    "NODE": "NODE: between host bridges of one CPU",
-    "SYS": "SYS: across the link between CPUs",
-    "N/A": "N/A: no known connection",
-}
 
 
 class Legend:
@@ -60,10 +50,8 @@ class Legend:
 
     def _explain(self, heat_map: HeatMap) -> None:
         self._heading("Paths between GPUs")
-        present = {name for row in heat_map.classes for name in row}
-        for name, meaning in _CLASSES.items():
-            if name in present or (name in ("NV", "FL") and any(p[:2] == name for p in present)):
-                self._paragraph(meaning)
+        for meaning in class_words(heat_map.classes):
+            self._paragraph(meaning)
         if heat_map.has_staged:
             self._row(_staged_swatch, "no peer-to-peer: staged through host memory,")
             self._row(None, f"assumed at {format_share(STAGED_SHARE)} of the slowest link")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gpuyard.draw.topology.heatmap import HeatScale
 from gpuyard.draw.topology.tree import Branch, host_trees
-from gpuyard.draw.topology.words import caption, gigabytes, rate, summary, wire_name
+from gpuyard.draw.topology.words import caption, class_words, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import GPU_LINKS, MachineGraph, Wire
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, is_staged
 from gpuyard.hardware.rings import STAGED_SHARE
@@ -53,7 +53,8 @@ def topology_terminal(graph: MachineGraph) -> "Group":
         many = f"The paths and rates of {len(graph.gpus)} GPUs are too many for a table here: see --json or --svg."
         parts.append(Text(many, style="dim"))
     elif len(graph.gpus) > 1:
-        parts += [Text(), _class_table(graph), Text(), _bandwidth_table(graph)]
+        parts += [Text(), _class_table(graph), _class_legend(graph)]
+        parts += [Text(), _bandwidth_table(graph)]
         if any(is_staged(graph, a, b) for a in graph.gpus for b in graph.gpus):
             note = f"* staged through host memory: assumed at {format_share(STAGED_SHARE)} of the slowest link"
             parts.append(Text(note, style="dim"))
@@ -137,6 +138,12 @@ def _class_table(graph: MachineGraph) -> "Table":
         for row in class_matrix(graph)
     ]
     return _matrix(graph, "Paths between GPUs", rows)
+
+
+def _class_legend(graph: MachineGraph) -> "Text":
+    from rich.text import Text
+
+    return Text("\n".join(class_words(class_matrix(graph))), style="dim")
 
 
 def _bandwidth_table(graph: MachineGraph) -> "Table":

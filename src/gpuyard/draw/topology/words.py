@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from gpuyard.hardware.graph import GPU_LINKS, LINK_PREFIX, Device, DeviceKind, MachineGraph, Wire
 from gpuyard.units import format_byte_rate
@@ -22,6 +23,25 @@ _PLURALS: dict[DeviceKind, str] = {
     "nvme": "NVMe drives",
     "nvswitch": "NVSwitches",
 }
+
+
+_CLASSES = {
+    "NV": "NV#: over # NVLinks",
+    "FL": "FL#: over # links between GPUs",
+    "PIX": "PIX: through one PCIe switch",
+    "PXB": "PXB: through several PCIe switches",
+    "PHB": "PHB: through a host bridge",
+    "NODE": "NODE: between host bridges of one CPU",
+    "SYS": "SYS: across the link between CPUs",
+    "N/A": "N/A: no known connection",
+}
+
+
+def class_words(classes: Sequence[Sequence[str]]) -> list[str]:
+    """What the classes of paths that are in a matrix mean, the fastest first."""
+    present = {name for row in classes for name in row}
+    present |= {name[:2] for name in present if name[:2] in ("NV", "FL")}
+    return [meaning for name, meaning in _CLASSES.items() if name in present]
 
 
 def caption(device: Device) -> str:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import replacing
+from gpuyard.units import counted
 
 _ABOUT = "about"
 
@@ -57,7 +58,7 @@ def check(path: Path, about: About, identity: str, workers: int) -> None:
     """Raise where going on from it would not be the same run."""
     if about.workers != workers:
         raise UserMistake(
-            f"{path} is of a run with {about.workers} worker(s), not {workers}; go on with as many, "
+            f"{path} is of a run with {counted(about.workers, 'worker')}, not {workers}; go on with as many, "
             "name another --checkpoint, or begin again with --fresh"
         )
     if about.identity != identity:

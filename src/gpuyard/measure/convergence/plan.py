@@ -7,11 +7,12 @@ from typing import Any
 from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.measure.convergence import rates
-from gpuyard.measure.kind import Listing, named_rows
+from gpuyard.measure.kind import Listing
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Here
 from gpuyard.run.protocol import Device
 from gpuyard.specs import Workload
+from gpuyard.units import counted, format_share
 from gpuyard.workloads.resolve import code_digest, require_torch
 
 SAMPLES_PER_UPDATE = 50
@@ -49,7 +50,18 @@ class ConvergencePlan:
     def listing(self) -> Listing:
         """For `--dry-run` and people."""
         title = f"{self.workload.name}: would be trained"
-        return Listing(title, ["", ""], named_rows(self.describe()))
+        return Listing(
+            title,
+            ["", ""],
+            [
+                ["workers", f"{len(self.cores_by_worker)} on {self.device}"],
+                ["batch per worker", str(self.batch_per_worker)],
+                ["until", f"{format_share(self.target_accuracy)} of the training data are right"],
+                ["at most", counted(self.epochs, "epoch")],
+                ["random seed", str(self.seed)],
+                ["checkpoint", str(self.checkpoint)],
+            ],
+        )
 
     @property
     def key(self) -> str:

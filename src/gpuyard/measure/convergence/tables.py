@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gpuyard.measure.convergence.records import ConvergenceRun
 from gpuyard.measure.kind import Listing, ResultKind, Shown
+from gpuyard.units import counted
 
 
 def _listing(runs: Sequence[ConvergenceRun]) -> Listing:
@@ -33,7 +34,7 @@ def _show(run: ConvergenceRun) -> Shown:
     last = run.last
     return [
         Listing(
-            f"{run.workload}: {run.workers} worker(s), {run.batch_per_worker} samples each per update",
+            f"{run.workload}: {counted(run.workers, 'worker')}, {run.batch_per_worker} samples each per update",
             ["", ""],
             [
                 ["epochs", str(last.epoch)],

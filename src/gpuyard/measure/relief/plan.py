@@ -55,7 +55,7 @@ class ReliefPlan:
             f"{self.samples:,} samples each",
             ["remedy", "predicted"],
             [
-                [remedy.label, "" if gain is None else f"{gain:.2f} ×"]
+                [remedy.label, "–" if gain is None else f"{gain:.2f} ×"]
                 for remedy, gain in zip(self.remedies, self.foreseen, strict=True)
             ],
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpuyard.measure.kind import Listing, ResultKind, Shown
 from gpuyard.measure.relief.records import ReliefResult, Relieved
 from gpuyard.measure.training.measurement import place_words
-from gpuyard.units import format_share
+from gpuyard.units import format_per_second, format_share
 
 
 def _listing(reliefs: Sequence[ReliefResult]) -> Listing:
@@ -54,7 +54,7 @@ def _row(result: ReliefResult, run: Relieved, predicted: float | None) -> list[s
     learned = result.learnt(run)
     return [
         run.remedy.label,
-        f"{run.samples_per_second:,.1f}",
+        format_per_second(run.samples_per_second),
         f"{result.speed_up(run):.2f}",
         "" if predicted is None else f"{predicted:.2f}",
         "not a number" if run.loss is None else f"{run.loss:.4f}",

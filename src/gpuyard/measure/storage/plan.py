@@ -10,9 +10,10 @@ from gpuyard.catalog import gpus, models
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.measure.kind import Listing, named_rows
+from gpuyard.measure.kind import Listing
 from gpuyard.predict import compute_line
 from gpuyard.specs import Workload
+from gpuyard.units import counted, format_bytes, format_seconds, format_share
 
 _LEAST_UTILISATION = 0.9
 _OWN_BYTES = 1_000_000_000
@@ -48,7 +49,21 @@ class StoragePlan:
 
     def listing(self) -> Listing:
         """For `--dry-run` and people."""
-        return Listing(f"{self.path}: would be measured", ["", ""], named_rows(self.describe()))
+        own = f"{format_bytes(self.own_bytes)} in {self.own_files} files, removed afterwards"
+        return Listing(
+            f"{self.path}: would be measured",
+            ["", ""],
+            [
+                ["data set", own if self.data is None else str(self.data)],
+                ["read by", f"{counted(self.gpus, 'GPU')} ({self.gpu}) that would train {self.model}"],
+                ["a step", f"{self.batch} samples of {format_bytes(self.record_bytes)} "
+                           f"every {format_seconds(self.compute_seconds)}"],
+                ["least utilization", format_share(self.least_utilisation)],
+                ["timed", format_seconds(self.seconds)],
+                ["readers", f"{self.readers} for each GPU"],
+                ["figures from", self.source],
+            ],
+        )  # fmt: skip
 
     @property
     def used_cores(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from gpuyard.measure.storage.dataset import files_of, own_files
 from gpuyard.measure.storage.emulate import run_trial
 from gpuyard.measure.storage.plan import StoragePlan
 from gpuyard.measure.storage.records import StorageBench, Trial
+from gpuyard.units import counted
 
 _MOST_TIMES_ASKED = 8
 
@@ -32,7 +33,7 @@ def run_storage(plan: StoragePlan, tell: Tell = lambda _progress: None) -> Stora
         else:
             try:
                 trials = _search(plan, lambda n: run_trial(
-                    plan, files, bypass, n, lambda f: tell(Progress(f"{n} GPU(s)", f, 1.0))
+                    plan, files, bypass, n, lambda f: tell(Progress(counted(n, "GPU"), f, 1.0))
                 ))  # fmt: skip
             except OSError as error:
                 raise GpuyardError(f"{plan.path} could not be read: {error.strerror}") from error

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from gpuyard.measure.kind import Listing, ResultKind, Shown
 from gpuyard.measure.storage.records import StorageBench
-from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_share
+from gpuyard.units import (
+    counted,
+    format_byte_rate,
+    format_bytes,
+    format_number,
+    format_seconds,
+    format_share,
+)
 
 _CACHE_WORDS = {
     "direct": "page cache bypassed (O_DIRECT)",
@@ -46,7 +53,7 @@ def _show(bench: StorageBench) -> Shown:
             [
                 str(trial.gpus),
                 format_share(trial.utilisation),
-                f"{trial.samples_per_second:,.0f}",
+                format_number(trial.samples_per_second),
                 format_byte_rate(trial.bytes_per_second),
                 "passes" if trial.passed else "starves",
             ]
@@ -67,7 +74,7 @@ def _verdict(bench: StorageBench) -> str:
         return f"No verdict: {bench.reason}."
     does = "keeps" if bench.verdict == "passes" else "does not keep"
     return (
-        f"This storage {does} {bench.asked_gpus} GPU(s) busy; the most that passed is "
+        f"This storage {does} {counted(bench.asked_gpus, 'GPU')} busy; the most that passed is "
         f"{bench.most_gpus}."
     )
 

@@ -5,7 +5,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from gpuyard.measure.kind import FlatRows, Listing, ResultKind, Shown, columns_of
 from gpuyard.measure.training.measurement import Measurement, Rejection, place_words
 from gpuyard.measure.training.sweep import Point, Sweep
-from gpuyard.units import format_bytes, format_seconds, format_share
+from gpuyard.units import (
+    counted,
+    format_bytes,
+    format_interval,
+    format_per_second,
+    format_seconds,
+    format_share,
+)
 
 _COLUMNS: Mapping[str, Callable[[Measurement], object]] = {
     **columns_of("id created_at kind workload"),
@@ -39,7 +46,7 @@ def plan_listing(sweep: Sweep, stored: Collection[str]) -> Listing:
     cores = len(sweep.cores_by_worker[0])  # 0: other hosts say themselves what a worker gets
     return Listing(
         f"{sweep.title}, {sweep.seconds_per_point:g} s per point"
-        + (f", {cores} core(s) per worker" if cores else ""),
+        + (f", {counted(cores, 'core')} per worker" if cores else ""),
         ["workers", "batch per worker", ""],
         [[str(p.workers), str(p.batch_per_worker), _state(p, stored)] for p in sweep.points],
     )
@@ -76,7 +83,7 @@ def scaling_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
                 m.id,
                 str(m.workers),
                 str(m.batch_per_worker),
-                f"{m.samples_per_second:,.1f}",
+                format_per_second(m.samples_per_second),
                 _interval(m),
                 format_share(m.samples_per_second / m.workers / one_worker[m.batch_per_worker]),
                 format_seconds(m.step.step_seconds),
@@ -103,7 +110,7 @@ def sweep_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
                 m.remedy.label,
                 str(m.workers),
                 str(m.batch_per_worker),
-                f"{m.samples_per_second:,.1f}",
+                format_per_second(m.samples_per_second),
                 format_seconds(m.step.step_seconds),
                 format_seconds(m.step.exposed_communication_seconds),
             ]
@@ -127,7 +134,7 @@ def _listing(measurements: Sequence[Measurement]) -> Listing:
                 device_of(m),
                 str(m.workers),
                 str(m.batch_per_worker),
-                f"{m.samples_per_second:,.1f}",
+                format_per_second(m.samples_per_second),
                 _interval(m),
             ]
             for m in measurements
@@ -165,8 +172,8 @@ def _show(m: Measurement, rejected: str = "") -> Shown:
         ["where", place_words(m.place)],
         ["workers", str(m.workers)],
         ["batch per worker", str(m.batch_per_worker)],
-        ["samples/s", f"{m.samples_per_second:,.1f}"],
-        ["95 % interval", f"{m.low:,.1f} – {m.high:,.1f}"],
+        ["samples/s", format_per_second(m.samples_per_second)],
+        ["95 % interval", format_interval(m.low, m.high)],
         ["step", format_seconds(m.step.step_seconds)],
         ["  compute", format_seconds(m.step.compute_seconds)],
         ["  exposed communication", format_seconds(m.step.exposed_communication_seconds)],
@@ -177,7 +184,7 @@ def _show(m: Measurement, rejected: str = "") -> Shown:
         rows.append(["bare all-reduce", f"{format_bytes(m.all_reduce_bytes)} in {took}"])
     if m.loss_first is not None and m.loss_last is not None:
         rows.append(["loss", f"{m.loss_first:.4g} at first, {m.loss_last:.4g} at last"])
-    rows.append(["windows", f"{len(m.windows)} of {m.windows[0].steps} step(s)"])
+    rows.append(["windows", f"{len(m.windows)} of {counted(m.windows[0].steps, 'step')}"])
     for name, value in m.provenance.model_dump().items():
         shown = format_bytes(value) if name == "memory_bytes" else _plain(value)
         rows.append([name.removesuffix("_bytes").replace("_", " "), shown])

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpuyard.catalog import prices
-from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.prices import shipped_prices
+from gpuyard.catalog.tiers import build_price, tiers
 from gpuyard.planner.playbook.rulebook import Fact, Reason, Stage, StageFigures, rulebook
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import make_plan, plan_premises, plan_workload
@@ -62,6 +62,25 @@ class NextStep:
 
 
 @dataclass(frozen=True)
+class AdvisedTool:
+    """Software by its name."""
+
+    name: str
+    purpose: str
+    url: str
+
+
+@dataclass(frozen=True)
+class StageMachines:
+    """What the machines of a stage are sold as, and between what one costs."""
+
+    tier: str
+    least_usd: float
+    most_usd: float
+    oldest_price: str
+
+
+@dataclass(frozen=True)
 class Advice:
     """The playbook's answer."""
 
@@ -73,6 +92,8 @@ class Advice:
     where: Where
     reasons: tuple[str, ...]
     software: tuple[str, ...]
+    tools: tuple[AdvisedTool, ...]
+    machines: StageMachines
     next: NextStep | None
     commands: tuple[str, ...]
     prices_from: str | None  # None: no command carries a price
@@ -165,10 +186,18 @@ def advise(
         where=where,
         reasons=reasons,
         software=stage.software,
+        tools=tuple(AdvisedTool(t.name, t.purpose, t.url) for t in rulebook().tools_of(stage)),
+        machines=_machines(stage),
         next=_next(team, stage),
         commands=commands,
         prices_from=priced.source if any("{rent}" in line for line in stage.commands) else None,
     )
+
+
+def _machines(stage: Stage) -> StageMachines:
+    tier = tiers().get(stage.tier)
+    least, most = tier.least.total_usd, tier.most.total_usd
+    return StageMachines(tier.name.lower(), least, most, tier.price_date.isoformat())
 
 
 def _stage(facts: dict[str, Fact]) -> Stage:
@@ -205,9 +234,8 @@ def _next(team: Team, stage: Stage) -> NextStep | None:
 
 def stage_figures(asked: StageFigures) -> Figures:
     """A machine from parts and an instance of the catalog, as the stage names them."""
-    box, _, build = asked.machine.partition("/")
-    count, _, gpu = build.partition("x-")
-    usd = int(count) * gpu_prices().get(gpu).usd + chassis().get(box).usd
+    count = asked.machine.partition("/")[2].partition("x-")[0]
+    usd, _ = build_price(asked.machine)
     table = prices() if asked.instance in prices() else shipped_prices()
     rented = table.get(asked.instance)
     return Figures(

@@ -1,5 +1,6 @@
 """The playbook's table: stages and reasons with the conditions under which they hold."""
 
+import datetime
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -31,6 +32,17 @@ class StageFigures(BaseModel):
     gpu_hours: float = Field(gt=0)  # of one person in a month
 
 
+class Tool(BaseModel):
+    """Software by its name, and what it is for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    purpose: str
+    url: str
+    date: datetime.date
+
+
 class Stage(_Row):
     """How a team of a size works, and when it has outgrown that."""
 
@@ -38,6 +50,8 @@ class Stage(_Row):
     name: str
     why: str
     software: tuple[str, ...] = Field(min_length=1)
+    tools: tuple[str, ...] = Field(min_length=1)
+    tier: str  # of `gpuyard catalog tiers`: what its machines are sold as
     trigger: str
     figures: StageFigures
     commands: tuple[str, ...] = Field(min_length=1)
@@ -58,6 +72,10 @@ class Rulebook(BaseModel):
 
     stage: tuple[Stage, ...] = Field(min_length=1)
     reason: tuple[Reason, ...] = Field(min_length=1)
+    tool: dict[str, Tool]
+
+    def tools_of(self, stage: Stage) -> tuple[Tool, ...]:
+        return tuple(self.tool[name] for name in stage.tools)
 
 
 def _compare(condition: str, value: Fact, facts: Mapping[str, Fact]) -> bool:

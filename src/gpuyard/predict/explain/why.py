@@ -16,6 +16,7 @@ from gpuyard.units import (
     format_bit_rate,
     format_byte_rate,
     format_bytes,
+    format_number,
     format_seconds,
     format_share,
 )
@@ -91,7 +92,7 @@ def _words(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLine) 
     machines = f" in {prediction.nodes} machines" if prediction.nodes > 1 else ""
     yield (
         f"{_gpus(prediction.gpus)}{machines} at a batch of {prediction.batch_per_gpu} each would do "
-        f"{prediction.samples_per_second:,.0f} samples/s, "
+        f"{format_number(prediction.samples_per_second)} samples/s, "
         f"{format_share(prediction.scaling_efficiency)} of perfect scaling: "
         f"{format_share(step.compute_seconds / step.seconds)} of a step of "
         f"{format_seconds(step.seconds)} is compute."
@@ -167,7 +168,7 @@ def _knee(knees: Knees, fits: bool) -> Iterator[str]:
     else:
         brings = format_share(knee.beyond) if knee.beyond > 0 else "nothing"
         yield (
-            f"The knee is at {_gpus(knee.gpus)} ({knee.samples_per_second:,.0f} samples/s): {wanted}, "
+            f"The knee is at {_gpus(knee.gpus)} ({format_number(knee.samples_per_second)} samples/s): {wanted}, "
             f"and the other {knee.most_gpus - knee.gpus} of the cluster's {knee.most_gpus} would "
             f"bring {brings}."
         )
@@ -176,7 +177,7 @@ def _knee(knees: Knees, fits: bool) -> Iterator[str]:
         best = f"With the remedy that gets most out of them, {knees.remedy}"
         yield (
             f"{best if fits else f'With {knees.remedy}, which fits'}, it is at "
-            f"{_gpus(better.gpus)} ({better.samples_per_second:,.0f} samples/s)."
+            f"{_gpus(better.gpus)} ({format_number(better.samples_per_second)} samples/s)."
         )
 
 

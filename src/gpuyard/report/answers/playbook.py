@@ -2,7 +2,8 @@
 
 from gpuyard import units
 from gpuyard.planner.playbook import Advice
-from gpuyard.report.answer import Answer, Items, Part, Picture, Sentence
+from gpuyard.planner.playbook.advice import StageMachines
+from gpuyard.report.answer import Answer, Column, Items, Part, Picture, Sentence, Table
 
 _UNDECIDED = ("None of your answers favours either side.",)
 
@@ -20,6 +21,12 @@ def playbook_answer(advice: Advice) -> Answer:
         Items(advice.reasons or _UNDECIDED),
         Sentence("Software at this scale:", "strong"),
         Items(advice.software),
+        Table(
+            "Software by name",
+            ("name", "for", Column("page", 1)),
+            [[tool.name, tool.purpose, tool.url] for tool in advice.tools],
+        ),
+        Sentence(_machines(advice.machines)),
     ]
     if coming is not None:
         months = coming.months
@@ -31,3 +38,11 @@ def playbook_answer(advice: Advice) -> Answer:
     if advice.prices_from:
         parts.append(Sentence(f"Prices in them: {advice.prices_from}"))
     return Answer(parts, advice.as_json(), title=advice.stage_name, verb="playbook")
+
+
+def _machines(machines: StageMachines) -> str:
+    least, most = (units.format_about_usd(usd) for usd in (machines.least_usd, machines.most_usd))
+    return (
+        f"A {machines.tier} costs about {least} to {most} (`gpuyard catalog tiers`; the oldest price in it is of "
+        f"{machines.oldest_price})."
+    )

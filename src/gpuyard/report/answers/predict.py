@@ -8,6 +8,7 @@ from gpuyard.catalog import Gpu
 from gpuyard.catalog.software import end_of_life
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
+from gpuyard.report import formats
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -132,7 +133,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
 
 
 def _rate(p: Prediction, fastest: float) -> Words:
-    text = f"{p.samples_per_second:,.1f}"
+    text = units.format_per_second(p.samples_per_second)
     if p.fits is False:
         return Text(text, "bad")
     return Text(text, "strong") if p.samples_per_second == fastest else text
@@ -161,10 +162,10 @@ def _row(p: Prediction) -> list[Words]:
         str(p.gpus),
         str(p.nodes),
         str(p.batch_per_gpu),
-        Text(f"{p.samples_per_second:,.1f}", "strong"),
-        f"{p.low:,.0f} – {p.high:,.0f}",
+        Text(units.format_per_second(p.samples_per_second), "strong"),
+        units.format_interval(p.low, p.high),
         units.format_share(p.scaling_efficiency),
-        *(f"{1000 * part:.1f} ms" for part in seconds),
+        *(formats.seconds(part) for part in seconds),
         _choke(p),
     ]
 
@@ -182,7 +183,10 @@ def _explained(why: "Why", title: str) -> Section:
     helpful: Part = Table(
         "What would help",
         ("change", "samples/s", "gain", Column("caveat", 1)),
-        [[r.what, f"{r.samples_per_second:,.1f}", _gain(r), _caveat(r)] for r in why.remedies],
+        [
+            [r.what, units.format_per_second(r.samples_per_second), _gain(r), _caveat(r)]
+            for r in why.remedies
+        ],
     )
     if not why.remedies:
         helpful = Sentence(

@@ -7,7 +7,7 @@ from gpuyard.measure.bench import Plan
 from gpuyard.measure.kind import AnyRecord, Listing, ResultKind, Shown
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
+from gpuyard.report.answer import Answer, Column, Facts, Part, Sentence, Table
 
 
 def plan_answer(plan: Plan) -> Answer:
@@ -40,5 +40,7 @@ def shown_answer(shown: Shown, document: Any) -> Answer:
 def _part(shown: Listing | str) -> Part:
     if isinstance(shown, str):
         return Sentence(shown)
+    if not any(shown.columns):
+        return Facts([(name, value) for name, value in shown.rows], shown.title)
     columns = [Column(*c) if isinstance(c, tuple) else c for c in shown.columns]
     return Table(shown.title, columns, shown.rows)

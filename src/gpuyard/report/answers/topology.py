@@ -9,7 +9,7 @@ from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Part, Picture, Sentence, Table
-from gpuyard.units import format_byte_rate, format_share
+from gpuyard.units import format_byte_rate, format_per_second, format_share
 
 if TYPE_CHECKING:
     from gpuyard.predict.layouts import LayoutPrediction
@@ -50,7 +50,7 @@ def comparison_answer(
             c.layout,
             str(c.prediction.gpus),
             format_byte_rate(c.all_reduce_bytes_per_second),
-            f"{c.prediction.samples_per_second:,.1f}",
+            format_per_second(c.prediction.samples_per_second),
             format_share(c.of_best),
             format_share(c.prediction.scaling_efficiency),
             c.prediction.choke,

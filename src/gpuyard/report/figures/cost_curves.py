@@ -19,7 +19,7 @@ from gpuyard.report.figures.frame import (
     value_axis,
 )
 from gpuyard.report.figures.marks import plain_line
-from gpuyard.units import format_usd
+from gpuyard.units import counted, format_usd
 
 _DASHES = ("solid", "dashed", "dotted")
 _POINTS = 300
@@ -70,7 +70,7 @@ def growth_option(plan: GrowthPlan) -> Option:
     months = len(plan.people)
     option = frame(
         "When to buy the next machine",
-        f"GPU-hours per month; {len(plan.purchases)} machine(s) in {months} months",
+        f"GPU-hours per month; {counted(len(plan.purchases), 'machine')} in {months} months",
         " ".join(f"Machine {p.number} in month {p.month}." for p in plan.purchases)
         or "No machine pays off; everything is rented.",
         series,

@@ -1,5 +1,6 @@
 """Time an epoch against the per-GPU batch size, as a chart (dots measured, lines fitted or predicted) and as a table."""
 
+import math
 from dataclasses import dataclass
 from html import escape
 
@@ -9,6 +10,9 @@ from gpuyard.study.result import Basis, EpochTime, WorkloadResult
 from gpuyard.units import format_seconds
 
 Key = tuple[str, int, Basis]  # platform, GPUs, basis
+_PLOT_HEIGHT = 195  # of the plot in a chart, in CSS pixels
+_LABEL_HEIGHT = 14
+_LABEL_WIDTH = 0.2  # of the plot, on a phone
 _BASES: tuple[Basis, ...] = ("measured", "fitted", "predicted")
 
 
@@ -39,7 +43,37 @@ def epoch_time_option(workload: WorkloadResult, looks: Looks) -> Option:
         log_axis([seconds / factor for seconds in times]) if times else {}
     )
     option["series"] = series
+    if times:
+        _set_apart(series, option["xAxis"], option["yAxis"])
     return option
+
+
+def _set_apart(series: list[Option], x_axis: Option, y_axis: Option) -> None:
+    """Move labels at the ends of lines up or down until none stands on another.
+
+    ECharts moves labels apart only where their lines end at the same x.
+    """
+
+    def share(axis: Option, value: float) -> float:
+        if axis["max"] == axis["min"]:
+            return 0.0
+        return math.log(value / axis["min"]) / math.log(axis["max"] / axis["min"])
+
+    ends = sorted(
+        (
+            -_PLOT_HEIGHT * share(y_axis, line["data"][-1]["value"][1]),
+            share(x_axis, line["data"][-1]["value"][0]),
+            index,
+        )
+        for index, line in enumerate(series)
+        if "endLabel" in line
+    )
+    placed: list[tuple[float, float]] = []
+    for y, x, index in ends:
+        near = [there for there, at in placed if abs(at - x) < _LABEL_WIDTH]
+        moved = max([y, *(there + _LABEL_HEIGHT for there in near)])
+        placed.append((moved, x))
+        series[index]["endLabel"]["offset"] = [0, round(moved - y, 1)]
 
 
 def _groups(workload: WorkloadResult, looks: Looks) -> dict[Key, list[EpochTime]]:
@@ -72,7 +106,6 @@ def _one(key: Key, group: list[EpochTime], look: Look, factor: float, here: str)
         "fontSize": TEXT_SIZE,
         "distance": 6,
     }
-    line["labelLayout"] = {"moveOverlap": "shiftY"}
     if basis == "fitted":
         line["lineStyle"] |= {"type": "solid"}
         line["symbolSize"] = 3

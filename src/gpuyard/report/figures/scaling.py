@@ -8,6 +8,7 @@ from gpuyard.report.figures.frame import Option, category_axis, finite, frame, l
 from gpuyard.report.figures.marks import Looks, band, dashed, dots, dotted, whiskers
 from gpuyard.report.figures.points import Points, one_gpu_rate, points_at
 from gpuyard.study.result import MeasuredPoint, WorkloadResult
+from gpuyard.units import format_number
 
 IDEAL = "ideal scaling"
 # on a linear axis, what is this much smaller than the largest lies on the ground
@@ -17,7 +18,7 @@ _LARGEST_LINEAR_RATIO = 100
 def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
     """The chart for one workload at one per-GPU batch size."""
     points = points_at(workload, batch)
-    described = _described(points, lambda p: f"{p.samples_per_second:,.0f}")
+    described = _described(points, lambda p: format_number(p.samples_per_second))
     series = _throughputs(points, looks)
     option = frame(
         "Throughput",

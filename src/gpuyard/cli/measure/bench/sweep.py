@@ -85,13 +85,14 @@ def _run(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
     from dataclasses import replace
 
     from gpuyard.measure.training.matrix import run_matrix
+    from gpuyard.units import format_per_second
 
     with progress_bar() as tell:
 
         def listen(event: "SweepEvent") -> None:
             m, line = event.measurement, ""
             if event.state == "finished" and m is not None:
-                line = f"{event.progress.what}: {m.samples_per_second:,.1f} samples/s"
+                line = f"{event.progress.what}: {format_per_second(m.samples_per_second)} samples/s"
             elif event.state == "rejected" and m is not None:
                 line = f"{event.progress.what}: rejected: {m.doubt}"
             tell(replace(event.progress, line=line))

@@ -116,11 +116,12 @@ def train(
 def _say_doubts(measurements: "list[Measurement]") -> None:
     from gpuyard.measure.credible import NO_LOSS
     from gpuyard.report.terminal import say
+    from gpuyard.units import counted
 
     for m in measurements:
         if m.doubt is not None:
             say(
-                f"Doubtful: {m.id}, {m.workers} worker(s) at a batch of {m.batch_per_worker}: "
+                f"Doubtful: {m.id}, {counted(m.workers, 'worker')} at a batch of {m.batch_per_worker}: "
                 f"{m.doubt}; measure it again with --fresh."
             )
     if any(m.doubt == NO_LOSS for m in measurements):

@@ -13,7 +13,13 @@ from gpuyard.planner.fabric_choice import (
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
 from gpuyard.report.answers.facility.room_document import fabric_figures
 from gpuyard.report.document import picked
-from gpuyard.units import format_bit_rate, format_byte_rate, format_share, format_usd
+from gpuyard.units import (
+    format_bit_rate,
+    format_byte_rate,
+    format_per_second,
+    format_share,
+    format_usd,
+)
 
 
 def fabric_answer(design: FabricDesign, others: Mapping[str, FabricDesign]) -> Answer:
@@ -30,7 +36,7 @@ def proposal_answer(choice: FabricChoice) -> Answer:
         [
             describe(c),
             format_usd(c.price_usd),
-            f"{c.prediction.samples_per_second:,.1f}",
+            format_per_second(c.prediction.samples_per_second),
             format_share(c.efficiency),
             c.prediction.choke,
             Text("proposed", "good") if c is choice.chosen else "",

@@ -7,7 +7,13 @@ from gpuyard.facility.storage import StorageFit, StorageSizing
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
 from gpuyard.report.document import picked
 from gpuyard.specs import Cluster, Workload
-from gpuyard.units import format_byte_rate, format_bytes, format_seconds, format_share
+from gpuyard.units import (
+    format_byte_rate,
+    format_bytes,
+    format_number,
+    format_seconds,
+    format_share,
+)
 
 
 def storage_answer(
@@ -59,7 +65,7 @@ def _need(sizing: StorageSizing, title: str) -> Table:
         [
             "reads",
             format_byte_rate(need.read_bytes_per_second),
-            f"{need.samples_per_second:,.0f} samples/s × {format_bytes(need.bytes_per_sample)}",
+            f"{format_number(need.samples_per_second)} samples/s × {format_bytes(need.bytes_per_sample)}",
         ],
         ["reads of one GPU", format_byte_rate(need.read_bytes_per_second_per_gpu), ""],
         [
