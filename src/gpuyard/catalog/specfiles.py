@@ -59,7 +59,9 @@ def known_names() -> KnownNames:
 def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:
     """A workload file, or a catalog model as a workload with synthetic data."""
     if is_file(name_or_path, beside):
-        return read_spec(beside / name_or_path, Workload, known_names())
+        path = beside / name_or_path
+        found = read_spec(path, Workload, known_names())
+        return found.read_in(str(path.absolute().parent))
     if name_or_path not in models():
         names = known_names()
         raise UnknownName(

@@ -14,7 +14,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.record import Testbed
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.measurement import Measurement, workload_of_spec
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
 from gpuyard.predict.calibration.document import HardwareCalibration
@@ -60,7 +60,7 @@ def calibration_rows(
         name = measurement.model_dump_json(include={"spec"})
         if name not in profiles:
             try:
-                workload = Workload.model_validate(measurement.spec)
+                workload = workload_of_spec(measurement.spec)
                 profiles[name] = workload, profile_of(workload)
             except (GpuyardError, ValidationError) as problem:
                 said = problem if isinstance(problem, GpuyardError) else "its spec can't be read"

@@ -31,7 +31,7 @@ _MOST_ON_FRONT = 12
 def plan_workload(plan: Plan, directory: Path) -> Workload:
     """The workload that the plan is for."""
     if isinstance(plan.workload, Workload):
-        return plan.workload
+        return plan.workload.read_in(str(directory.absolute()))
     return read_workload(plan.workload, directory)
 
 

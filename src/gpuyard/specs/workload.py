@@ -1,9 +1,9 @@
 """A workload: what is trained, on what data, and what is already known about its speed."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from gpuyard.specs.base import (
     MOST_LISTED,
@@ -17,6 +17,7 @@ from gpuyard.specs.base import (
     Share,
     Spec,
 )
+from gpuyard.specs.cluster import named_or_described
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
@@ -70,6 +71,14 @@ class Tensor(Spec):
         Count | None, Field(description="int64 only: values are drawn from 0 to below-1")
     ] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tokens_are_whole(cls, given: Any) -> Any:
+        """Only int64 has a number of values: who gives it need not say the rest."""
+        if isinstance(given, dict) and "below" in given:
+            return {"dtype": "int64", **given}
+        return given
+
 
 class Target(Spec):
     """What the model is asked for: a class, or a tensor."""
@@ -82,6 +91,9 @@ class Target(Spec):
         if (self.classes is None) == (self.shape is None):
             raise ValueError("a target has either 'classes' or 'shape'")
         return self
+
+
+NextToken = Literal["next-token"]
 
 
 class KnownThroughput(Spec):
@@ -110,8 +122,44 @@ class Workload(Spec):
     input: Annotated[
         Tensor | None, Field(description="needed where the factory returns a bare torch module")
     ] = None
-    target: Target | None = None
+    target: Annotated[
+        Annotated[
+            Annotated[Target, Tag("described")] | Annotated[NextToken, Tag("named")],
+            Discriminator(named_or_described),
+        ]
+        | None,
+        Field(description="a class, a tensor, or next-token: the input's tokens, one step later"),
+    ] = None
     measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MOST_LISTED)] = ()
+
+    _directory: str | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _tokens_for_next_token(self) -> "Workload":
+        if self.target != "next-token" or self.input is None:
+            return self
+        if self.input.dtype != "int64" or self.input.below is None or len(self.input.shape) != 1:
+            raise ValueError(
+                "target: next-token needs tokens as input, like input: {shape: [1024], below: 50257}"
+            )
+        return self
+
+    @property
+    def directory(self) -> str | None:
+        """Where its file is: code of the user's own is looked for there, too."""
+        return self._directory
+
+    @property
+    def own_code(self) -> list[str]:
+        """Every module:factory that it names."""
+        named = [self.model, self.dataset.source if self.dataset else ""]
+        return [reference for reference in named if ":" in reference]
+
+    def read_in(self, directory: str | None) -> "Workload":
+        """The same, known to be described in a file of this directory."""
+        copy = self.model_copy()
+        copy._directory = directory
+        return copy
 
     @property
     def autocast(self) -> bool:

@@ -40,7 +40,7 @@ def build_task(workload: Workload) -> "Task":
     from gpuyard.workloads.task import Task
 
     reference = _factory_reference(workload.model)
-    built = call_factory(import_factory(reference, "model"), reference)
+    built = call_factory(import_factory(reference, "model", workload.directory), reference)
     if isinstance(built, Task):
         return built
     if isinstance(built, nn.Module):
@@ -51,13 +51,13 @@ def build_task(workload: Workload) -> "Task":
     )
 
 
-def code_digest(reference: str) -> str | None:
+def code_digest(reference: str, beside: str | None = None) -> str | None:
     """A hash of the file that a module:factory is in, without importing it; None where not found.
 
     Two measurements of one spec are the same only if the code behind it is.
     """
     module_name = reference.partition(":")[0]
-    places: list[str] = [str(Path.cwd()), *sys.path]
+    places: list[str] = [str(Path.cwd()), *sys.path, *([beside] if beside else [])]
     parts = module_name.split(".")
     for depth in range(1, len(parts) + 1):
         found = PathFinder.find_spec(".".join(parts[:depth]), places)
@@ -82,7 +82,8 @@ def _factory_reference(model: str) -> str:
     return MODELS[model]
 
 
-def import_factory(reference: str, kind: str) -> Callable[[], Any]:
+def import_factory(reference: str, kind: str, beside: str | None = None) -> Callable[[], Any]:
+    """Looked for in this directory, among what is installed, and at last beside the file that names it."""
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise UserMistake(
@@ -91,6 +92,10 @@ def import_factory(reference: str, kind: str) -> Callable[[], Any]:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
+    if beside is not None and beside not in sys.path:
+        sys.path.append(
+            beside
+        )  # last, so that no file there takes the place of an installed package
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
@@ -101,7 +106,12 @@ def import_factory(reference: str, kind: str) -> Callable[[], Any]:
             ) from missing
         raise UserMistake(
             f"there is no module {module_name!r} for the {kind} {reference!r}; "
-            f"it is looked for in {here} and among the installed packages"
+            f"it is looked for in {here}, among the installed packages"
+            + (
+                f" and beside the file that names it, in {beside}"
+                if beside not in (None, here)
+                else ""
+            )
         ) from None
     except Exception as fault:
         raise own_code_fault(f"{module_name} cannot be imported", fault) from fault
@@ -165,6 +175,8 @@ def _task_of_module(module: Any, workload: Workload) -> "Task":
             "like: input: {shape: [3, 224, 224]} and target: {classes: 10}"
         )
     tensor, target = workload.input, workload.target
+    if isinstance(target, str):
+        return _next_token_task(module, workload.model, tensor)
     if tensor.dtype == "int64" and tensor.below is None:
         raise UserMistake(
             f"the input of workload {workload.name!r} is int64 and needs 'below', "
@@ -176,6 +188,40 @@ def _task_of_module(module: Any, workload: Workload) -> "Task":
         return (_draw_input(tensor, n),), _draw_target(target, n)
 
     return Task(module, batch, loss, sample=f"{tensor.dtype} {list(tensor.shape)}")
+
+
+def _next_token_task(module: Any, model: str, tensor: Tensor) -> "Task":
+    """Random tokens; each is to be predicted from those before it."""
+    import torch
+
+    from gpuyard.workloads.task import Task
+
+    (length,) = tensor.shape
+
+    def batch(n: int) -> "Batch":
+        tokens = torch.randint(tensor.below or 1, (n, length + 1))
+        return (tokens[:, :-1],), tokens[:, 1:]
+
+    def loss(output: Any, tokens: "torch.Tensor") -> "torch.Tensor":
+        logits = _logits(output)
+        if logits is None or logits.shape[:-1] != tokens.shape:
+            shape = "no tensor" if logits is None else f"{list(logits.shape)}"
+            raise UserMistake(
+                f"{model} returned {shape} for {list(tokens.shape)} tokens; target: next-token needs the "
+                f"logits of every token, {[*tokens.shape, tensor.below]}"
+            )
+        return torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten())
+
+    return Task(module, batch, loss, sample=f"sequence of {length:,} tokens")
+
+
+def _logits(output: Any) -> "torch.Tensor | None":
+    """What a language model returns: a tensor, a tuple that begins with it, or an object that has it."""
+    import torch
+
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    found = getattr(output, "logits", first)
+    return found if isinstance(found, torch.Tensor) and found.dim() > 1 else None
 
 
 def _draw_input(tensor: Tensor, n: int) -> "torch.Tensor":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard import paths
 from gpuyard.errors import UserMistake
-from gpuyard.specs import Workload
+from gpuyard.specs import Target, Workload
 from gpuyard.workloads.disk_images import find_images, is_on_disk
 from gpuyard.workloads.resolve import call_factory, import_factory
 
@@ -40,7 +40,7 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
         return _pool(workload, task, "synthetic")
     if is_on_disk(source):
         images = find_images(source, task.batch(1)[0][0].shape[1:])
-        known = workload.target.classes if workload.target else None
+        known = workload.target.classes if isinstance(workload.target, Target) else None
         if known is not None and images.classes > known:
             raise UserMistake(
                 f"{source} has classes up to {images.classes - 1}, counted from 0, and the workload "
@@ -48,7 +48,7 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
             )
         return _of_items(images, source)
     if ":" in source:
-        return _of_dataset(source)
+        return _of_dataset(source, workload.directory)
     raise UserMistake(
         f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits', module:factory, "
         "or a path like ./images"
@@ -146,8 +146,8 @@ def _spoken_digits(workload: Workload, task: "Task") -> Samples:
     return _of_tensors((sounds,), digits, f"Free Spoken Digit Dataset, {len(sounds)} clips")
 
 
-def _of_dataset(reference: str) -> Samples:
-    built = call_factory(import_factory(reference, "dataset"), reference)
+def _of_dataset(reference: str, beside: str | None) -> Samples:
+    built = call_factory(import_factory(reference, "dataset", beside), reference)
     if not (isinstance(built, Sized) and hasattr(built, "__getitem__")):
         raise UserMistake(
             f"{reference} returned a {type(built).__name__}; a dataset factory returns a torch "

@@ -105,7 +105,7 @@ def plan_convergence(
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
         "workload": workload.model_dump(mode="json"),
-        "code": [code_digest(r) for r in (workload.model, source) if ":" in r],
+        "code": [code_digest(r, workload.directory) for r in workload.own_code],
         "workers": workers,
         "batch_per_worker": batch,
         "cores_each": len(cores_by_worker[0]),

@@ -4,15 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.ranks import EventReader, RankJob
+from gpuyard.measure.ranks import EventReader, WorkloadJob
 from gpuyard.measure.record import BenchRecord, Part
-from gpuyard.specs import Workload
 
 
-class ConvergenceJob(RankJob):
+class ConvergenceJob(WorkloadJob):
     """What one rank is told."""
 
-    workload: Workload
     seed: int
     batch_per_worker: int
     epochs: int

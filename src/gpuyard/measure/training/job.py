@@ -2,16 +2,15 @@
 
 from typing import Literal
 
-from gpuyard.measure.ranks import EventReader, RankJob
+from gpuyard.measure.ranks import EventReader, WorkloadJob
 from gpuyard.measure.record import Part
 from gpuyard.measure.training.measurement import MeasuredStep, SyntheticGpu, Window
-from gpuyard.specs import ExchangeOptions, StrategyName, Workload
+from gpuyard.specs import ExchangeOptions, StrategyName
 
 
-class TrainingJob(RankJob):
+class TrainingJob(WorkloadJob):
     """Everything that one rank needs to know; the same for all but its rank and cores."""
 
-    workload: Workload
     strategy: StrategyName
     workers: int
     batches: tuple[int, ...]

@@ -11,7 +11,7 @@ from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
-from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
+from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection, stored_spec
 from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent
 from gpuyard.run.launch import Environment
 
@@ -155,7 +155,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
     return Measurement(
         **made_now(point.key),
         workload=sweep.workload.name,
-        spec=sweep.workload.model_dump(mode="json"),
+        spec=stored_spec(sweep.workload),
         workers=point.workers,
         strategy=sweep.strategy,
         device=sweep.device,

@@ -179,7 +179,7 @@ def plan_sweep(
     cores_by_worker = place.cores_by_worker(workers[-1], computing=synthetic is None)
     common: dict[str, Any] = {
         "workload": workload.model_dump(mode="json"),
-        "code": [code_digest(r) for r in _references(workload)],
+        "code": [code_digest(r, workload.directory) for r in workload.own_code],
         "data": _data_is_here(workload),
         "strategy": strategy,
         "device": device,
@@ -225,11 +225,6 @@ def _synthetic(workload: Workload, gpu: str) -> SyntheticGpu:
 
 def _key(common: Mapping[str, Any], workers: int, batch: int) -> str:
     return key_of({**common, "workers": workers, "batch_per_worker": batch})
-
-
-def _references(workload: Workload) -> list[str]:
-    named = [workload.model, workload.dataset.source if workload.dataset else ""]
-    return [reference for reference in named if ":" in reference]
 
 
 def _data_is_here(workload: Workload) -> bool:
