@@ -246,7 +246,7 @@ def format_usd(usd: float) -> str:
 
 def format_number(value: float) -> str:
     """1234.5 → "1,234"; smaller ones keep three digits: 0.398."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
 
 
 def format_per_second(rate: float) -> str:

@@ -114,7 +114,7 @@ def test_progress_and_sentences_go_to_stderr_and_the_document_alone_to_stdout(
     file = tmp_path / "results.jsonl"
     done = gpuyard_process("results", "export", "--output", str(file))
     assert done.stdout == ""
-    assert "0 measurement(s) written" in done.stderr
+    assert "0 measurements written" in done.stderr
     assert json.loads(gpuyard_process("results", "list", "--json").stdout) == []
 
 
