@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Rows, cost_of
 from gpuyard.planner.offers import Offer, OfferColumns
 from gpuyard.planner.premises import Premises
@@ -15,6 +16,7 @@ from gpuyard.planner.shapes import Shape
 from gpuyard.planner.throughput import (
     Grid,
     Throughputs,
+    configurations,
     predict_shapes,
     usable_lines,
 )
@@ -24,6 +26,7 @@ from gpuyard.specs import Workload
 from gpuyard.specs.plan import Acquisition, Plan
 
 Truths = npt.NDArray[np.bool_]
+_MOST = 3_000_000
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
 
@@ -108,6 +111,7 @@ def candidates_of(
             positions[key] = len(shapes)
             shapes.append(one.shape)
         shape_of[number] = positions[key]
+    _check_count(grid, shapes, shape_of)
     predicted = predict_shapes(workload, profile, shapes, lines, grid)
     offer, row = _join(shape_of, predicted, len(shapes))
     columns = OfferColumns.of(usable, plan.search.ways, data, runs, grid.nodes)
@@ -124,6 +128,18 @@ def candidates_of(
         plan, runs, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
         columns, lines, predicted, tuple(left_out), offer, row, costs,
     )  # fmt: skip
+
+
+def _check_count(grid: Grid, shapes: Sequence[Shape], shape_of: Integers) -> None:
+    """Each takes some 200 bytes: say now that a search is too large, not when the memory is full."""
+    each = np.array([configurations(shape, grid) for shape in shapes], dtype=np.int64)
+    count = int(each[shape_of].sum())
+    if count > _MOST:
+        raise UserMistake(
+            f"the search has {count:,} candidates, {_MOST:,} is the most: {len(shape_of):,} offers, "
+            f"{len(grid.nodes):,} numbers of nodes, {len(grid.batches):,} batches and {len(grid.remedies)} remedies; "
+            "shorten 'search.nodes', 'search.batch' or 'search.offers'"
+        )
 
 
 def _batches(usual: int) -> tuple[int, ...]:

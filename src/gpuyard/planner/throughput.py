@@ -145,6 +145,18 @@ def predict_shapes(
     )
 
 
+def configurations(shape: Shape, grid: Grid) -> int:
+    """How many there are of one shape."""
+    return len(_nodes(shape, grid)) * len(grid.batches) * len(_codes(shape, grid))
+
+
+def _codes(shape: Shape, grid: Grid) -> list[int]:
+    """Indices of the remedies to try: one GPU exchanges nothing, and no remedy changes that."""
+    if shape.gpus == 1 and shape.network is None:
+        return [grid.remedies.index("none") if "none" in grid.remedies else 0]
+    return list(range(len(grid.remedies)))
+
+
 def _nodes(shape: Shape, grid: Grid) -> tuple[int, ...]:
     return tuple(count for count in grid.nodes if (count > 1) == (shape.network is not None))
 
@@ -173,19 +185,15 @@ def _fleet(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Fleet]:
 
 def _rows(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Floats, Integers]:
     """The three columns that say which row is what: spot of the fleet, batch and remedy."""
-    none = grid.remedies.index("none") if "none" in grid.remedies else 0
     columns: list[list[Floats]] = [[], [], []]
-    blocks: dict[tuple[int, bool], tuple[Floats, ...]] = {}
+    blocks: dict[tuple[int, int], tuple[Floats, ...]] = {}
     first = 0
     for shape in shapes:
-        count = len(_nodes(shape, grid))
-        # one GPU exchanges nothing: no remedy changes that
-        alone = shape.gpus == 1 and shape.network is None
-        if (count, alone) not in blocks:
-            codes = [none] if alone else list(range(len(grid.remedies)))
+        count, codes = len(_nodes(shape, grid)), _codes(shape, grid)
+        if (count, len(codes)) not in blocks:
             mesh = np.meshgrid(range(count), grid.batches, codes, indexing="ij")
-            blocks[count, alone] = tuple(axis.ravel().astype(float) for axis in mesh)
-        spot, batch, code = blocks[count, alone]
+            blocks[count, len(codes)] = tuple(axis.ravel().astype(float) for axis in mesh)
+        spot, batch, code = blocks[count, len(codes)]
         for column, values in zip(columns, (first + spot, batch, code), strict=True):
             column.append(values)
         first += count
