@@ -4,7 +4,7 @@ wires between them, each with its rate in one direction.
 Pure: a graph is a value; presets build it, discovery reads it, everything else asks it.
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -109,14 +109,8 @@ class MachineGraph:
         NVSwitches."""
         if a == b:
             return 0
-        direct = sum(
-            wire.width
-            for wire in self._wires_of.get(a, ())
-            if wire.kind in GPU_LINKS and wire.other(a) == b
-        )
-        if direct:
-            return direct
-        return min(self._switched_links(a), self._switched_links(b))
+        switched = self._switched_links
+        return self._direct_links[a, b] or min(switched[a], switched[b])
 
     def path(self, a: str, b: str) -> tuple[Hop, ...]:
         """The way that traffic takes: the GPUs' own links where there are any, else PCIe and the sockets."""
@@ -165,12 +159,24 @@ class MachineGraph:
     def _both_gpus(self, a: str, b: str) -> bool:
         return self.device(a).kind == self.device(b).kind == "gpu"
 
-    def _switched_links(self, gpu: str) -> int:
-        return sum(
-            wire.width
-            for wire in self._wires_of.get(gpu, ())
-            if wire.kind in GPU_LINKS and self.device(wire.other(gpu)).kind == "nvswitch"
-        )
+    @cached_property
+    def _direct_links(self) -> Counter[tuple[str, str]]:
+        """GPUs' own links between two devices, in both directions."""
+        found: Counter[tuple[str, str]] = Counter()
+        for wire in self.wires:
+            if wire.kind in GPU_LINKS:
+                found[wire.a, wire.b] += wire.width
+                found[wire.b, wire.a] += wire.width
+        return found
+
+    @cached_property
+    def _switched_links(self) -> Counter[str]:
+        """Links of each device to switches of the GPUs' own links."""
+        found: Counter[str] = Counter()
+        for (a, b), count in self._direct_links.items():
+            if self.device(b).kind == "nvswitch":
+                found[a] += count
+        return found
 
     def _direct_path(self, a: str, b: str) -> tuple[Hop, ...]:
         for wire in self._wires_of.get(a, ()):

@@ -4,6 +4,7 @@ where no plain ring closes."""
 from collections import Counter
 
 _MOST_STEPS = 20_000  # of a search; beyond it the best that was found so far stands
+_MOST_LENGTHS = 5  # of walks that are searched to that end without finding one
 
 Ring = tuple[str, ...]
 Links = dict[frozenset[str], int]
@@ -52,21 +53,26 @@ def detoured_ring(gpus: tuple[str, ...], links: Links) -> tuple[Ring, ...]:
     Five V100s of a hybrid cube mesh are four in a square and one that only hangs on one of them: NCCL
     sends its traffic through that neighbour and stays on NVLink (`NCCL_P2P_LEVEL=NVB`).
     """
+    given_up = 0
     for length in range(len(gpus) + 1, 2 * len(gpus) - 1):
-        walk = _closed_walk(gpus, dict(links), length)
+        walk, steps = _closed_walk(gpus, dict(links), length)
         if walk is not None:
             return (walk,)
+        given_up += steps > _MOST_STEPS
+        if given_up == _MOST_LENGTHS:
+            break
     return ()
 
 
-def _closed_walk(gpus: tuple[str, ...], left: Links, length: int) -> Ring | None:
-    steps_left = _MOST_STEPS
+def _closed_walk(gpus: tuple[str, ...], left: Links, length: int) -> tuple[Ring | None, int]:
+    """One of this length, if the search finds it, and the steps that this took."""
+    steps = 0
 
     def extend(walk: Ring) -> Ring | None:
-        nonlocal steps_left
-        steps_left -= 1
+        nonlocal steps
+        steps += 1
         missing = len(gpus) - len(set(walk))
-        if steps_left < 0 or missing > length - len(walk):
+        if steps > _MOST_STEPS or missing > length - len(walk):
             return None
         if len(walk) == length:
             return walk if left.get(frozenset((walk[-1], walk[0]))) else None
@@ -80,4 +86,4 @@ def _closed_walk(gpus: tuple[str, ...], left: Links, length: int) -> Ring | None
                     return found
         return None
 
-    return extend((gpus[0],))
+    return extend((gpus[0],)), steps
