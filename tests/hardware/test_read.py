@@ -47,7 +47,7 @@ def test_what_powershell_redirects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<?xml version='1.0'?>\n\n<svg/>", ":3:1: unknown root element <svg>"),
+        (b"<?xml version='1.0'?>\n\n<svg/>", ":3:1: unknown root element 'svg'"),
         (b"<topology", ":1:1: malformed XML: unclosed token"),
         (b"hello\n", ":1:1: found no machine here"),
         (b"", ":1:1: found no machine here"),
@@ -64,9 +64,9 @@ def test_what_is_wrong_and_where(tmp_path: Path, content: bytes, message: str) -
 
 
 def test_no_file_a_folder_and_an_unknown_gpu(tmp_path: Path) -> None:
-    with pytest.raises(UserMistake, match=r"absent can't be read: No such file"):
+    with pytest.raises(UserMistake, match=r"absent: there is no such file"):
         read_topology(tmp_path / "absent")
-    with pytest.raises(UserMistake, match="can't be read: Is a directory"):
+    with pytest.raises(UserMistake, match="this is a directory, not a file"):
         read_topology(tmp_path)
     with pytest.raises(UnknownName):
         read_topology(RECORDED / "topo-m/rtx3090-2gpu-nv4.txt", "rtx-3091")

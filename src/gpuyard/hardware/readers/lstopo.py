@@ -1,12 +1,13 @@
 """Reads `lstopo --of xml` of hwloc 1, 2 and later into a machine graph."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
 from gpuyard.catalog import Gpu, gpus, links
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 from gpuyard.hardware.graph import MachineGraph, Wire
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
@@ -16,6 +17,7 @@ from gpuyard.hardware.wires import slot_of_speed
 # "0302 [10de:102d] [10de:106c] a1"
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\].*", re.IGNORECASE)
 _BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_MOST_PCI, _MOST_NODES, _MOST_WORDS = 4096, 256, 1024  # words of a bitmap: 32,768 CPUs
 _SAME_GPU_MB_PER_SECOND = 1_000_000  # what hwloc writes on the diagonal
 
 
@@ -24,6 +26,7 @@ def graph_from_lstopo(root: Element, source: str, gpu: str | None = None) -> Mac
     machine = next(iter(root.all("object")), None)
     if machine is None:
         raise UserMistake(f"{root.place}: <topology> contains no <object>")
+    _refuse_many(machine)
     known = gpus().get(gpu) if gpu else None
     notes: list[str] = []
     nodes = _numa_nodes(machine)
@@ -41,6 +44,17 @@ def graph_from_lstopo(root: Element, source: str, gpu: str | None = None) -> Mac
     return built.graph()
 
 
+def _refuse_many(machine: Element) -> None:
+    kinds = Counter(element.attributes.get("type") for element in _objects(machine))
+    for what, count, most in (
+        ("PCI devices and bridges", kinds["PCIDev"] + kinds["Bridge"], _MOST_PCI),
+        ("NUMA nodes", kinds["NUMANode"], _MOST_NODES),
+        ("packages", kinds["Package"] + kinds["Socket"], _MOST_NODES),
+    ):
+        if count > most:
+            raise UserMistake(f"{machine.place}: more than {most:,} {what} in one machine")
+
+
 def _numa_nodes(machine: Element) -> dict[int, NumaNode]:
     """NUMA nodes that have CPUs, by number; machines of old kernels have packages only."""
     packages = [o for o in _objects(machine) if o.attributes.get("type") in ("Package", "Socket")]
@@ -50,7 +64,7 @@ def _numa_nodes(machine: Element) -> dict[int, NumaNode]:
         cpus = _bitmap(place.attributes.get("cpuset", ""))
         if cpus:
             index = place.attributes.get("os_index", "")
-            number = int(index) if index.isdecimal() else len(nodes)
+            number = int(index) if index.isdecimal() and len(index) < 7 else len(nodes)
             chip = next(
                 (
                     i
@@ -87,7 +101,7 @@ def _pci_node(element: Element, source: str) -> PciNode:
     address = attributes.get("pci_busid", "")
     if attributes.get("type") == "PCIDev" and not _BUS_ID.fullmatch(address):
         raise UserMistake(
-            f"{element.place}: expected a pci_busid like 0000:06:00.0, got {address!r}"
+            f"{element.place}: expected a pci_busid like 0000:06:00.0, got {quoted(address)}"
         )
     kind = _PCI_TYPE.fullmatch(attributes.get("pci_type", ""))
     inner = element.all("object")
@@ -123,10 +137,17 @@ def _nvlinks(root: Element, machine: Element, built: PciMachine, gpu: Gpu | None
         if table.attributes.get("name") != "NVLinkBandwidth":
             continue
         places = " ".join(e.text for e in table.all("indexes")).split()
-        values = [int(v) for e in table.all("u64values") for v in e.text.split() if v.isdecimal()]
+        values = [
+            int(v)
+            for e in table.all("u64values")
+            for v in e.text.split()
+            if v.isdecimal() and len(v) < 16
+        ]
+        if len(values) != len(places) ** 2:
+            continue
         for i, j in combinations(range(len(places)), 2):
             a, b = (ids.get(places[k].rpartition(":")[2]) for k in (i, j))
-            rate = values[i * len(places) + j] * 1e6 if len(values) == len(places) ** 2 else 0
+            rate = values[i * len(places) + j] * 1e6
             if rate and not (a and b):
                 built.notes.append("NVLinks between GPUs and CPUs are not drawn")
             if a and b and 0 < rate < _SAME_GPU_MB_PER_SECOND * 1e6:
@@ -147,7 +168,7 @@ def _nvlinks(root: Element, machine: Element, built: PciMachine, gpu: Gpu | None
 
 
 def _speed(words: str) -> float:
-    return float(words) if re.fullmatch(r"\d+(\.\d+)?", words) else 0.0
+    return float(words) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", words) else 0.0
 
 
 def _objects(element: Element) -> Iterator[Element]:
@@ -159,8 +180,8 @@ def _objects(element: Element) -> Iterator[Element]:
 def _bitmap(words: str) -> set[int]:
     """The numbers of an hwloc bitmap: words of 32 bits in hexadecimal, the highest first, empty for 0."""
     bits: set[int] = set()
-    for i, word in enumerate(reversed(words.split(","))):
-        if re.fullmatch(r"0x[0-9a-fA-F]+", word):
+    for i, word in enumerate(reversed(words.split(",")[-_MOST_WORDS:])):
+        if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", word):
             value = int(word, 16)
             bits |= {32 * i + n for n in range(value.bit_length()) if value >> n & 1}
     return bits

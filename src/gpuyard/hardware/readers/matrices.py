@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 from gpuyard.hardware.readers.matrix_text import (
     LINK_CLASSES,
     PEER_STATUSES,
@@ -22,6 +22,7 @@ _COLUMNS = {
     "GPU NUMA ID": re.compile(r"GPU\s+NUMA\s+ID"),
 }
 _NUMBERS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_LONGEST_LIST = 4000  # characters: one number for each of a thousand cores
 _NIC_NAME = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
 
 
@@ -153,10 +154,10 @@ def _place(
 
 
 def _numbers(source: str, column: str, word: Word) -> str:
-    if not _NUMBERS.fullmatch(word.text):
+    if len(word.text) > _LONGEST_LIST or not _NUMBERS.fullmatch(word.text):
         raise mistake(
             source,
             word,
-            f"expected a list of numbers like 0-7,16-23 for {column}, got {word.text!r}",
+            f"expected a list of numbers like 0-7,16-23 for {column}, got {quoted(word.text)}",
         )
     return word.text

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from gpuyard.errors import UserMistake, closest_name
+from gpuyard.errors import UserMistake, closest_name, quoted
 
 # nvidia-smi underlines its header; what was copied from a web page may have lost the escape itself
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<!\S)\[\d+(;\d+)*m|\[0m")
@@ -14,6 +14,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<!\S)\[\d+(;\d+)*m|\[0m")
 _DEVICE = re.compile(r"(?!(?:CPU|HB|SW)\d+$)[A-Za-z][\w.\-]*\d[\w.\-]*")
 _GPU = re.compile(r"GPU\d+")
 _AFTER_DEVICES = ("CPU", "NUMA", "GPU")
+_LONGEST_NAME = 64
+_MOST_DEVICES, _MOST_GPUS = 128, 72
 _NOT_A_CELL = re.compile(r"\d[\d,\-]*|N/A")
 
 
@@ -66,6 +68,7 @@ class MatrixText:
     def read(self, cells: Cells) -> dict[tuple[str, str], Word]:
         """Every cell by row and column; a `UserMistake` where the table is not whole."""
         names = [device.text for device in self.devices]
+        self._refuse_many(names)
         for device in self.devices:
             if names.count(device.text) > 1:
                 raise mistake(self.source, device, f"{device.text} appears twice in the header")
@@ -81,6 +84,20 @@ class MatrixText:
                 found[name.text, column] = word
         self._refuse_missing(seen)
         return found
+
+    def _refuse_many(self, names: list[str]) -> None:
+        gpus = sum(_GPU.fullmatch(name) is not None for name in names)
+        for what, count, most in (
+            ("devices", len(names), _MOST_DEVICES),
+            ("GPUs", gpus, _MOST_GPUS),
+        ):
+            if count > most:
+                first = self.devices[0]
+                raise mistake(
+                    self.source,
+                    first,
+                    f"one machine has at most {most} {what}, this table has {count}",
+                )
 
     def _row(self, name: Word, words: list[Word], cells: Cells) -> list[Word]:
         wanted = len(self.devices)
@@ -109,7 +126,7 @@ class MatrixText:
             if (device.text == name.text) != (word.text == "X"):
                 raise mistake(
                     self.source, word,
-                    f"{word.text!r} in row {name.text}, column {device.text}: "
+                    f"{quoted(word.text)} in row {name.text}, column {device.text}: "
                     "'X' marks a device itself, on the diagonal and nowhere else",
                 )  # fmt: skip
         return words[:wanted]
@@ -150,14 +167,14 @@ def find_matrix(text: str, source: str, cells: Cells, command: str) -> MatrixTex
 
 def find_matrices(text: str, source: str) -> Iterator[MatrixText]:
     """Every header with at least one row under it."""
-    lines = [_words(line, number) for number, line in enumerate(plain_lines(text), start=1)]
+    plain = plain_lines(text)
+    lines = [_words(line, number) for number, line in enumerate(plain, start=1)]
     headers = [i for i, words in enumerate(lines) if _is_header(words)]
     for i, end in zip(headers, [*headers[1:], len(lines)], strict=False):
         devices = _header_devices(lines[i])
         rows = tuple(_rows(lines[i + 1 : end], {device.text for device in devices}))
         if rows:
-            whole = plain_lines(text)[i]
-            yield MatrixText(source, Word(whole, i + 1, 1), devices, rows)
+            yield MatrixText(source, Word(plain[i], i + 1, 1), devices, rows)
 
 
 def _rows(lines: list[tuple[Word, ...]], names: set[str]) -> Iterator[tuple[Word, ...]]:
@@ -166,7 +183,7 @@ def _rows(lines: list[tuple[Word, ...]], names: set[str]) -> Iterator[tuple[Word
             continue
         if words[0].text.lower().startswith("legend"):
             return
-        misnamed = len(words) > 1 and _DEVICE.fullmatch(words[0].text) and _is_cell(words[1].text)
+        misnamed = len(words) > 1 and _is_device(words[0].text) and _is_cell(words[1].text)
         if words[0].text in names or misnamed:
             yield words
 
@@ -180,9 +197,11 @@ def _is_header(words: tuple[Word, ...]) -> bool:
 
 
 def _header_devices(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    return tuple(
-        takewhile(lambda w: _DEVICE.fullmatch(w.text) and not LINK_CLASSES.allow(w.text), words)
-    )
+    return tuple(takewhile(lambda w: _is_device(w.text) and not LINK_CLASSES.allow(w.text), words))
+
+
+def _is_device(word: str) -> bool:
+    return len(word) <= _LONGEST_NAME and _DEVICE.fullmatch(word) is not None
 
 
 def _is_cell(word: str) -> bool:
@@ -198,8 +217,8 @@ def _after(word: Word) -> Word:
 
 
 def _not_a_cell(word: str, cells: Cells) -> str:
-    sentence = f"{word!r} is not a {cells.what}"
-    for cut in range(1, len(word)):
+    sentence = f"{quoted(word)} is not a {cells.what}"
+    for cut in range(1, min(len(word), _LONGEST_NAME)):
         if cells.allow(word[:cut]) and cells.allow(word[cut:]):
             return f"{sentence}; {word[:cut]!r} and {word[cut:]!r} ran together"
     one_letter_off = (known for known in cells.examples if _one_letter_off(word, known))

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuyard.catalog import gpus
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
+from gpuyard.files import read_bytes
 from gpuyard.hardware.graph import Device, MachineGraph
 from gpuyard.hardware.readers.from_matrix import graph_from_matrix
 from gpuyard.hardware.readers.lstopo import graph_from_lstopo
@@ -20,7 +21,7 @@ _READABLE = (
     "`lstopo --of xml`"
 )
 _BY_ROOT_ELEMENT = {"topology": graph_from_lstopo, "nvidia_smi_log": graph_from_smi}
-_LARGEST_BYTES = 64 * 2**20
+_MOST_BYTES = 5_000_000  # hwloc writes about 1 MB of a large machine
 
 
 def read_topology(path: Path, gpu: str | None = None) -> MachineGraph:
@@ -52,12 +53,7 @@ def graph_from_text(text: str, source: str, gpu: str | None = None) -> MachineGr
 
 
 def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise UserMistake(f"{path} is too large; {_READABLE}")
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserMistake(f"{path} can't be read: {error.strerror}") from None
+    content = read_bytes(path, most_bytes=_MOST_BYTES)
     # PowerShell writes what it redirects as UTF-16
     utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -71,7 +67,7 @@ def _read(path: Path) -> str:
 def _from_xml(text: str, source: str, gpu: str | None) -> MachineGraph:
     root = parse_xml(text, source)
     if root.tag not in _BY_ROOT_ELEMENT:
-        raise UserMistake(f"{root.place}: unknown root element <{root.tag}>; {_READABLE}")
+        raise UserMistake(f"{root.place}: unknown root element {quoted(root.tag)}; {_READABLE}")
     return _BY_ROOT_ELEMENT[root.tag](root, source, gpu)
 
 

@@ -15,6 +15,7 @@ from gpuyard.hardware.wires import (
     slot_of_gpu,
 )
 
+_MOST_GPUS = 72
 _LINK = ("pci", "pci_gpu_link_info")
 _BLIND = (
     "nvidia-smi -q does not show sockets, PCIe switches or NVLinks: all GPUs are drawn on one CPU, "
@@ -27,6 +28,10 @@ def graph_from_smi(root: Element, source: str, gpu: str | None = None) -> Machin
     listed = root.all("gpu")
     if not listed:
         raise UserMistake(f"{root.place}: <nvidia_smi_log> lists no <gpu>")
+    if len(listed) > _MOST_GPUS:
+        raise UserMistake(
+            f"{root.place}: one machine has at most {_MOST_GPUS} GPUs, this one has {len(listed)}"
+        )
     named = gpus().get(gpu) if gpu else None
     notes = [_BLIND]
     attached = root.find("attached_gpus")

@@ -1,16 +1,19 @@
 """XML of unknown origin as elements that know their place. Nothing outside the text is ever fetched, and a
 document that declares entities of its own is refused: neither hwloc nor nvidia-smi writes one."""
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 
 _DEEPEST = 200  # hwloc nests about 15 elements
+_MOST_ELEMENTS = 100_000
+_LONGEST_TEXT = 100_000  # characters inside one element
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """One element of the document."""
 
@@ -39,8 +42,10 @@ def parse_xml(text: str, source: str) -> Element:
     """The root element; a `UserMistake` with line and column where the text is not XML."""
     parser = expat.ParserCreate("utf-8")
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    parser.buffer_text = True  # words come together, not one by one
     top = Element("", {}, source)
     stack = [top]
+    elements = itertools.count(1)
 
     def place() -> str:
         return f"{source}:{parser.CurrentLineNumber}:{parser.CurrentColumnNumber + 1}"
@@ -48,6 +53,8 @@ def parse_xml(text: str, source: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) > _DEEPEST:
             raise UserMistake(f"{place()}: elements are nested deeper than {_DEEPEST}")
+        if next(elements) > _MOST_ELEMENTS:
+            raise UserMistake(f"{place()}: more than {_MOST_ELEMENTS:,} elements")
         element = Element(tag, attributes, place())
         stack[-1].children.append(element)
         stack.append(element)
@@ -56,10 +63,13 @@ def parse_xml(text: str, source: str) -> Element:
         stack.pop()
 
     def characters(words: str) -> None:
-        stack[-1].text += words
+        here = stack[-1]
+        if len(here.text) + len(words) > _LONGEST_TEXT:
+            raise UserMistake(f"{place()}: more than {_LONGEST_TEXT:,} characters in one element")
+        here.text += words
 
     def entity(name: str, *_declared: Any) -> None:
-        raise UserMistake(f"{place()}: entity declarations are not supported, found {name!r}")
+        raise UserMistake(f"{place()}: entity declarations are not supported, found {quoted(name)}")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -67,7 +77,9 @@ def parse_xml(text: str, source: str) -> Element:
     parser.EntityDeclHandler = entity
     try:
         parser.Parse(text, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, UnicodeEncodeError) as error:
+        if isinstance(error, UnicodeEncodeError):
+            raise UserMistake(f"{source}: malformed XML: half a character") from None
         reason = expat.ErrorString(error.code)
         raise UserMistake(
             f"{source}:{error.lineno}:{error.offset + 1}: malformed XML: {reason}"
