@@ -146,6 +146,11 @@ class MachineGraph:
 
     def pcie_class(self, a: str, b: str) -> PathClass:
         """The class of the path that leaves the GPUs' own links aside."""
+        if (a, b) not in self._class_cache:
+            self._class_cache[a, b] = self._pcie_class(a, b)
+        return self._class_cache[a, b]
+
+    def _pcie_class(self, a: str, b: str) -> PathClass:
         hops = self._host_path(a, b)
         passed = [self.device(hop.target).kind for hop in hops[:-1]]
         if any(hop.wire.kind == "socket" for hop in hops):
@@ -213,6 +218,10 @@ class MachineGraph:
 
     @cached_property
     def _path_cache(self) -> dict[str, dict[str, tuple[Hop, ...]]]:
+        return {}
+
+    @cached_property
+    def _class_cache(self) -> dict[tuple[str, str], PathClass]:
         return {}
 
     @cached_property

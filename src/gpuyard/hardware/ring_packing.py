@@ -4,6 +4,7 @@ where no plain ring closes."""
 from collections import Counter
 
 _MOST_STEPS = 20_000  # of a search; beyond it the best that was found so far stands
+_MANY_GPUS = 16  # a step looks at each: with more of them there are fewer steps
 _MOST_LENGTHS = 5  # of walks that are searched to that end without finding one
 
 Ring = tuple[str, ...]
@@ -18,7 +19,7 @@ def pack_rings(gpus: tuple[str, ...], links: Links) -> tuple[Ring, ...]:
     ends = Counter(gpu for pair, count in links.items() for gpu in pair for _ in range(count))
     most = min((ends[gpu] for gpu in gpus), default=0) // 2
     best: tuple[Ring, ...] = ()
-    steps_left = _MOST_STEPS
+    steps_left = _most_steps(gpus)
 
     def extend(ring: list[str], packed: tuple[Ring, ...]) -> None:
         nonlocal best, steps_left
@@ -58,7 +59,7 @@ def detoured_ring(gpus: tuple[str, ...], links: Links) -> tuple[Ring, ...]:
         walk, steps = _closed_walk(gpus, dict(links), length)
         if walk is not None:
             return (walk,)
-        given_up += steps > _MOST_STEPS
+        given_up += steps > _most_steps(gpus)
         if given_up == _MOST_LENGTHS:
             break
     return ()
@@ -66,13 +67,13 @@ def detoured_ring(gpus: tuple[str, ...], links: Links) -> tuple[Ring, ...]:
 
 def _closed_walk(gpus: tuple[str, ...], left: Links, length: int) -> tuple[Ring | None, int]:
     """One of this length, if the search finds it, and the steps that this took."""
-    steps = 0
+    steps, most_steps = 0, _most_steps(gpus)
 
     def extend(walk: Ring) -> Ring | None:
         nonlocal steps
         steps += 1
         missing = len(gpus) - len(set(walk))
-        if steps > _MOST_STEPS or missing > length - len(walk):
+        if steps > most_steps or missing > length - len(walk):
             return None
         if len(walk) == length:
             return walk if left.get(frozenset((walk[-1], walk[0]))) else None
@@ -87,3 +88,7 @@ def _closed_walk(gpus: tuple[str, ...], left: Links, length: int) -> tuple[Ring 
         return None
 
     return extend((gpus[0],)), steps
+
+
+def _most_steps(gpus: tuple[str, ...]) -> int:
+    return _MOST_STEPS * _MANY_GPUS // max(_MANY_GPUS, len(gpus))

@@ -26,7 +26,7 @@ from gpuyard.specs import Workload
 from gpuyard.specs.plan import Acquisition, Plan
 
 Truths = npt.NDArray[np.bool_]
-_MOST = 3_000_000
+_MOST = 1_000_000
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
 
@@ -138,7 +138,7 @@ def _check_count(grid: Grid, shapes: Sequence[Shape], shape_of: Integers) -> Non
         raise UserMistake(
             f"the search has {count:,} candidates, {_MOST:,} is the most: {len(shape_of):,} offers, "
             f"{len(grid.nodes):,} numbers of nodes, {len(grid.batches):,} batches and {len(grid.remedies)} remedies; "
-            "shorten 'search.nodes', 'search.batch' or 'search.offers'"
+            "shorten 'search.nodes' or 'search.batch', or name 'search.gpus' or 'search.offers'"
         )
 
 

@@ -16,10 +16,11 @@ _GPU = re.compile(r"GPU\d+")
 _AFTER_DEVICES = ("CPU", "NUMA", "GPU")
 _LONGEST_NAME = 64
 _MOST_DEVICES, _MOST_GPUS = 128, 72
+_MOST_CHARACTERS = 500_000  # the largest table has 200,000
 _NOT_A_CELL = re.compile(r"\d[\d,\-]*|N/A")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Word:
     """A word of the text and where it stands, counted from 1."""
 
@@ -68,7 +69,6 @@ class MatrixText:
     def read(self, cells: Cells) -> dict[tuple[str, str], Word]:
         """Every cell by row and column; a `UserMistake` where the table is not whole."""
         names = [device.text for device in self.devices]
-        self._refuse_many(names)
         for device in self.devices:
             if names.count(device.text) > 1:
                 raise mistake(self.source, device, f"{device.text} appears twice in the header")
@@ -84,20 +84,6 @@ class MatrixText:
                 found[name.text, column] = word
         self._refuse_missing(seen)
         return found
-
-    def _refuse_many(self, names: list[str]) -> None:
-        gpus = sum(_GPU.fullmatch(name) is not None for name in names)
-        for what, count, most in (
-            ("devices", len(names), _MOST_DEVICES),
-            ("GPUs", gpus, _MOST_GPUS),
-        ):
-            if count > most:
-                first = self.devices[0]
-                raise mistake(
-                    self.source,
-                    first,
-                    f"one machine has at most {most} {what}, this table has {count}",
-                )
 
     def _row(self, name: Word, words: list[Word], cells: Cells) -> list[Word]:
         wanted = len(self.devices)
@@ -168,13 +154,34 @@ def find_matrix(text: str, source: str, cells: Cells, command: str) -> MatrixTex
 def find_matrices(text: str, source: str) -> Iterator[MatrixText]:
     """Every header with at least one row under it."""
     plain = plain_lines(text)
-    lines = [_words(line, number) for number, line in enumerate(plain, start=1)]
-    headers = [i for i, words in enumerate(lines) if _is_header(words)]
+    lines: list[tuple[Word, ...]] = []
+    headers, characters = [], 0
+    for number, line in enumerate(plain, start=1):
+        characters += len(line)
+        if characters > _MOST_CHARACTERS:
+            raise UserMistake(f"{source}:{number}:1: more than {_MOST_CHARACTERS:,} characters")
+        lines.append(_words(line, number))
+        if _is_header(lines[-1]):
+            _refuse_many(_header_devices(lines[-1]), source)  # before its rows are taken apart
+            headers.append(number - 1)
     for i, end in zip(headers, [*headers[1:], len(lines)], strict=False):
         devices = _header_devices(lines[i])
         rows = tuple(_rows(lines[i + 1 : end], {device.text for device in devices}))
         if rows:
             yield MatrixText(source, Word(plain[i], i + 1, 1), devices, rows)
+
+
+def _refuse_many(devices: tuple[Word, ...], source: str) -> None:
+    gpus = sum(_GPU.fullmatch(device.text) is not None for device in devices)
+    for what, count, most in (
+        ("devices", len(devices), _MOST_DEVICES),
+        ("GPUs", gpus, _MOST_GPUS),
+    ):
+        if count > most:
+            raise mistake(
+                source, devices[0],
+                f"one machine has at most {most} {what}, this table has {count}",
+            )  # fmt: skip
 
 
 def _rows(lines: list[tuple[Word, ...]], names: set[str]) -> Iterator[tuple[Word, ...]]:

@@ -1,0 +1,72 @@
+"""What somebody says his machine is can't exhaust this one: each file is refused in one sentence, at once."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.readers.read import read_topology
+from gpuyard.hardware.readers.xml_text import parse_xml
+from gpuyard.predict.machine_summary import summarise
+
+_CLASSES = ("NV1", "NV2", "SYS", "PIX", "PXB", "NODE", "PHB")
+
+
+def matrix(count: int, device: str = "GPU{}") -> str:
+    """A table whose cells are of all classes and agree with each other nowhere."""
+    names = ["GPU0", *(device.format(i) for i in range(1, count))]
+    cells = {
+        frozenset(pair): _CLASSES[i * i % 31 % len(_CLASSES)]
+        for i, pair in enumerate(combinations(names, 2))
+    }
+    rows = (
+        "\t".join([a, *(cells.get(frozenset((a, b)), "X") for b in names)]) + "\n" for a in names
+    )
+    return "\t".join(["", *names]) + "\n" + "".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (matrix(700), ":1:2: one machine has at most 128 devices, this table has 700"),
+        (matrix(129, "mlx5_{}"), "one machine has at most 128 devices, this table has 129"),
+        (matrix(73), "one machine has at most 72 GPUs, this table has 73"),
+        (matrix(2) + "GPU1\t" + "X\t" * 2_000_000, ":4:1: more than 500,000 characters"),
+        ("<topology>" + "&#10;" * 3_000_000 + "</topology>", "larger than 5 MB"),
+        ("<topology>" + "&#10;" * 900_000 + "</topology>",
+         "more than 100,000 characters in one element"),
+        ("<topology>" + "<a>" * 1_000, "nested deeper than 200"),
+        ("<topology>" + "<a/>" * 900_000, "more than 100,000 elements"),
+        ("<nvidia_smi_log>" + "<gpu/>" * 73 + "</nvidia_smi_log>",
+         "one machine has at most 72 GPUs, this one has 73"),
+        ("<topology><object type='Machine'>" + "<object type='PCIDev'/>" * 4097 + "</object></topology>",
+         "more than 4,096 PCI devices and bridges in one machine"),
+        ("<topology><object type='Machine'>" + "<object type='NUMANode'/>" * 257 + "</object></topology>",
+         "more than 256 NUMA nodes in one machine"),
+    ],
+    ids=lambda text: text[:40].strip(),
+)  # fmt: skip
+def test_a_machine_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "machine"
+    path.write_text(text)
+    with pytest.raises(UserMistake) as mistake:
+        read_topology(path)
+    said = str(mistake.value).replace(str(path), "")
+    assert sentence in said
+    assert "\n" not in said
+    assert len(said) < 200
+
+
+def test_half_a_character_is_no_xml() -> None:
+    with pytest.raises(UserMistake, match="malformed XML: half a character"):
+        parse_xml("<topology>\ud800</topology>", "machine")
+
+
+@pytest.mark.timeout(60)  # it took more than ten minutes
+def test_the_largest_machine_is_read_and_summed_up_whatever_its_cells_say(tmp_path: Path) -> None:
+    path = tmp_path / "machine"
+    path.write_text(matrix(72))
+    graph = read_topology(path, "h100-sxm5-80gb")
+    assert len(graph.gpus) == 72
+    assert "72 GPUs" in summarise(graph).verdict
