@@ -102,7 +102,7 @@ def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
     file = tmp_path / "results.csv"
     written = CliRunner().invoke(results.app, ["export", "--format", "csv", "--output", str(file)])
     assert written.stdout == ""
-    assert "2 measurement(s) written" in written.stderr
+    assert "2 measurements written" in written.stderr
     assert len(file.read_text().splitlines()) == 3
 
 

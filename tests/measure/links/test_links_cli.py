@@ -72,7 +72,7 @@ def test_export_of_links(tmp_path: Path, make_bench: Callable[..., LinkBench]) -
     assert [LinkBench.model_validate_json(line) for line in lines] == [make_bench()]
     file = tmp_path / "links.csv"
     asked = ["export", "--kind", "links", "--format", "csv", "--output", str(file)]
-    assert "1 measurement(s) written" in CliRunner().invoke(results.app, asked).stderr
+    assert "1 measurement written" in CliRunner().invoke(results.app, asked).stderr
     assert len(file.read_text().splitlines()) == 4
     assert CliRunner().invoke(results.app, ["export"]).stdout == ""
 
