@@ -14,12 +14,11 @@ import numpy as np
 from gpuyard.catalog import gpus, models
 from gpuyard.predict import Scenario, strategy_of
 from gpuyard.predict.compute import ComputeLines, roofline
-from gpuyard.predict.platform.fabric import Networks
-from gpuyard.predict.platform.fleet import Fleet
-from gpuyard.predict.platform.machine import InMachine
-from gpuyard.predict.step import step_parts
+from gpuyard.predict.constants import fitted
+from gpuyard.predict.platform import Fleet
+from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.table import Links, chunks
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.transport import InMachine, Networks
 from gpuyard.specs import Precision, Workload
 
 ROUNDS = 3

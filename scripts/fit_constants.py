@@ -23,8 +23,8 @@ from scipy.optimize import least_squares, minimize
 
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import SingleGpuRow
+from gpuyard.predict.constants import RooflineFit, Spread, Tuning
 from gpuyard.predict.table import Floats
-from gpuyard.predict.tuning import RooflineFit, Spread, Tuning
 from gpuyard.predict.validation.cases import Cases, compiled
 from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
 from gpuyard.predict.validation.score import relative_sigma

@@ -16,8 +16,7 @@ from ruamel.yaml import YAML
 
 from gpuyard.cli.main import app
 from gpuyard.predict import STRATEGIES, constants
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.constants import Constant, fitted
 from gpuyard.specs.schema import SPECS
 from tests.command_line import Done, run_here, run_program
 from tests.conftest import MACHINE

@@ -6,7 +6,7 @@ from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.constants import fitted, spread
 from gpuyard.predict.validation.score import score_table
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, StrategyName, Workload
 from gpuyard.workloads import profile_of

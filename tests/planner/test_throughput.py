@@ -13,7 +13,7 @@ from gpuyard.predict.calibration.document import (
     HardwareCalibration,
 )
 from gpuyard.predict.explain.remedies import proposals
-from gpuyard.predict.placement import Placement
+from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Workload
 from gpuyard.specs.plan import RemedyName
 

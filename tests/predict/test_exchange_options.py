@@ -16,13 +16,12 @@ from gpuyard.predict import (
     scenario_of,
     strategy_of,
 )
-from gpuyard.predict.all_reduce import hierarchical
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.explain.why import Why, explain
-from gpuyard.predict.step import step_parts
-from gpuyard.predict.strategies import powersgd
-from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.predict.prediction import step_parts
+from gpuyard.predict.strategies.buckets import Buckets, powersgd_seconds
 from gpuyard.predict.strategies.horovod import wait_seconds
+from gpuyard.predict.strategies.ring import hierarchical
 from gpuyard.predict.table import Paths, Table, Traffic
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
@@ -167,7 +166,7 @@ def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
     profile = profile_of(read_workload("vgg16"))
     lossy, plain = predicted(compress="powersgd:4"), predicted()
     assert lossy.memory_bytes - plain.memory_bytes == profile.gradient_bytes
-    cost = float(powersgd.seconds(profile, np.array(484e9)))  # a GTX 1080 Ti's memory
+    cost = float(powersgd_seconds(profile, np.array(484e9)))  # a GTX 1080 Ti's memory
     more = lossy.step.compute_seconds - plain.step.compute_seconds
     assert more == pytest.approx(cost, rel=0.01)
     alone = predicted(gpus=1, compress="powersgd:4")

@@ -10,8 +10,8 @@ from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Placement, predict, scenario_of
 from gpuyard.predict.explain.why import Why, explain
-from gpuyard.predict.memory import activation_bytes, model_bytes
 from gpuyard.predict.scenario import PlatformScenario
+from gpuyard.predict.strategies.base import activation_bytes, model_bytes
 from gpuyard.specs import Cluster, Workload
 from gpuyard.workloads import profile_of
 

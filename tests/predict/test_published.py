@@ -22,7 +22,7 @@ from gpuyard.catalog.published import (
     single_gpu_rows,
 )
 from gpuyard.errors import UnknownName
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.cases import SYNTHETIC_BACKWARD, compiled
 from gpuyard.workloads.synthetic import FORWARD_SHARE
 

@@ -9,11 +9,11 @@ import pytest
 from gpuyard.catalog import ModelProfile, models
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.predict import STRATEGIES, PlatformScenario, predict, scenario_of, strategy_of
+from gpuyard.predict.constants import fitted
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.strategies.ddp import Ddp
 from gpuyard.predict.strategies.remedies import accumulation
 from gpuyard.predict.table import Floats
-from gpuyard.predict.tuning import fitted
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName, Workload
 
 VGG = models().get("vgg16")

@@ -14,7 +14,7 @@ from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.step import step_parts
+from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.strategies.buckets import Buckets
 from gpuyard.predict.table import Table, Traffic
 from gpuyard.specs import StrategyName

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.predict.all_reduce import all_reduce
-from gpuyard.predict.platform.transport import between_rate, expected_maximum, inside_rate
+from gpuyard.predict.constants import Tuning
+from gpuyard.predict.strategies.ring import all_reduce
 from gpuyard.predict.table import Paths
-from gpuyard.predict.tuning import Tuning
+from gpuyard.predict.transport import between_rate, expected_maximum, inside_rate
 
 TUNING = Tuning()
 GBIT = 1e9 / 8

@@ -10,8 +10,14 @@ from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.draw.validation import validation_svg
 from gpuyard.predict.compute import roofline
-from gpuyard.predict.constants import UNCERTAINTY
-from gpuyard.predict.tuning import RooflineFit, Spread, fitted, fitted_roofline, spread
+from gpuyard.predict.constants import (
+    UNCERTAINTY,
+    RooflineFit,
+    Spread,
+    fitted,
+    fitted_roofline,
+    spread,
+)
 from gpuyard.predict.validation import Report, report, validate
 from gpuyard.predict.validation.cases import compiled
 from gpuyard.predict.validation.single import batch_pairs, slower_by, smaller_batch_seconds

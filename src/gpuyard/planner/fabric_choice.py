@@ -17,8 +17,8 @@ from gpuyard.facility.fabric import (
 )
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.platform.fabric import between_machines
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.constants import fitted
+from gpuyard.predict.transport import between_machines
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import format_bit_rate, format_share, format_usd
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
-from gpuyard.predict.platform.fabric import Fabric, between_machines
-from gpuyard.predict.platform.machine import InMachine
+from gpuyard.predict.transport import Fabric, InMachine, between_machines
 from gpuyard.specs import Network, Topology
 
 

@@ -15,14 +15,14 @@ from gpuyard.planner.shapes import Shape, fabric_of, inside_of
 from gpuyard.predict import Calibration, ComputeLine, Scenario, strategy_of
 from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.compute import ComputeLines
-from gpuyard.predict.platform.fabric import Networks
-from gpuyard.predict.platform.fleet import Fleet
+from gpuyard.predict.constants import fitted, spread
+from gpuyard.predict.platform import Fleet
+from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.predictor import relative_uncertainty
-from gpuyard.predict.step import step_parts
-from gpuyard.predict.strategies.powersgd import RANK
+from gpuyard.predict.strategies.buckets import POWERSGD_RANK
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
 from gpuyard.predict.table import Floats, Integers, Links, chunks
-from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.transport import Networks
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -36,7 +36,7 @@ _EXCHANGES: dict[RemedyName, ExchangeOptions] = {
     "none": DEFAULT_EXCHANGE,
     "fp16-gradients": ExchangeOptions(compress="fp16"),
     "accumulation": ExchangeOptions(accumulate=ACCUMULATED_STEPS),
-    "powersgd": ExchangeOptions(compress=f"powersgd:{RANK}"),
+    "powersgd": ExchangeOptions(compress=f"powersgd:{POWERSGD_RANK}"),
 }
 
 

@@ -10,13 +10,13 @@ from gpuyard.predict.constants import (
     GPU_VARIATION,
     Constant,
 )
-from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, platform_of
+from gpuyard.predict.platform import Platform, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Remedy, Step
 from gpuyard.predict.predictor import predict, predict_cluster
 from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
 from gpuyard.predict.strategies import STRATEGIES, Strategy, strategy_of
+from gpuyard.predict.table import Placement, place
+from gpuyard.predict.transport import Pipe
 
 __all__ = [
     "CALIBRATED",

@@ -9,9 +9,8 @@ import numpy as np
 from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import Constant
+from gpuyard.predict.constants import Constant, RooflineFit, fitted_roofline
 from gpuyard.predict.table import Floats, Rows
-from gpuyard.predict.tuning import RooflineFit, fitted_roofline
 from gpuyard.specs import Precision, Workload
 
 # a step's fixed part is launches and passes over the parameters; it can't be nearly all of a step

@@ -1,14 +1,136 @@
-"""The free constants of the predictor, each with where it comes from.
+"""The free constants of the predictor, each with where it comes from, and those that were fitted.
 
 A prediction lists the ones that it used and says of each whether it was measured, published, fitted or
-counted.
+counted. `scripts/fit_constants.py` writes `data/fitted.json`: one set fitted to all published tables, which
+ships, and for every table one fitted without it, which is what `gpuyard validate` predicts it with.
 """
 
+import functools
+import json
 from dataclasses import dataclass
-from typing import Literal
+from importlib import resources
+from typing import Any, Literal
 
-from gpuyard.predict.platform import transport
-from gpuyard.predict.tuning import Tuning, fitted, fitted_roofline, one_gpu_spread, spread
+import numpy as np
+
+from gpuyard.predict.table import Floats, Truths
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """One set of fitted constants. The defaults are where a fit starts, and it is drawn back to them:
+    what the tables say nothing about keeps its default."""
+
+    # what of a hidden exchange costs no compute, inside a machine and between machines; the rest is
+    # lost to communication kernels on the SMs, memory traffic and waiting for the last worker
+    overlap_inside: float = 0.6
+    overlap_between: float = 0.95
+    overlap_parameter_server: float = 0.5
+    # the share of a step that an exchange can hide behind: two thirds of compute are backward, but
+    # optimiser, input and launches are in a measured step too
+    backward_share: float = 0.45
+    # what every worker among others loses of its compute, whatever their number: communication kernels
+    # take SMs, memory and PCIe traffic, and GPUs that share a host take clocks and launches
+    slowdown: float = 0.015
+    # what a worker of PyTorch's DDP loses besides, once they are on several machines
+    slowdown_between: float = 0.02
+    # one σ of a worker's step, in shares of it; and where samples differ in size
+    variation: float = 0.005
+    variation_variable: float = 0.15
+    # what a ring through host memory reaches, and the share that is left of it across sockets
+    staged_bytes_per_second: float = 3e9
+    staged_socket_share: float = 0.5
+    # what a host's TCP copies at, beside the wire: with 0.94 of a wire left by Ethernet frames, 7 GB/s
+    # make the 0.6 that was the best obtained at 32 Gbit/s (NVIDIA/nccl issue 209)
+    tcp_host_bytes_per_second: float = 7e9
+    # one σ between TCP flows of a public cloud that work at once; a ring waits for the slowest
+    tcp_variation: float = 0.45
+    rdma_share: float = 0.9
+    tcp_hop_seconds: float = 60e-6
+    # a collective's start, and its hops in NCCL's planning latencies of the LL protocol
+    launch_seconds: float = 25e-6
+    hop_factor: float = 4.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far predictions lie off: one σ, relative, for each reason, and how many of them make an
+    interval that holds 90 % of the rows of a table that the fit has not seen."""
+
+    compute: float = 0.015  # a step on more GPUs of the same machine
+    between: float = 0.05  # more machines than the figure that it stands on
+    # what exchange and straggling add in one machine, whose wiring often isn't known; a share of them
+    exchange_inside: float = 0.3
+    # and between machines: of a step that is all exchange; errors of many links average out, so that
+    # it is the variance that grows with their share
+    exchange_between: float = 0.1
+    batch: float = 0.08  # a batch e times that of the figure that it stands on
+    # much that is not described makes a step slower and little makes it faster, so an interval reaches
+    # this many times as far down, and as much less far up
+    skew: float = 1.0
+    factor: float = 1.645
+
+    def of_exchange(self, share: Floats, several_machines: Truths) -> Floats:
+        """σ of a step of which exchange and straggling are a share."""
+        between = self.exchange_between * np.sqrt(share)
+        return np.where(several_machines, between, self.exchange_inside * share)
+
+    def ends(self, rate: Floats, sigma: Floats) -> tuple[Floats, Floats]:
+        """The slow and the fast end of a predicted rate's interval."""
+        reach = self.factor * sigma
+        return rate / (1 + reach * self.skew), rate * (1 + reach / self.skew)
+
+
+@dataclass(frozen=True)
+class RooflineFit:
+    """What one GPU makes of its datasheet, fitted to published throughputs of one GPU."""
+
+    math_fp32: float = 0.6  # of the peak
+    math_tf32: float = 0.5
+    math_fp16: float = 0.45
+    # cuDNN's Winograd and FFT algorithms multiply less than a convolution's FLOPs say
+    convolution_flops: float = 0.5  # of those counted
+    activation_passes: float = 10.0  # through memory at its datasheet rate
+    # kernels that are too small to fill the GPU leave it idle: what a layer takes whatever the batch, in
+    # FLOPs at the peak
+    layer_flops: float = 2e9
+
+
+@functools.cache
+def fitted(without: str | None = None) -> Tuning:
+    """The set that ships, or the one that was fitted without a table."""
+    return Tuning(**_set(without)["constants"])
+
+
+@functools.cache
+def spread(without: str | None = None) -> Spread:
+    return Spread(**_set(without)["spread"])
+
+
+@functools.cache
+def fitted_roofline(without_gpu: str | None = None) -> RooflineFit:
+    """The set that ships, or the one that was fitted without a GPU's rows."""
+    sets = _sets()["roofline"]
+    return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
+
+
+def one_gpu_spread() -> dict[str, float]:
+    """One σ of a GPU's step that was not measured, scaled from another GPU's or by a roofline."""
+    found: dict[str, float] = _sets()["roofline"]["spread"]
+    return found
+
+
+@functools.cache
+def _sets() -> dict[str, Any]:
+    text = (resources.files(__package__) / "data" / "fitted.json").read_text(encoding="utf-8")
+    sets: dict[str, Any] = json.loads(text)
+    return sets
+
+
+def _set(without: str | None) -> dict[str, Any]:
+    chosen: dict[str, Any] = _sets()["all"] if without is None else _sets()["without"][without]
+    return chosen
+
 
 Basis = Literal["measured", "given", "published", "catalog", "fitted", "counted", "elsewhere"]
 """`given`: the user's spec says so; `fitted`: to the published tables, by `scripts/fit_constants.py`;
@@ -74,7 +196,7 @@ STAGED_SOCKET_SHARE = _tuned(
     "staged_socket_share", _FIT.staged_socket_share, "of it across sockets"
 )
 TCP_PAYLOAD = Constant(
-    "payload_share", transport.TCP_PAYLOAD, "of a wire or flow", "published",
+    "payload_share", 0.94, "of a wire or flow", "published",
     "Ethernet frames of 1,500 bytes with TCP/IP headers carry 1,448 of 1,538 bytes",
 )  # fmt: skip
 TCP_HOST = _tuned("tcp_host", _FIT.tcp_host_bytes_per_second, "bytes/s that a host copies")

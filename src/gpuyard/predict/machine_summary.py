@@ -14,7 +14,7 @@ from gpuyard.hardware.rings import (
     worst_gpus,
 )
 from gpuyard.predict.constants import STAGED_RATE, STAGED_SOCKET_SHARE
-from gpuyard.predict.platform.machine import RING_WORDS, ring_rate
+from gpuyard.predict.transport import RING_WORDS, ring_rate
 from gpuyard.units import format_byte_rate, format_share
 
 _WORTH_SAYING = 1.10  # best against worst choice

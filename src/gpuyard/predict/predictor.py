@@ -10,12 +10,17 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.placement import Placement
-from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction
+from gpuyard.predict.constants import spread
+from gpuyard.predict.prediction import (
+    Choke,
+    ClusterPrediction,
+    Prediction,
+    StepParts,
+    samples_per_second,
+    step_parts,
+)
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.step import StepParts, samples_per_second, step_parts
-from gpuyard.predict.table import Floats, Rows, Table
-from gpuyard.predict.tuning import spread
+from gpuyard.predict.table import Floats, Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,

@@ -16,15 +16,12 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform.platform import Platform
-from gpuyard.predict.platform.sharing import shared
-from gpuyard.predict.step import samples_per_second
+from gpuyard.predict.constants import Constant, Tuning, fitted
+from gpuyard.predict.platform import Platform, shared
+from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.strategies.buckets import Buckets
-from gpuyard.predict.table import Floats, Links, Rows, Table, Traffic
-from gpuyard.predict.tuning import Tuning, fitted
+from gpuyard.predict.table import Floats, Links, Placement, Rows, Table, Traffic
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,

@@ -23,7 +23,7 @@ from gpuyard.measure.collectives.records import (
 from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
 from gpuyard.measure.record import made_now
-from gpuyard.predict.platform.transport import TCP_PAYLOAD
+from gpuyard.predict.constants import TCP_PAYLOAD
 from gpuyard.run.launch import Crew, worker_argv
 from gpuyard.run.places import Here
 from gpuyard.run.process import python_path
@@ -128,7 +128,7 @@ def _undilated_probe(probe: Probe, dilation: float) -> Probe:
 
 
 def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) -> CollectivesBench:
-    payload = LAB_PAYLOAD if plan.place.emulated else TCP_PAYLOAD
+    payload = LAB_PAYLOAD if plan.place.emulated else TCP_PAYLOAD.value
     sold = plan.link_bytes_per_second
     rate = sold * payload if sold is not None else probe.ring_bytes_per_second
     links = Links(bytes_per_second=rate, latency_seconds=probe.latency_seconds)

@@ -20,10 +20,10 @@ from gpuyard.predict import (
     PlatformScenario,
     strategy_of,
 )
-from gpuyard.predict.platform.fabric import between_machines
-from gpuyard.predict.strategies.powersgd import RANK
+from gpuyard.predict.constants import fitted
+from gpuyard.predict.strategies.buckets import POWERSGD_RANK
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.transport import between_machines
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Workload
 from gpuyard.workloads import profile_of
@@ -34,7 +34,7 @@ _LOCAL_STEPS = (ACCUMULATED_STEPS, 8, 16)
 
 CANDIDATES = (
     ExchangeOptions(compress="fp16"),
-    ExchangeOptions(compress=f"powersgd:{RANK}"),
+    ExchangeOptions(compress=f"powersgd:{POWERSGD_RANK}"),
     ExchangeOptions(accumulate=ACCUMULATED_STEPS),
     ExchangeOptions(compress="fp16", accumulate=ACCUMULATED_STEPS),
     *(ExchangeOptions(compress="fp16", local_sgd=steps) for steps in _LOCAL_STEPS),

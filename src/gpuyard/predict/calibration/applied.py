@@ -14,8 +14,8 @@ from gpuyard.predict.calibration.document import (
 from gpuyard.predict.calibration.rows import LineKey, line_key
 from gpuyard.predict.compute import ComputeLine, compute_line
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, platform_of
+from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.transport import Pipe
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 
 CALIBRATED = "calibrated with"  # how the source of such a constant begins

@@ -11,11 +11,10 @@ import numpy as np
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predict.compute import MOST_FIXED, ComputeLine, compute_line, fit_line
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.platform.platform import Platform, platform_from
+from gpuyard.predict.constants import Constant, fitted
+from gpuyard.predict.platform import Platform, platform_from
 from gpuyard.predict.strategies import strategy_of
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.transport import Pipe
 from gpuyard.specs import MachineSpec
 
 # of gloo inside one machine, where several workers were not measured

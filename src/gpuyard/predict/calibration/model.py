@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.predict.all_reduce import all_reduce
 from gpuyard.predict.calibration.defaults import (
     default_overlap,
     default_platform,
@@ -13,11 +12,11 @@ from gpuyard.predict.calibration.defaults import (
 )
 from gpuyard.predict.calibration.rows import Hardware, LineKey, TrainingRow
 from gpuyard.predict.compute import ComputeLine
-from gpuyard.predict.placement import Placement
+from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.step import step_parts
 from gpuyard.predict.strategies import strategy_of
-from gpuyard.predict.table import Floats, Rows, Table
+from gpuyard.predict.strategies.ring import all_reduce
+from gpuyard.predict.table import Floats, Placement, Rows, Table
 
 Lines = Mapping[LineKey, tuple[float, float]]
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")

@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuyard.predict.placement import Placement
-from gpuyard.predict.prediction import Remedy
+from gpuyard.predict.prediction import Remedy, samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.step import samples_per_second
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
-from gpuyard.predict.table import Table
+from gpuyard.predict.table import Placement, Table
 from gpuyard.specs import ExchangeOptions
 
 _BATCH_FACTORS = (8, 4, 2)

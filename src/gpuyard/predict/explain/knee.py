@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.table import Floats
+from gpuyard.predict.table import Floats, Placement, place
 
 DEFAULT_THRESHOLD = 0.5
 _MOST_NODE_COUNTS = 256

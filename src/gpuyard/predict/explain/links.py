@@ -7,10 +7,10 @@ from gpuyard.catalog import Link, links
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.hardware.presets import topologies_of
-from gpuyard.predict.placement import Placement
-from gpuyard.predict.platform.platform import network_of
+from gpuyard.predict.platform import network_of
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import Proposal
+from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, Network
 
 _MORE_FLOWS = 4

@@ -7,11 +7,10 @@ from gpuyard.predict.explain.any_platform import remedies_anywhere
 from gpuyard.predict.explain.inputs import faster_inputs
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.explain.links import other_links
-from gpuyard.predict.placement import Placement
-from gpuyard.predict.prediction import Prediction, Remedy
+from gpuyard.predict.prediction import Prediction, Remedy, samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.step import samples_per_second
 from gpuyard.predict.strategies.remedies import Proposal
+from gpuyard.predict.table import Placement
 
 _LEAST_GAIN = 1.03
 _BATCH_FACTORS = (8, 4, 2)

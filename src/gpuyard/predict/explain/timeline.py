@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from gpuyard.predict.step import step_parts
+from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.table import Floats, Table, Traffic
 
 # below this the buckets are as good as undisturbed, and the reader need not be told

@@ -7,11 +7,10 @@ from typing import Any
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.predict.explain.timeline import TimeLine, time_line
-from gpuyard.predict.platform.fabric import Pipe
-from gpuyard.predict.prediction import Choke, Prediction, Remedy
+from gpuyard.predict.prediction import Choke, Prediction, Remedy, step_parts
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.step import step_parts
 from gpuyard.predict.table import Table
+from gpuyard.predict.transport import Pipe
 from gpuyard.units import (
     format_bit_rate,
     format_byte_rate,

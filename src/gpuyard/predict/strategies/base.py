@@ -1,6 +1,7 @@
 """What every strategy of data-parallel training answers; each has a file beside this one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -9,16 +10,40 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
-from gpuyard.predict import memory
-from gpuyard.predict.all_reduce import SecondsBySize
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.strategies import powersgd
-from gpuyard.predict.strategies.buckets import Buckets, fill
+from gpuyard.predict.constants import Constant, Tuning
+from gpuyard.predict.strategies.buckets import Buckets, fill, powersgd_buckets, powersgd_seconds
 from gpuyard.predict.strategies.remedies import Proposals
 from gpuyard.predict.table import Floats, Table
-from gpuyard.predict.tuning import Tuning
 from gpuyard.specs import ExchangeOptions, Workload
+from gpuyard.specs.workload import Optimizer
 
+_FP32_BYTES = 4
+_AUTOCAST_COPY_BYTES = 2
+# A parameter, in the optimizer's own state: nothing; the momentum; two moments; the same in 8 bits, with one
+# fp32 scale for 256 of each (bitsandbytes, block-wise quantization: arXiv:2110.02861).
+STATE_BYTES: dict[Optimizer, float] = {
+    "sgd": 0.0,
+    "momentum": 4.0,
+    "adam": 8.0,
+    "adamw": 8.0,
+    "adam-8bit": 2 * (1 + 4 / 256),
+}
+
+
+def model_bytes(workload: Workload, profile: ModelProfile) -> float:
+    """All that is there whatever the batch. What is frozen has neither gradient nor state; PyTorch's autocast
+    keeps parameters and gradients in fp32, and a 16-bit copy of every weight until backward has used it."""
+    trained = profile.gradient_bytes / _FP32_BYTES
+    weight = _FP32_BYTES + (_AUTOCAST_COPY_BYTES if workload.autocast else 0)
+    return weight * profile.parameters + (_FP32_BYTES + STATE_BYTES[workload.optimizer]) * trained
+
+
+def activation_bytes(workload: Workload, profile: ModelProfile, batch_per_gpu: Floats) -> Floats:
+    """Of a batch, when backward begins."""
+    return np.asarray(batch_per_gpu * profile.sample_bytes(autocast=workload.autocast))
+
+
+SecondsBySize = Callable[[Floats], Floats]
 _HALF = 0.5  # of fp32 gradients as fp16 or bf16
 
 
@@ -103,10 +128,8 @@ class Strategy(ABC):
         """Of each of so many GPUs: the model with its optimizer, the activations of the batch, and the
         error that PowerSGD feeds back."""
         fed_back = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
-        model = memory.model_bytes(workload, profile) + fed_back
-        return (
-            model + memory.activation_bytes(workload, profile, batch_per_gpu) + np.zeros_like(gpus)
-        )
+        model = model_bytes(workload, profile) + fed_back
+        return model + activation_bytes(workload, profile, batch_per_gpu) + np.zeros_like(gpus)
 
     def gpu_seconds(
         self,
@@ -117,7 +140,7 @@ class Strategy(ABC):
         """What a step takes longer, in the mean, on every GPU that has something to exchange."""
         if exchange.powersgd_rank is None or memory_bytes_per_second is None:
             return None  # a CPU's memory rate is not known, its passes over gradients in no formula
-        return powersgd.seconds(profile, memory_bytes_per_second) / exchange.accumulate
+        return powersgd_seconds(profile, memory_bytes_per_second) / exchange.accumulate
 
     def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
         """What a step waits for a host besides."""
@@ -154,4 +177,4 @@ class _Itself:
 @lru_cache(maxsize=256)
 def _filled(itself: _Itself, caps: tuple[float, ...], rank: int | None) -> Buckets:
     profile = itself.profile
-    return fill(profile, caps) if rank is None else powersgd.compressed(profile, caps, rank)
+    return fill(profile, caps) if rank is None else powersgd_buckets(profile, caps, rank)

@@ -4,13 +4,11 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
-from gpuyard.predict.all_reduce import SecondsBySize
 from gpuyard.predict.collectives import pipelined_broadcast_seconds
-from gpuyard.predict.constants import Constant
+from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
-from gpuyard.predict.strategies.base import Strategy
+from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Table
-from gpuyard.predict.tuning import Tuning
 
 BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",

@@ -1,9 +1,8 @@
 """PyTorch's DistributedDataParallel."""
 
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import Constant
+from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.ring import Ring
-from gpuyard.predict.tuning import Tuning
 
 FIRST_BUCKET = Constant(
     "ddp_first_bucket", 1024 * 1024, "bytes", "published", "torch DDP: first bucket of 1 MiB"

@@ -3,11 +3,9 @@
 import numpy as np
 
 from gpuyard.predict import constants as c
-from gpuyard.predict.all_reduce import SecondsBySize
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.strategies.base import Strategy
+from gpuyard.predict.constants import Constant, Tuning
+from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Table
-from gpuyard.predict.tuning import Tuning
 
 
 class NoExchange(Strategy):

@@ -3,13 +3,11 @@
 import numpy as np
 
 from gpuyard.predict import constants as c
-from gpuyard.predict.all_reduce import SecondsBySize
 from gpuyard.predict.collectives import parameter_server_seconds
-from gpuyard.predict.constants import Constant
+from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
-from gpuyard.predict.strategies.base import Strategy
+from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Paths, Table
-from gpuyard.predict.tuning import Tuning
 from gpuyard.specs import ExchangeOptions
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuyard.predict.placement import Placement
 from gpuyard.predict.prediction import Remedy
-from gpuyard.predict.strategies import powersgd
+from gpuyard.predict.strategies.buckets import POWERSGD_RANK
+from gpuyard.predict.table import Placement
 from gpuyard.specs import ExchangeOptions
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def local_sgd(scenario: "PlatformScenario", here: Placement) -> Iterator[Proposa
 
 def power_sgd(scenario: "PlatformScenario", here: Placement) -> Iterator[Proposal]:
     if scenario.exchange.compress is None and scenario.exchange.local_sgd == 1:
-        other = scenario.exchanging(compress=f"powersgd:{powersgd.RANK}")
+        other = scenario.exchanging(compress=f"powersgd:{POWERSGD_RANK}")
         ratio = scenario.profile.gradient_bytes / other.buckets.total_bytes
         yield Proposal(
-            f"PowerSGD of rank {powersgd.RANK} (lossy, about {ratio:.0f} × fewer bytes)",
+            f"PowerSGD of rank {POWERSGD_RANK} (lossy, about {ratio:.0f} × fewer bytes)",
             other,
             "lossy: accuracy may fall, compare it first; shapes of layers are assumed",
             other.memory_bytes(here.gpus),

@@ -13,14 +13,13 @@ from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
 from gpuyard.hardware import all_reduce, build_preset
 from gpuyard.predict import constants as c
 from gpuyard.predict.compute import MOST_FIXED, ComputeLines, roofline
-from gpuyard.predict.platform.fabric import Networks
-from gpuyard.predict.platform.fleet import Fleet
-from gpuyard.predict.platform.transport import inside_rate
+from gpuyard.predict.constants import Tuning
+from gpuyard.predict.platform import Fleet
+from gpuyard.predict.prediction import StepParts, step_parts
 from gpuyard.predict.scenario import Scenario
-from gpuyard.predict.step import StepParts, step_parts
 from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.table import Floats, Links, Truths
-from gpuyard.predict.tuning import Tuning
+from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 
 _ANCHOR_ROUNDS = 4

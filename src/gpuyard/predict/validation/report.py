@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard.catalog.published import LAB_TABLE, TRAINING_TABLES, published_sources
-from gpuyard.predict.tuning import fitted, spread
+from gpuyard.predict.constants import fitted, spread
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
 from gpuyard.predict.validation.score import Score, TableScore, Validation, score_table, validate
 from gpuyard.predict.validation.single import score_single_gpu

@@ -7,9 +7,9 @@ import numpy as np
 
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
-from gpuyard.predict.step import StepParts
+from gpuyard.predict.constants import Spread, Tuning, fitted, spread
+from gpuyard.predict.prediction import StepParts
 from gpuyard.predict.table import Floats
-from gpuyard.predict.tuning import Spread, Tuning, fitted, spread
 from gpuyard.predict.validation.cases import Cases, compiled
 
 

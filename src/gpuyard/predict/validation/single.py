@@ -9,8 +9,8 @@ from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predict.compute import MOST_FIXED, roofline
+from gpuyard.predict.constants import RooflineFit, fitted_roofline
 from gpuyard.predict.table import Floats
-from gpuyard.predict.tuning import RooflineFit, fitted_roofline
 from gpuyard.predict.validation.score import Score, score_of
 
 TABLE = "lambda"

@@ -11,12 +11,9 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware import MachineGraph
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import Constant
-from gpuyard.predict.placement import Placement, place
-from gpuyard.predict.platform.fabric import Pipe, between_machines
-from gpuyard.predict.platform.machine import InMachine
-from gpuyard.predict.table import Floats, Links, Rows
-from gpuyard.predict.tuning import fitted
+from gpuyard.predict.constants import Constant, fitted
+from gpuyard.predict.table import Floats, Integers, Links, Placement, Rows, place
+from gpuyard.predict.transport import InMachine, Pipe, between_machines
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network
 
 _ALONE = Pipe(np.inf, 0.0, "one machine")
@@ -156,3 +153,66 @@ def platform_from(
         gpu_memory_bytes_per_second=gpu.memory_bytes_per_second,
         cores=machine.cores,
     )
+
+
+def shared(
+    platform: Platform, cluster: Cluster, beside: int, graph: MachineGraph | None = None
+) -> Platform:
+    """The platform as one of `beside + 1` jobs sees it."""
+    if not beside:
+        return platform
+    jobs = beside + 1
+    gpu, machine = machine_of(cluster)
+    there = (
+        InMachine(graph)
+        if graph
+        else InMachine.of(gpu, machine.gpus, machine.topology, machine.socket_link)
+    )
+
+    def inside(gpus_used: int) -> Pipe:
+        alone, crowded = platform.inside(gpus_used), there.pipe(gpus_used, jobs)
+        rate = min(alone.bytes_per_second, crowded.bytes_per_second)
+        return Pipe(rate, alone.latency_seconds, crowded.name)
+
+    network = network_of(cluster)
+    fabric = between_machines(network)[0] if network else None
+    if fabric is not None:
+        fabric = replace(
+            fabric,
+            name=f"{fabric.name}, shared by {jobs} jobs",
+            # a cap on one flow holds for each job's flows; the ports are what they share
+            wire_bytes_per_second=fabric.wire_bytes_per_second / jobs,
+        )
+    storage, cores = platform.storage_bytes_per_second, platform.cores
+    return replace(
+        platform,
+        inside=inside,
+        between=partial(fabric.pipe, tuning=fitted()) if fabric else None,
+        host_to_gpu_bytes_per_second=partial(there.host_to_gpu_bytes_per_second, jobs=jobs),
+        storage_bytes_per_second=None if storage is None else storage / jobs,
+        cores=None if cores is None else cores / jobs,
+        beside=beside,
+        unshared=platform,
+    )
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One entry a spot: a number of machines of one kind on one network, all GPUs of them used. It has
+    neither storage nor cores that could be short, and nothing was measured on it."""
+
+    nodes: Floats
+    gpus_per_node: Floats
+    of_spots: Links
+
+    def rows(self, spot: Integers, batch_per_gpu: Floats) -> Rows:
+        return Rows(self.nodes[spot], self.gpus_per_node[spot], batch_per_gpu, spot=spot)
+
+    def constant(self, default: Constant) -> Constant:
+        return default
+
+    def links(self, rows: Rows, dataset: Dataset | None) -> Links:  # noqa: ARG002
+        """What each row gets."""
+        if rows.spot is None:
+            raise ValueError("rows of a fleet say which of its spots they are about")
+        return self.of_spots.take(rows.spot)

@@ -1,1 +1,0 @@
-"""The hardware side of a prediction: what an exchange gets of links inside and between machines."""
