@@ -1,5 +1,6 @@
 """Training to an accuracy with real ranks, and going on after kill -9."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.bench import measure
@@ -33,14 +34,16 @@ def forgetful(tiny: Build) -> Workload:
 
 
 _RUN = """
+import dataclasses
 import sys
 from pathlib import Path
 from gpuyard.measure.convergence.plan import plan_convergence
 from gpuyard.measure.convergence.run import run_convergence
 from gpuyard.specs import Workload
 workload = Workload.model_validate_json(sys.argv[1])
-plan = plan_convergence(workload, workers=int(sys.argv[3]), epochs=400, target_accuracy=1.0,
-                batch_per_worker=10, checkpoint=Path(sys.argv[2]))
+plan = plan_convergence(workload, workers=int(sys.argv[3]), epochs=400, batch_per_worker=10,
+                checkpoint=Path(sys.argv[2]))
+plan = dataclasses.replace(plan, target_accuracy=2.0)  # never
 def say(progress):
     if progress.line:
         print(int(progress.done), flush=True)
@@ -50,14 +53,14 @@ run_convergence(plan, say)
 
 def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Path) -> None:
     def plan(name: str, epochs: int):  # type: ignore[no-untyped-def]
-        return plan_convergence(
+        made = plan_convergence(
             forgetful,
             workers=WORKERS,
             epochs=epochs,
-            target_accuracy=1.0,
             batch_per_worker=10,
             checkpoint=tmp_path / name,
         )
+        return dataclasses.replace(made, target_accuracy=2.0)  # never
 
     killed = tmp_path / "killed.npz"
     with subprocess.Popen(
@@ -104,8 +107,8 @@ def test_it_learns_stops_when_it_knows_enough_and_says_what_was_held_out(
     result = measure(plan, run_convergence, store, lambda _progress: None)
     assert store.records(ConvergenceRun, workload.name) == [result]
     assert result.reached
-    assert result.last.training_accuracy > 0.9
-    assert all(epoch.training_accuracy <= 0.9 for epoch in result.epochs[:-1])
+    assert result.last.training_accuracy >= 0.9
+    assert all(epoch.training_accuracy < 0.9 for epoch in result.epochs[:-1])
     assert result.last.held_out_accuracy * 20 == pytest.approx(
         round(result.last.held_out_accuracy * 20)
     )  # of 20 held out
@@ -119,13 +122,6 @@ def test_held_out_samples_are_not_trained_on() -> None:
     training, held_out = split(25)
     assert held_out.tolist() == [0, 10, 20]
     assert sorted([*training.tolist(), *held_out.tolist()]) == list(range(25))
-
-
-def test_broken_checkpoint_is_a_sentence(forgetful: Workload, tmp_path: Path) -> None:
-    path = tmp_path / "broken.npz"
-    path.write_bytes(b"PK not a zip")
-    with pytest.raises(GpuyardError, match="is not a checkpoint that can be read"):
-        run_convergence(plan_convergence(forgetful, checkpoint=path))
 
 
 def test_what_can_not_be_trained_is_a_sentence(tiny: Build) -> None:

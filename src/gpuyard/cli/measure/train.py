@@ -22,7 +22,7 @@ def train(
     ] = None,
     epochs: Annotated[int, typer.Option(help="Most passes over the training data.", min=1)] = 20,
     accuracy: Annotated[
-        str, typer.Option(help="Stop when the accuracy on the training data is above this.")
+        str, typer.Option(help="Stop when the accuracy on the training data reaches this.")
     ] = "99 %",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[

@@ -1,24 +1,39 @@
 """A run as it was after an epoch, in one file of plain arrays: whole, or the one before it.
 
-No pickle: a checkpoint from elsewhere can't run code.
+No pickle: a checkpoint from elsewhere can't run code. Nothing is packed: it can't unpack to more than it is.
 """
 
+import contextlib
 import json
+import math
+import os
 import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
-from torch.optim import Optimizer
+from numpy.lib import format as npy
 
+from gpuyard import paths
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import replacing
+from gpuyard.measure.convergence.records import EpochDone
 from gpuyard.units import counted
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
 _ABOUT = "about"
+_NUMBERS = "biufc"  # kinds of dtype: an array of anything else is not ours
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def default_directory() -> Path:
+    """Where checkpoints lie that the user has not named: all that is in there is ours."""
+    return (paths.home() / "checkpoints").absolute()
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,7 @@ class About:
     epochs: tuple[dict[str, Any], ...]
 
 
-def save(path: Path, about: About, module: nn.Module, optimizer: Optimizer) -> None:
+def save(path: Path, about: About, module: "nn.Module", optimizer: "Optimizer") -> None:
     """Replaces the last one in one step."""
     arrays = {f"model/{name}": _array(value) for name, value in module.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
@@ -45,13 +60,58 @@ def read_about(path: Path) -> About | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with _opened(path) as arrays:
             said = json.loads(arrays[_ABOUT].tobytes())
-        return About(said["identity"], said["workers"], tuple(said["epochs"]))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise GpuyardError(
-            f"{path} is not a checkpoint that can be read ({error}); begin again with --fresh"
-        ) from error
+        epochs = tuple(EpochDone.model_validate(epoch) for epoch in said["epochs"])
+        if not epochs:
+            raise ValueError("it has no epochs")
+        return About(str(said["identity"]), int(said["workers"]), tuple(said["epochs"]))
+    except Exception as error:  # a damaged file fails in any way
+        raise _unreadable(path, error) from error
+
+
+def forget(path: Path) -> None:
+    """Remove it, if it is a checkpoint: a file of another kind stays."""
+    if path.parent != default_directory():
+        read_about(path)
+    try:
+        path.resolve().unlink(missing_ok=True)  # a link stays a link
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be removed: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Its arrays, after a look at what they would take: a small file of another kind can unpack to terabytes."""
+    with path.open("rb") as file:
+        with zipfile.ZipFile(file) as members:
+            _check_sizes(members, os.fstat(file.fileno()).st_size)
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+
+
+def _check_sizes(members: zipfile.ZipFile, file_bytes: int) -> None:
+    listed = members.infolist()
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in listed)
+    if packed or sum(member.file_size for member in listed) > file_bytes:
+        raise ValueError("its arrays are packed, or larger than the file")
+    for member in listed:
+        with members.open(member) as array:
+            shape, _, dtype = _HEADERS[npy.read_magic(array)](array)
+            has_bytes = member.file_size - array.tell()
+        if dtype.kind not in _NUMBERS or math.prod(shape) * dtype.itemsize != has_bytes:
+            raise ValueError("an array is not as large as it says")
+
+
+def _unreadable(path: Path, error: Exception) -> GpuyardError:
+    said = (isinstance(error, OSError) and error.strerror) or str(error)
+    why = said.partition("\n")[0].strip().rstrip(":.") or type(error).__name__
+    ours = path.parent == default_directory()
+    return GpuyardError(
+        f"{path} is not a checkpoint that can be read ({why}); it was left as it is: "
+        + ("begin again with --fresh" if ours else "move it away, or name another --checkpoint")
+    )
 
 
 def check(path: Path, about: About, identity: str, workers: int) -> None:
@@ -68,11 +128,20 @@ def check(path: Path, about: About, identity: str, workers: int) -> None:
         )
 
 
-def restore(path: Path, module: nn.Module, optimizer: Optimizer) -> None:
+def restore(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
     """Put everything back as it was."""
-    with np.load(path, allow_pickle=False) as arrays:
-        model: dict[str, Any] = {}
-        state: dict[int, dict[str, Any]] = {}
+    try:
+        _restore(path, module, optimizer)
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def _restore(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
+    import torch
+
+    model: dict[str, Tensor] = {}
+    state: dict[int, dict[str, Tensor]] = {}
+    with _opened(path) as arrays:
         for name in arrays.files:
             kind, _, rest = name.partition("/")
             if kind == "model":
@@ -80,10 +149,21 @@ def restore(path: Path, module: nn.Module, optimizer: Optimizer) -> None:
             elif kind == "optimizer":
                 index, _, key = rest.partition("/")
                 state.setdefault(int(index), {})[key] = torch.from_numpy(arrays[name])
+    if _forms(model) != _forms(module.state_dict()):
+        raise ValueError("its weights are of another model")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, values in state.items():
+        shapes = {value.shape for value in values.values() if value.dim()}
+        if not 0 <= index < len(parameters) or shapes - {parameters[index].shape}:
+            raise ValueError("what it keeps for the optimizer is of another model")
     module.load_state_dict(model)
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _array(value: torch.Tensor) -> Any:
+def _forms(weights: "dict[str, Tensor]") -> dict[str, Any]:
+    return {name: (value.shape, value.dtype) for name, value in weights.items()}
+
+
+def _array(value: "Tensor") -> Any:
     return value.detach().cpu().numpy()

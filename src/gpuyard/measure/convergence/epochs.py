@@ -64,7 +64,7 @@ class EpochTrainer:
         self._peers.leave()
 
     def _reached(self) -> bool:
-        return bool(self._done) and self._done[-1].training_accuracy > self._job.target_accuracy
+        return bool(self._done) and self._done[-1].training_accuracy >= self._job.target_accuracy
 
     def _save(self, path: Path) -> None:
         epochs = tuple(epoch.model_dump(mode="json") for epoch in self._done)

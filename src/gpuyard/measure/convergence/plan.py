@@ -6,7 +6,9 @@ from typing import Any
 
 from gpuyard import paths
 from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.files import check_writable
 from gpuyard.measure.convergence import rates
+from gpuyard.measure.convergence.checkpoint import default_directory
 from gpuyard.measure.kind import Listing
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Here
@@ -99,6 +101,11 @@ def plan_convergence(
         raise UserMistake(
             f"expected an accuracy above 0 % and up to 100 %, got {100 * target_accuracy:g} %"
         )
+    kept = (checkpoint or default_directory() / _file_name(workload.name, workers)).absolute()
+    if checkpoint is not None:
+        check_writable(kept)
+    if kept.exists() and not kept.is_file():
+        raise UserMistake(f"{kept} is not a file, so no checkpoint can be written to it")
     cores_by_worker = Here().cores_by_worker(workers, computing=True)
     testbed = this_testbed()
     device: Device = "cuda" if testbed.gpus else "cpu"
@@ -114,7 +121,6 @@ def plan_convergence(
         "rates": [rates.FIRST, rates.KEPT, rates.KEPT_AFTER_UPDATES, rates.LEAST_KEPT],
         "torch": testbed.torch,
     }
-    default = paths.home() / "checkpoints" / f"{_file_name(workload.name)}-{workers}.npz"
     return ConvergencePlan(
         workload=workload,
         device=device,
@@ -123,12 +129,13 @@ def plan_convergence(
         epochs=epochs,
         target_accuracy=target_accuracy,
         seed=seed,
-        checkpoint=(checkpoint or default).absolute(),
+        checkpoint=kept,
         fresh=fresh,
         identity=key_of(identity)[:16],
         testbed=testbed,
     )
 
 
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
+def _file_name(name: str, workers: int) -> str:
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
+    return f"{plain}-{workers}.npz"

@@ -4,8 +4,9 @@ from dataclasses import replace
 from functools import partial
 
 from gpuyard import paths
-from gpuyard.files import make_parent
+from gpuyard.files import check_writable, make_parent
 from gpuyard.measure.clock import Clock, Tell
+from gpuyard.measure.convergence import checkpoint
 from gpuyard.measure.convergence.plan import ConvergencePlan
 from gpuyard.measure.convergence.records import (
     ConvergenceJob,
@@ -26,9 +27,13 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
     epochs: list[EpochDone] = []
     clock = Clock(range(1, plan.epochs + 1))
     if plan.fresh:
-        plan.checkpoint.unlink(missing_ok=True)
+        checkpoint.forget(plan.checkpoint)
     if plan.checkpoint.is_relative_to(paths.home().absolute()):
         make_parent(plan.checkpoint)
+    check_writable(plan.checkpoint)
+    about = checkpoint.read_about(plan.checkpoint)
+    if about is not None:  # said before ranks are started
+        checkpoint.check(plan.checkpoint, about, plan.identity, len(plan.cores_by_worker))
     job = partial(
         ConvergenceJob,
         workload=plan.workload,
@@ -59,7 +64,7 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
         workers=len(plan.cores_by_worker),
         batch_per_worker=plan.batch_per_worker,
         target_accuracy=plan.target_accuracy,
-        reached=epochs[-1].training_accuracy > plan.target_accuracy,
+        reached=epochs[-1].training_accuracy >= plan.target_accuracy,
         checkpoint=str(plan.checkpoint),
         epochs=tuple(epochs),
     )
