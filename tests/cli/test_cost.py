@@ -191,3 +191,14 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
     assert "take it with --older" in refused.stderr
     assert "in use again" in cli("prices", "reset", environment=home).stdout
     assert "Nothing to undo" in cli("prices", "reset", environment=home).stdout
+
+
+def test_electricity_is_priced_by_country_and_said(cli: Cli) -> None:
+    machine = ["cost", "--rent", "$1.50/h", "--buy", "$8000", "--power", "1 kW"]
+    assert "Electricity is not counted: give --tariff or --country." in cli(*machine).stdout
+    german = cli(*machine, "--country", "de").stdout
+    assert "Electricity: $0.2571/kWh, Germany" in " ".join(german.split())
+    both = cli(*machine, "--country", "DE", "--tariff", "$0.1/kWh", status=2)
+    assert "give --tariff or --country, not both" in both.stderr
+    unknown = cli(*machine, "--country", "GB", status=2)
+    assert "no country or region with an electricity price is called 'GB'" in unknown.stderr

@@ -94,7 +94,7 @@ def test_a_bought_machine_that_waits_draws_power_and_fails() -> None:
 
 def test_colocation_comes_on_top() -> None:
     offers = offer("a", buy="$7200", power="1 kW")
-    site = {"colocation": "$200/kW/month"}
+    site = {"colocation": "$200/kW/month", "electricity": "$0.12/kWh"}
     home = winner(plan(offers, site=site, search={"ways": ["buy"]}))
     away = winner(plan(offers, site=site, search={"ways": ["colocate"]}))
     # a kW for 36 months, and a better PUE than at home, 1.3 against 1.58, while it works

@@ -86,3 +86,27 @@ def test_in_the_building_colocation_is_shown_as_ruled_out() -> None:
     )  # fmt: skip
     result = found(asked, read_site(ROOM))
     assert result.places[1].broken_rules == ("data may not leave the building",)
+
+
+@pytest.mark.parametrize(
+    ("site", "usd", "place", "said"),
+    [
+        ({}, 0.149, "US", "the default, as no country is given"),
+        ({"country": "DE"}, 0.2571, "DE", "Germany"),
+        ({"country": "US", "region": "US-IL"}, 0.1278, "US-IL", "Illinois"),
+        ({"electricity": "$0.12/kWh"}, 0.12, None, "as given"),
+    ],
+)
+def test_the_price_of_electricity_is_that_of_the_country(
+    site: dict[str, str], usd: float, place: str | None, said: str
+) -> None:
+    asked = plan(
+        offer("a", buy="$7200", power="1 kW"), owning={"staff": "$0/h"}, site=site,
+        search={"ways": ["buy"]},
+    )  # fmt: skip
+    known = workload()
+    result = plan_result(search(asked, known, models().get("resnet50")), known)
+    assert result.winner is not None and result.electricity is not None
+    assert result.winner.total_usd == pytest.approx(7200 + 360 * 10 * 1.58 * usd)
+    assert result.electricity.place == place
+    assert any(words.startswith("Electricity:") and said in words for words in result.assumptions)

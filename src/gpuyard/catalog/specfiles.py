@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuyard.catalog.electricity import electricity_prices
 from gpuyard.catalog.facility import pdus, plugs
 from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
@@ -35,6 +36,7 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "offer": lambda: frozenset((*prices().ids(), *machines().ids(), *build_ids())),
     "PDU": lambda: frozenset(pdus().ids()),
     "plug": lambda: frozenset(plugs().ids()),
+    "region": lambda: frozenset(name for name in electricity_prices().ids() if "-" in name),
 }
 
 

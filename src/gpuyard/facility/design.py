@@ -76,10 +76,12 @@ class FacilityDesign:
         return all(p.device.tower for p in self.room.placed if not p.device.is_switch)
 
 
-def design_facility(cluster: Cluster, site: Site | None = None) -> FacilityDesign:
+def design_facility(
+    cluster: Cluster, site: Site | None = None, priced_as: str | None = None
+) -> FacilityDesign:
     """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
     server, wall_power = server_device(cluster)
-    rules = rules_for(site or default_site(server, cluster.nodes))
+    rules = rules_for(site or default_site(server, cluster.nodes), priced_as)
     server = replace(server, tower=server.tower and _on_the_floor(cluster, rules))
     _refuse(device_shortfalls(server, rules), rules)
     limits = _limits(rules, server)

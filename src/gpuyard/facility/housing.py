@@ -32,13 +32,13 @@ def housing_terms(rules: SiteRules) -> tuple[HousingTerms, HousingTerms]:
         HousingTerms(
             where="colocation",
             pue=rules.pue if shared else averages.get("pue-new-sites").value,
-            usd_per_kwh=rules.tariff_usd_per_kwh,
+            usd_per_kwh=rules.tariff.usd_per_kwh,
             rent_usd_per_kw_month=rules.colocation_usd_per_kw_month,
         ),
         HousingTerms(
             where="office" if site.kind == "office" else "on premises",
             pue=averages.get("pue-average-2023").value if shared else rules.pue,
-            usd_per_kwh=rules.tariff_usd_per_kwh,
+            usd_per_kwh=rules.tariff.usd_per_kwh,
             build_usd_per_kw=site.build,
         ),
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpuyard.catalog.electricity import Tariff, tariff_of
 from gpuyard.catalog.facility import Region, facility_costs
 from gpuyard.facility.device import Device
 from gpuyard.facility.power.electricity import apparent_va, continuous_load_in
@@ -23,13 +24,14 @@ class SiteRules:
     region: Region
     rack_watts: float
     pue: float
-    tariff_usd_per_kwh: float
+    tariff: Tariff
     colocation_usd_per_kw_month: float
     assumed: tuple[str, ...]
 
 
-def rules_for(site: Site) -> SiteRules:
-    """The site's own figures, else what is typical."""
+def rules_for(site: Site, priced_as: str | None = None) -> SiteRules:
+    """The site's own figures, else what is typical; `priced_as` names the country or region whose electricity
+    price is used instead."""
     assumed = []
     share = site.continuous_load
     if share is None:
@@ -43,11 +45,9 @@ def rules_for(site: Site) -> SiteRules:
         assumed.append(f"{rack_watts / 1000:.0f} kW per rack, typical of {_kind_words(site)}")
     costs = facility_costs()
     pue_row = costs.get("pue-new-sites" if site.kind == "colocation" else "pue-average-2023")
-    rent_row, tariff_row = costs.get("colocation-2024"), costs.get("tariff-illinois-commercial")
+    rent_row = costs.get("colocation-2024")
     if site.pue is None:
         assumed.append(f"PUE {pue_row.value:g}, {pue_row.name} ({pue_row.date})")
-    if site.tariff is None:
-        assumed.append(f"${tariff_row.value:g}/kWh, {tariff_row.name} ({tariff_row.date})")
     if site.colocation_rate is None:
         assumed.append(f"${rent_row.value:g}/kW/month, {rent_row.name} ({rent_row.date})")
     return SiteRules(
@@ -56,7 +56,11 @@ def rules_for(site: Site) -> SiteRules:
         region=region_of(site.country),
         rack_watts=rack_watts,
         pue=site.pue or pue_row.value,
-        tariff_usd_per_kwh=site.tariff or tariff_row.value,
+        tariff=tariff_of(
+            None if priced_as else site.tariff,
+            priced_as or site.place,
+            "--country, or 'country' or 'tariff' in the site file",
+        ),
         colocation_usd_per_kw_month=site.colocation_rate or rent_row.value,
         assumed=tuple(assumed),
     )

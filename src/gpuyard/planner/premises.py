@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard import units
+from gpuyard.catalog.electricity import Tariff, tariff_of
 from gpuyard.errors import UserMistake
 from gpuyard.facility.housing import BUILD_YEARS, HousingTerms, housing_terms, machine_watts_limits
 from gpuyard.facility.site_rules import rules_for
@@ -29,6 +30,7 @@ class Premises:
     power: PowerLimit | None
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
+    tariff: Tariff
 
     def terms(self, acquisition: Acquisition) -> HousingTerms:
         return self.shared if acquisition == "colocate" else self.own
@@ -59,18 +61,22 @@ def _from_plan(site: PlanSite) -> Premises:
     if site.power is not None:
         reason = f"draws more than the {units.format_watts(site.power)} of the site"
         limit = PowerLimit("buy", site.power / site.pue, reason)
+    tariff = tariff_of(
+        site.electricity, site.region or site.country, "'site.country' or 'site.electricity'"
+    )
     return Premises(
         name=None,
-        own=HousingTerms("on premises", site.pue, site.electricity),
+        own=HousingTerms("on premises", site.pue, tariff.usd_per_kwh),
         shared=HousingTerms(
             "colocation",
             site.colocation_pue,
-            site.electricity,
+            tariff.usd_per_kwh,
             rent_usd_per_kw_month=site.colocation,
         ),
         power=limit,
         rack=None,
         assumed=(),
+        tariff=tariff,
     )
 
 
@@ -96,4 +102,5 @@ def _from_file(site: sites.Site) -> Premises:
             acquisition, rules.rack_watts, f"a machine draws more than the {rack} of a rack there"
         ),
         assumed=rules.assumed,
+        tariff=rules.tariff,
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuyard import units
+from gpuyard.catalog.electricity import Tariff
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
@@ -246,6 +247,7 @@ class PlanResult:
     assumptions: tuple[str, ...]
     runners_up: tuple[Alternative, ...] = ()  # next to the choice, at most three
     would_change: tuple[str, ...] = ()  # the decision
+    electricity: Tariff | None = None  # of bought machines; None where none may be bought
     places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
 
     def as_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.explain.decision import runners_up, would_change
 from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
-from gpuyard.planner.offers import offers_of
+from gpuyard.planner.offers import OWNED, offers_of
 from gpuyard.planner.premises import Premises, premises_of
 from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
 from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
@@ -122,6 +122,7 @@ def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
         assumptions=assumptions(candidates),
         runners_up=runners_up(candidates, ranking, winner),
         would_change=would_change(candidates, ranking, winner),
+        electricity=candidates.premises.tariff if set(OWNED) & set(plan.search.ways) else None,
         places=sitings(candidates, ranking, winner, row),
     )
 

@@ -146,6 +146,14 @@ GpuName = Annotated[Name, AfterValidator(known_name("GPU"))]
 LinkName = Annotated[Name, AfterValidator(known_name("link"))]
 CloudName = Annotated[Name, AfterValidator(known_name("cloud"))]
 MachineName = Annotated[Name, AfterValidator(known_name("machine"))]
+Country = Annotated[str, Field(pattern=r"^[A-Z]{2}$", description="two letters, as in ISO 3166")]
+Region = Annotated[
+    Name,
+    AfterValidator(known_name("region")),
+    Field(
+        description="with an electricity price of its own, as `gpuyard catalog electricity` names it"
+    ),
+]
 
 
 def _known_model(name: str, info: ValidationInfo) -> str:

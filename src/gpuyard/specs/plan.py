@@ -11,11 +11,13 @@ from gpuyard.specs.base import (
     Bytes,
     CloudName,
     Count,
+    Country,
     Counts,
     GpuName,
     LinkName,
     MachineName,
     Name,
+    Region,
     Seconds,
     Share,
     SiteReference,
@@ -67,7 +69,13 @@ class PlanSite(Spec):
     power: Annotated[
         Watts | None, Field(gt=0, description="what the room has, cooling included")
     ] = None
-    electricity: UsdPerKwh = 0.12
+    country: Annotated[
+        Country | None, Field(description="for the price of electricity: two letters, like DE")
+    ] = None
+    region: Region | None = None
+    electricity: Annotated[
+        UsdPerKwh | None, Field(description="what you pay; default: the price of the country")
+    ] = None
     pue: Annotated[float, Field(ge=1, le=3, description="power of the room divided by that of its machines")] = 1.58  # fmt: skip
     colocation: Annotated[
         UsdPerKwMonth, Field(description="per kW under load, without electricity")

@@ -5,7 +5,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from gpuyard.specs.base import MOST_LISTED, Name, Share, Spec, Unit, Usd, known_name, quantity
+from gpuyard.specs.base import (
+    MOST_LISTED,
+    Country,
+    Name,
+    Region,
+    Share,
+    Spec,
+    Unit,
+    Usd,
+    known_name,
+    quantity,
+)
 from gpuyard.units import Dimension, parse_positive
 
 
@@ -51,7 +62,6 @@ UsdPerKwMonth = Annotated[
 UsdPerKw = Annotated[float, *_positive("a price of capacity", "$11000/kW", {"/kW": 1.0})]
 PduName = Annotated[Name, AfterValidator(known_name("PDU"))]
 ReceptacleName = Annotated[Name, AfterValidator(known_name("plug"))]
-Country = Annotated[str, Field(pattern=r"^[A-Z]{2}$", description="two letters, as in ISO 3166")]
 SiteKind = Literal["office", "room", "colocation"]
 Cooling = Literal["air", "rear-door", "liquid"]
 
@@ -89,6 +99,7 @@ class Site(Spec):
     name: Name
     kind: SiteKind
     country: Country = "US"
+    region: Region | None = None
     continuous_load: Annotated[
         Share | None, Field(gt=0, description="of a breaker, for hours on end")
     ] = None
@@ -106,6 +117,17 @@ class Site(Spec):
     colocation_rate: UsdPerKwMonth | None = None
     build: UsdPerKw | None = None
     rack_price: Usd | None = None
+
+    @model_validator(mode="after")
+    def _region_in_country(self) -> "Site":
+        if self.region is not None and not self.region.startswith(f"{self.country}-"):
+            raise ValueError(f"region {self.region} is not in country {self.country}")
+        return self
+
+    @property
+    def place(self) -> str | None:
+        """Whose electricity price holds; None where the file does not say where the site is."""
+        return self.region or (self.country if "country" in self.model_fields_set else None)
 
     @model_validator(mode="after")
     def _both_feeds_have_circuits(self) -> "Site":

@@ -82,7 +82,7 @@ def plugs() -> View:
 
 
 def facility_costs() -> View:
-    """Costs of rooms: PUE, colocation rates, electricity, as published averages.
+    """Costs of rooms: PUE and colocation rates, as published averages.
 
     Example: gpuyard catalog facility-costs colocation-2024
     """
@@ -98,4 +98,26 @@ def facility_costs() -> View:
             "unit": lambda c: c.unit,
             "date": lambda c: c.date,
         },
+    )
+
+
+def electricity() -> View:
+    """What electricity costs businesses, by country and for some regions.
+
+    Example: gpuyard catalog electricity DE
+    """
+    from gpuyard.catalog.electricity import electricity_prices
+
+    return View(
+        "Electricity prices",
+        electricity_prices(),
+        {
+            "id": lambda e: e.id,
+            "where": lambda e: e.name,
+            "$/kWh": lambda e: f"{e.usd_per_kwh:g}",
+            "customers": lambda e: e.customers,
+            "period": lambda e: e.period,
+            "date": lambda e: e.date,
+        },
+        least=("customers",),
     )

@@ -12,6 +12,7 @@ from gpuyard.cli.cost.options import (
     DiscountRateOption,
     OwningOptions,
     PriceDateOption,
+    electricity_words,
     given_on,
     months,
     owned_machine,
@@ -141,6 +142,7 @@ def cost(
         tornado=tornado or bool(vary),
         draws=monte_carlo,
         seed=seed,
+        electricity=electricity_words(owning),
     )
     show(rent_or_own_answer(question), json_output=json_output, html=html)
 

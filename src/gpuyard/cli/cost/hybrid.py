@@ -12,6 +12,7 @@ from gpuyard.cli.cost.options import (
     HorizonOption,
     PriceDateOption,
     RunningOptions,
+    electricity_words,
     given_on,
     owned_machine,
     quantity,
@@ -101,6 +102,7 @@ def hybrid(
         best_hybrid(wanted, prices, gpus_per_machine=gpus_per_machine, error=error),
         None if reserved is None else _mix(wanted, prices, gpus_per_machine, reserved),
         (rented.date or given_on(price_date)).isoformat(),
+        electricity=electricity_words(owning),
     )
     show(answer, json_output=json_output, html=html)
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from gpuyard import units
+from gpuyard.cli.options.common import CountryOption
 from gpuyard.errors import BadQuantity, UserMistake
 
 if TYPE_CHECKING:
+    from gpuyard.catalog.electricity import Tariff
     from gpuyard.economics.ownership import Owned
 
 _YEAR_SECONDS = units.parse_seconds("1 year")
@@ -106,6 +108,7 @@ class RunningOptions:
     tariff: Annotated[
         float, quantity(units.parse_usd_per_kwh, "PRICE", "Electricity, e.g. '$0.12/kWh'.")
     ] = 0.0
+    country: CountryOption = None
     pue: Annotated[
         float, typer.Option(help="Power of the building per watt of the machines, 1 or more.")
     ] = 1.0
@@ -169,6 +172,27 @@ def takes_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def electricity_of(options: RunningOptions) -> "Tariff":
+    """Given, of a country, or not counted."""
+    from gpuyard.catalog.electricity import Tariff, tariff_of
+
+    if options.country is None:
+        return Tariff(options.tariff)
+    if options.tariff:
+        raise UserMistake("give --tariff or --country, not both")
+    return tariff_of(None, options.country, "--tariff")
+
+
+def electricity_words(options: RunningOptions) -> str:
+    """Which price the answer uses; nothing where no power is counted."""
+    tariff = electricity_of(options)
+    if not options.power:
+        return ""
+    if not tariff.usd_per_kwh:
+        return "Electricity is not counted: give --tariff or --country."
+    return tariff.sentence
+
+
 def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
     """What owning costs, as the formulas take it."""
     from gpuyard.economics.ownership import Owned
@@ -178,7 +202,7 @@ def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
         watts=options.power,
         idle_watts=options.idle_power,
         pue=options.pue,
-        usd_per_kwh=options.tariff,
+        usd_per_kwh=electricity_of(options).usd_per_kwh,
         colocation_usd_per_year=options.colocation.usd_per_year,
         colocation_usd_per_kw_month=options.colocation.usd_per_kw_month,
         support_share_per_year=options.support,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.common import write_or_print
+from gpuyard.cli.options.common import CountryOption, write_or_print
 from gpuyard.cli.output import STDOUT, JsonOption, show, writable_or_printed
 from gpuyard.cli.progress import working
 from gpuyard.errors import UserMistake
@@ -22,6 +22,7 @@ def design(
     site: Annotated[
         Path | None, typer.Option(help="A *.site.yaml: where it would stand.", metavar="FILE")
     ] = None,
+    country: CountryOption = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -65,7 +66,7 @@ def design(
     spec = read_cluster(cluster)
     place = read_site(site) if site is not None else None
     with working("designing the room"):
-        made = design_facility(spec, place)
+        made = design_facility(spec, place, country)
     for form, path in forms.items():
         write_or_print(_text(made, form), path)
     if not forms:

@@ -35,6 +35,23 @@ TimePerPointOption = Annotated[
 ]
 
 
+def _with_a_price(code: str) -> str:
+    """A country or a region whose electricity price is known."""
+    from gpuyard.catalog.electricity import electricity_prices
+
+    return electricity_prices().get(code.upper()).id
+
+
+CountryOption = Annotated[
+    str | None,
+    typer.Option(
+        parser=_with_a_price,
+        metavar="CODE",
+        help="Electricity price of this country or region, e.g. DE or US-IL.",
+    ),
+]
+
+
 _MAY_BE_BARE = ("--html", "--svg", "--csv")
 
 

@@ -208,7 +208,8 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
             f"Left out, as no rate for this precision is known: {', '.join(candidates.no_precision)}."
         )
     unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
-    found.append(f"Unusable rows of the price list: {unusable}.")
+    if unusable:
+        found.append(f"Unusable rows of the price list: {unusable}.")
     if plan.search.largest_batch is None:
         found.append(
             "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
@@ -228,6 +229,7 @@ def _owning(candidates: Candidates) -> list[str]:
         f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of resale value kept per year; "
         "servers without a list price are estimated from parts."
     ]
+    found.append(premises.tariff.sentence)
     if own.build_usd_per_kw is not None:
         found.append(
             f"The room itself: ${own.build_usd_per_kw:,.0f} per kW of machines, written off over "

@@ -17,6 +17,8 @@ def hybrid_answer(
     found: Hybrid,
     mix: CapacityMix | None,
     price_date: str,
+    *,
+    electricity: str = "",
 ) -> Answer:
     """The best size beside renting and owning everything, and what a wrong forecast costs."""
     tables = [_sizes_table(demand, found), _wrong_table(found)]
@@ -29,9 +31,10 @@ def hybrid_answer(
     )
     page: list[Part] = [Sentence(summary), hybrid_chart(demand, found)]
     rule = [Sentence(_rule(prices, found)), Sentence(f"Prices of {price_date}.")]
+    power = [Sentence(electricity)] if electricity else []
     return Answer(
-        [Only("page", page), *tables, Only("terminal", rule)],
-        _document(demand, prices, found, mix, price_date),
+        [Only("page", page), *tables, Only("terminal", rule), *power],
+        _document(demand, prices, found, mix, price_date) | {"electricity": electricity or None},
         title=_title(demand, found.best.own_gpus),
         verb="cost hybrid",
         meta=f"Prices of {price_date}",

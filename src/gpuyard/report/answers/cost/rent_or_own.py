@@ -63,6 +63,7 @@ class RentOrOwnQuestion:
     tornado: bool = False
     draws: int | None = None
     seed: int = 0
+    electricity: str = ""  # which price is used; empty where no power is counted
 
     @cached_property
     def simple(self) -> BreakEven:
@@ -122,6 +123,7 @@ def rent_or_own_answer(question: RentOrOwnQuestion) -> Answer:
         [
             Only("terminal", [*short, *drawn, Sentence(f"{question.prices}.")]),
             Only("page", full),
+            *([Sentence(question.electricity)] if question.electricity else []),
         ],
         _document(question, bars, spread),
         title=f"Rent at {question.rent.words} or buy at {units.format_usd(simple.buy_usd)}",
@@ -303,6 +305,7 @@ def _document(
         "break_even_months": None if years is None else years * 12,
         "payments_even_months": even,
         "price_date": (question.rent.date or question.given_on).isoformat(),
+        "electricity": question.electricity or None,
         "horizon_months": case.months,
         "upfront_usd": float(upfront_usd(case.running)),
         "monthly_usd": {n: float(usd) for n, usd in monthly_parts_usd(case.running).items()},

@@ -38,6 +38,7 @@ def room_answer(design: FacilityDesign) -> Answer:
             *(Sentence(line) for line in headline(design)),
             *shown,
             *(Sentence(loss.sentence) for loss in feed_losses(design)),
+            Sentence(design.rules.tariff.sentence),
             *(Sentence(f"Assumed: {words}.", "quiet") for words in design.assumed),
         ]
     )
@@ -197,6 +198,7 @@ def _provider(design: FacilityDesign) -> list[Part]:
 
 def _assumptions(design: FacilityDesign) -> list[str]:
     return [
+        design.rules.tariff.sentence,
         *design.assumed,
         f"{design.server.name}: {design.server.basis}.",
         "UPS, generators, transfer switches, chillers and liquid loops are not sized: the peak, the kVA of"

@@ -56,6 +56,7 @@ def design_document(design: FacilityDesign) -> dict[str, Any]:
         "cords": [_cord(cord) for cord in all_cords(design)],
         "network": _network(design),
         "room": _room(design, room),
+        "electricity": design.rules.tariff.as_json(),
         "costs": [_cost(cost) for cost in design.housing_costs],
         "bill": [picked(item, *COLUMNS) for item in bill_of_materials(design)],
     }

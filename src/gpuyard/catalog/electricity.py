@@ -1,0 +1,63 @@
+"""What electricity costs businesses, by country and for some regions, and which price an answer uses."""
+
+import functools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import Field
+
+from gpuyard.catalog.tables import Fact, Table, read_csv
+
+DEFAULT_COUNTRY = "US"
+"""Where nobody says where machines stand; every answer that uses it says so."""
+
+
+class ElectricityPrice(Fact):
+    """One published price, named by the code of its country or region (ISO 3166)."""
+
+    name: str
+    usd_per_kwh: float = Field(gt=0)
+    customers: str
+    """Whose price it is: large ones pay less."""
+    period: str
+    note: str = ""
+
+
+@functools.cache
+def electricity_prices() -> Table[ElectricityPrice]:
+    return read_csv(
+        "country or region with an electricity price", ElectricityPrice, "electricity.csv"
+    )
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """The price of electricity that an answer uses; `place` is None where the user gave the price."""
+
+    usd_per_kwh: float
+    place: str | None = None
+    date: str | None = None
+    source: str = "as given"
+    is_default: bool = False
+    words: str = "as given"
+
+    @property
+    def sentence(self) -> str:
+        return f"Electricity: ${self.usd_per_kwh:g}/kWh, {self.words}."
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tariff_of(given: float | None, place: str | None, ask_for: str) -> Tariff:
+    """The user's own price, else that of a country or region, else the default's; `ask_for` says what would
+    replace the default."""
+    if given is not None:
+        return Tariff(given)
+    known = place is not None and place in electricity_prices()
+    row = electricity_prices().get(place if place is not None and known else DEFAULT_COUNTRY)
+    words = f"{row.name}, {row.customers}, {row.period} ({row.source})"
+    if not known:
+        why = "no country is given" if place is None else f"no price is known for {place}"
+        words = f"the default, as {why} (give {ask_for}): {words}"
+    return Tariff(row.usd_per_kwh, row.id, row.date.isoformat(), row.source, not known, words)
