@@ -101,7 +101,7 @@ def make_measurement() -> MakeMeasurement:
             all_reduce_seconds=None,
             windows=(Window(steps=3, seconds=0.6, input_seconds=0.075),),
             loss_first=2.5,
-            loss_last=None,
+            loss_last=1.5,
             provenance=Provenance(
                 gpuyard="0.1.0",
                 torch="2.13.0",

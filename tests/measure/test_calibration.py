@@ -123,6 +123,27 @@ def test_runs_that_are_not_credible_are_left_out_with_their_reasons(
     assert len(every.notes) == 1
 
 
+def test_runs_and_benches_that_were_never_judged_are_judged(
+    make_measurement: MakeMeasurement, make_bench: Callable[..., LinkBench]
+) -> None:
+    """Earlier versions stored the runs of studies without a look at them."""
+    good = make_measurement(1, spec=SPEC)
+    uneven = [good.windows[0].model_copy(update={"seconds": seconds}) for seconds in (0.1, 0.2)]
+    wild = make_measurement(2, spec=SPEC, windows=tuple(uneven))
+    busy = make_bench(1).model_copy(update={"doubt": "other programs used 40 % of the cores"})
+    found = calibration_rows([good, wild], [busy])
+    assert found.measurements == (good,)
+    assert found.benches == ()
+    assert found.notes == (
+        "1 bench of links is left out as not credible (other programs used 40 % of the cores); "
+        "--doubtful uses it anyway",
+        "1 run is left out as not credible (windows of the same work differ by 100 %); "
+        "--doubtful uses it anyway",
+    )
+    every = calibration_rows([good, wild], [busy], doubtful_too=True)
+    assert (every.measurements, every.benches, every.notes) == ((good, wild), (busy,), ())
+
+
 def test_a_run_without_compute_is_left_out(make_measurement: MakeMeasurement) -> None:
     """Where noise made the exchange longer than the step, no logarithm can be taken."""
     odd = make_measurement(spec=SPEC, step=MeasuredStep(

@@ -82,6 +82,24 @@ def test_a_doubtful_run_is_told_and_one_without_a_loss_is_no_success(
     assert "the loss was not a number" in str(failed.exception)
 
 
+def test_a_doubtful_run_does_not_choose_the_remedies_of_a_relief(
+    workload_file: str, make_measurement: Make
+) -> None:
+    alone = ["train", workload_file, "--workers", "1", "--time-per-point", "2 s"]
+    planned = CliRunner().invoke(bench.app, [*alone, "--json", "--dry-run"])
+    (point,) = json.loads(planned.stdout)["points"]
+    asked = ["relief", workload_file, "--dry-run", "--json"]
+    run = make_measurement(1, key=point["key"], workers=1, batch_per_worker=8)
+    store = ResultsStore(paths.results_file())
+    store.add(run)
+    chosen = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
+    assert len(json.loads(chosen.stdout)["foreseen_speed_ups"]) == 1  # none is worth it: plain DDP
+    store.add(run.model_copy(update={"id": "d0", "doubt": "windows differ"}))
+    told = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
+    assert len(json.loads(told.stdout)["foreseen_speed_ups"]) > 1
+    assert "One worker alone is doubtful (windows differ)" in told.stderr
+
+
 def test_bad_counts_are_a_users_mistake(workload_file: str) -> None:
     with pytest.raises(
         UserMistake, match="worker count: expected whole numbers like 1,2,4, got 'two' in '1,two'"

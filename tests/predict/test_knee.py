@@ -71,7 +71,7 @@ def test_a_recovery_after_a_dip_is_no_reason_to_go_through_it() -> None:
 def test_perfect_scaling_has_no_knee() -> None:
     knee = find_knee([1, 2, 4], np.array([10.0, 20.0, 40.0]), 1.0)
     assert knee.gpus == 4
-    assert knee.all_of_them
+    assert not knee.is_past(knee.most_gpus)
     assert knee.beyond is None
 
 

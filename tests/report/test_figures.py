@@ -76,11 +76,48 @@ def test_throughput_shows_a_dashed_curve_in_its_band_for_each_platform(
         assert line["lineStyle"]["type"] == "dashed"
         assert line["data"][:count] == [p.samples_per_second for p in curve.predictions]
         assert line["data"][count:] == [None] * (6 - count)
-        assert low["data"][:count] == [p.low for p in curve.predictions]
-        tops = [bottom + h for bottom, h in zip(low["data"], height["data"], strict=True) if h]
-        assert tops == pytest.approx([p.high for p in curve.predictions])
+        assert low["data"] == [[str(p.gpus), p.low] for p in curve.predictions]
+        assert height["data"] == [[str(p.gpus), p.high - p.low] for p in curve.predictions]
         assert low["stack"] == height["stack"]
         assert low["tooltip"] == height["tooltip"] == {"show": False}
+
+
+def test_a_band_has_no_points_where_nothing_was_predicted(
+    result: StudyResult, linear: WorkloadResult
+) -> None:
+    """What is stacked on an empty value plunges to the axis."""
+    apollo = linear.curves[1]
+    ends = (apollo.predictions[0], apollo.predictions[3])
+    curves = (linear.curves[0], replace(apollo, predictions=ends))
+    option = throughput_option(replace(linear, curves=curves), BATCH, looks_of(result))
+    assert "2" in option["xAxis"]["data"] and "4" in option["xAxis"]["data"]
+    _, low, height = named(option, f"{APOLLO}, predicted")
+    assert [at for at, _ in low["data"]] == [at for at, _ in height["data"]] == ["1", "8"]
+
+
+def test_a_platform_with_a_batch_of_its_own_is_drawn_beside_the_others_and_says_so(
+    result: StudyResult, linear: WorkloadResult
+) -> None:
+    here, apollo, cloud = linear.curves
+    larger = tuple(replace(p, batch_per_gpu=256) for p in apollo.predictions)
+    small = tuple(replace(p, fits=False) for p in cloud.predictions)
+    curves = (here, replace(apollo, predictions=larger), replace(cloud, predictions=small))
+    one = replace(linear, curves=curves, batch_per_gpu=BATCH)
+    option = throughput_option(one, BATCH, looks_of(result))
+    assert named(option, f"{APOLLO} (batch 256), predicted")
+    assert not named(option, f"{CLOUD}, predicted")  # does not fit
+    assert reference_batch(one) == BATCH
+    assert batches_of(one) == (*BATCHES, 256)
+
+
+def test_doubtful_runs_are_pale(result: StudyResult, linear: WorkloadResult) -> None:
+    measured = tuple(replace(p, doubt="noise") if p.workers == 2 else p for p in linear.measured)
+    one = replace(linear, measured=measured)
+    for draw in (throughput_option, efficiency_option):
+        (dots,) = named(draw(one, BATCH, looks_of(result)), f"{HERE}, measured")
+        first, second, third = dots["data"]
+        assert isinstance(first, list) and isinstance(third, list)
+        assert second["itemStyle"]["opacity"] < 0.5 and second["value"][0] == "2"
 
 
 def test_the_ideal_is_one_gpu_times_their_number(

@@ -105,6 +105,20 @@ def test_a_study_of_a_model_of_ones_own(cli: Cli, project: Path, home: Path) -> 
     doubts = {m["measurement_id"]: m["doubt"] for m in document["workloads"][0]["measured"]}
     assert doubts["d0"] == busy
 
+    # and carries no verdict by itself
+    for i, measured in enumerate(store.records(Measurement)):
+        store.add(measured.model_copy(update={"id": f"e{i}", "doubt": busy}))
+    (project / "alone.study.yaml").write_text(STUDY[: STUDY.index("clusters")])
+    alone = cli("study", "alone.study.yaml", "--output", "out", cwd=project)
+    assert "NO CREDIBLE EVIDENCE: measure again" in alone.stdout
+    both = json.loads(cli("study", "wide.study.yaml", "--json", cwd=project).stdout)
+    (verdict,) = [workload["verdict"] for workload in both["workloads"]]
+    assert verdict["choke"] == "network"
+    here, _there = verdict["findings"]
+    assert here["doubt"] == busy
+    assert "4 doubtful" not in both["workloads"][0]["curves"][1]["basis"]
+    assert "2 doubtful runs with 1 worker" in both["workloads"][0]["curves"][0]["basis"]
+
 
 def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     cli: Cli, project: Path, home: Path
@@ -166,6 +180,55 @@ def test_one_cluster_in_two_ways_has_two_names(cli: Cli, tmp_path: Path) -> None
     assert plain["platform"].endswith("(ddp)")
     assert less["platform"].endswith("(ddp, fp16, buckets of 50 MiB)")
     assert less["predictions"][1]["compress"] == "fp16"
+
+
+ELSEWHERE = """\
+name: elsewhere
+workloads: [{workload: inception-v3, batch: [4, 8]}]
+measure: null
+clusters:
+  - {cluster: 2x4xgtx-1080-ti@10G, gpus: [1, 4, 8]}
+"""
+
+
+def test_clusters_are_predicted_at_the_workloads_batch_or_their_own(
+    cli: Cli, tmp_path: Path
+) -> None:
+    own = ELSEWHERE + "  - {cluster: dgx-h100, gpus: [1, 8], batch: 256}\n"
+    (tmp_path / "p.study.yaml").write_text(own)
+    done = json.loads(cli("study", "p.study.yaml", "--json", cwd=tmp_path).stdout)
+    workload = done["workloads"][0]
+    assert workload["batch_per_gpu"] == 32
+    batches = [{p["batch_per_gpu"] for p in curve["predictions"]} for curve in workload["curves"]]
+    assert batches == [{32}, {256}]
+    (tmp_path / "p.study.yaml").write_text(own.replace("256", "0"))
+    wrong = cli("study", "p.study.yaml", cwd=tmp_path, status=2)
+    assert "p.study.yaml:6: clusters[1].batch: " in wrong.stderr
+
+
+def test_a_study_and_why_agree_on_the_knee(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.study.yaml").write_text(ELSEWHERE)
+    told = cli("study", "p.study.yaml", cwd=tmp_path).stdout
+    arguments = ("inception-v3", "--on", "2x4xgtx-1080-ti@10G", "--gpus", "8", "--why")
+    why = json.loads(cli("predict", *arguments, "--json", cwd=tmp_path).stdout)["why"]
+    # there arithmetic is the largest part, and still the second machine is not worth it
+    assert why["knee"]["as_it_is"]["gpus"] == 4 and why["choke"] == "gpu"
+    assert "NETWORK CHOKE: don't add GPUs" in told
+    (knee,) = [said for said in why["sentences"] if said.startswith("The knee is at")]
+    assert knee in told
+
+
+def test_what_does_not_fit_carries_no_verdict(cli: Cli, tmp_path: Path) -> None:
+    text = ELSEWHERE.replace("inception-v3", "gpt2").replace("[1, 4, 8]", "[1, 4, 8], batch: 32")
+    (tmp_path / "p.study.yaml").write_text(text)
+    told = cli("study", "p.study.yaml", cwd=tmp_path).stdout
+    assert "gpt2: DOES NOT FIT: use a smaller batch or GPUs with more memory" in told
+    assert "does not fit: a batch of 32 needs" in told
+    assert "What would help: a batch of" in told
+    page = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
+    assert "chart-throughput-gpt2" not in page  # it can't run, so there is nothing to draw
+    (tmp_path / "p.study.yaml").write_text(text + "  - {cluster: dgx-h100, gpus: [1, 8]}\n")
+    assert "gpt2: GPU CHOKE" in cli("study", "p.study.yaml", cwd=tmp_path).stdout
 
 
 def test_a_study_that_measures_nothing_says_so(cli: Cli, tmp_path: Path) -> None:

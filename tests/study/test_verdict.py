@@ -1,16 +1,24 @@
 """From findings to one answer."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from gpuyard.measure import MeasuredStep
 from gpuyard.predict import Choke, Prediction, Remedy, Step
+from gpuyard.predict.explain.knee import find_knee
 from gpuyard.study.result import Finding
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
 from tests.conftest import MakeMeasurement
 
+KNEE_AT_4 = find_knee([1, 2, 4, 8], np.array([1.0, 2.0, 4.0, 4.5]))
+KNEE_AT_8 = find_knee([1, 2, 4, 8], np.array([1.0, 1.9, 3.4, 6.0]))
+
 
 def finding(platform: str, choke: Choke) -> Finding:
-    return Finding(platform, "predicted", choke, 8, 0.5, f"On {platform}, evidence.", ())
+    said = f"On {platform}, evidence."
+    return Finding(platform, "predicted", choke, 8, 0.5, said, (), knee=KNEE_AT_4)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +43,31 @@ def test_one_gpu_has_no_vote() -> None:
     assert judge([alone, finding("b", "network")]).choke == "network"
 
 
+def test_whether_to_add_gpus_is_said_by_the_knee() -> None:
+    """`predict --why` and a verdict never say different things."""
+    before = replace(finding("a", "network"), knee=KNEE_AT_8)
+    assert judge([before]).headline == "NETWORK CHOKE: speed up the exchange before adding GPUs"
+    assert judge([before, finding("b", "pcie")]).headline == "NETWORK CHOKE: don't add GPUs"
+    assert judge([before, finding("b", "pcie")]).sentence.startswith("On b, evidence.")
+    nothing = replace(finding("a", "none"), knee=KNEE_AT_8)
+    assert judge([nothing]).headline == "NO SINGLE CHOKE: adding GPUs still helps"
+    assert judge([finding("a", "none")]).headline == "NO SINGLE CHOKE: don't add GPUs"
+
+
+def test_what_is_doubtful_or_does_not_fit_has_no_vote() -> None:
+    doubtful = replace(finding("here", "gpu"), doubt="other programs used 40 % of the cores")
+    verdict = judge([doubtful, replace(doubtful, platform="there"), finding("b", "network")])
+    assert verdict.choke == "network"
+    assert "here is not counted: other programs used 40 % of the cores" in verdict.sentence
+    alone = judge([doubtful])
+    assert alone.headline == "NO CREDIBLE EVIDENCE: measure again when the machine is quiet"
+    assert "other programs" in alone.sentence
+    unfit = replace(finding("small", "none"), fits=False)
+    assert judge([unfit, finding("b", "gpu")]).headline == "GPU CHOKE: add GPUs"
+    assert "does not fit on small" in judge([unfit, finding("b", "gpu")]).sentence
+    assert judge([unfit, doubtful]).headline.startswith("DOES NOT FIT")
+
+
 def test_platforms_that_differ_are_named() -> None:
     verdict = judge([finding("a", "gpu"), finding("b", "gpu"), finding("c", "network")])
     assert verdict.sentence.startswith("On a, evidence.")
@@ -48,6 +81,8 @@ def test_platforms_that_differ_are_named() -> None:
         (80, {"compute_seconds": 0.10, "exposed_communication_seconds": 0.15}, "network"),
         # arithmetic is still the largest part, but the second worker brought nothing
         (95, {"compute_seconds": 0.12, "exposed_communication_seconds": 0.09}, "network"),
+        # the second worker brought a third of its work
+        (133, {"compute_seconds": 0.10, "exposed_communication_seconds": 0.05}, "network"),
         # compute takes three times as long as with one worker: they share the cores
         (66, {"compute_seconds": 0.30}, "host"),
         (100, {"compute_seconds": 0.05, "input_seconds": 0.15}, "host"),
@@ -60,7 +95,8 @@ def test_a_measured_run_waits_for_what_weighs_most(
     step = MeasuredStep(step_seconds=sum(parts.values()), **{**nothing, **parts})
     measured = make_measurement(workers=2, samples_per_second=rate, step=step)
     alone = Alone(samples_per_second=100, compute_seconds=0.10)
-    found = measured_finding(measured, alone, [], 48e6)
+    knee = find_knee([1, 2], np.array([100.0, rate]))
+    found = measured_finding(measured, alone, [], knee, 48e6)
     assert found.choke == choke
     assert found.scaling_efficiency == pytest.approx(rate / 200)
     assert "48 MB of gradients" in found.sentence
@@ -69,16 +105,17 @@ def test_a_measured_run_waits_for_what_weighs_most(
 def test_remedies_that_add_gpus_are_not_offered_where_the_verdict_says_not_to() -> None:
     more = Remedy("16 GPUs of the cluster (the knee)", 900.0, 1.5, adds_gpus=True)
     less = Remedy("gradients sent as 16-bit numbers", 800.0, 1.3)
-    choked = predicted_finding("a", prediction("network", 0.4), [more, less], 48e6)
+    choked = predicted_finding("a", prediction("network", 0.4), [more, less], KNEE_AT_4, 48e6)
     assert [remedy.what for remedy in choked.remedies] == [less.what]
-    busy = predicted_finding("a", prediction("gpu", 0.9), [more, less], 48e6)
+    busy = predicted_finding("a", prediction("gpu", 0.9), [more, less], KNEE_AT_8, 48e6)
     assert [remedy.what for remedy in busy.remedies] == [more.what, less.what]
 
 
-def test_gpus_that_do_less_than_half_of_their_work_are_not_to_be_added() -> None:
-    assert predicted_finding("a", prediction("gpu", 0.43), [], 48e6).choke == "network"
-    assert predicted_finding("a", prediction("gpu", 0.43, nodes=1), [], 48e6).choke == "pcie"
-    assert predicted_finding("a", prediction("gpu", 0.51), [], 48e6).choke == "gpu"
+def test_gpus_past_the_knee_are_not_to_be_added() -> None:
+    past, one = prediction("gpu", 0.56), prediction("gpu", 0.56, nodes=1)
+    assert predicted_finding("a", past, [], KNEE_AT_4, 48e6).choke == "network"
+    assert predicted_finding("a", one, [], KNEE_AT_4, 48e6).choke == "pcie"
+    assert predicted_finding("a", prediction("gpu", 0.75), [], KNEE_AT_8, 48e6).choke == "gpu"
 
 
 def prediction(choke: Choke, efficiency: float, nodes: int = 2) -> Prediction:

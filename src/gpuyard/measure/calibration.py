@@ -12,6 +12,7 @@ from gpuyard import __version__
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
+from gpuyard.measure.credible import Credibility
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.record import Testbed
 from gpuyard.measure.training.measurement import Measurement, workload_of_spec
@@ -44,7 +45,9 @@ def calibration_rows(
     doubtful_too: bool = False,
 ) -> CalibrationRows:
     """What can't be used, because its model can't be looked at here or it was not plain training on
-    one machine, is left out, and a note says so; so is what is not credible, unless asked for."""
+    one machine, is left out, and a note says so; so is what is not credible, unless asked for.
+
+    Runs are judged again: those of other stores and earlier versions may never have been."""
     profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
     rows, used = [], []
     others = Counter(filter(None, map(_not_plain, measurements)))
@@ -53,9 +56,12 @@ def calibration_rows(
         for reason, count in others.items()
     ]
     plain = [m for m in measurements if _not_plain(m) is None]
+    doubts: list[str] = []
     if not doubtful_too:
-        notes += _doubts([m.doubt for m in plain if m.doubt])
+        doubts += [m.doubt for m in plain if m.doubt]
         plain = [m for m in plain if not m.doubt]
+        notes += _left_out("bench of links", [bench.doubt for bench in benches if bench.doubt])
+        benches = [bench for bench in benches if not bench.doubt]
     for measurement in plain:
         name = measurement.model_dump_json(include={"spec"})
         if name not in profiles:
@@ -69,12 +75,16 @@ def calibration_rows(
         known = profiles[name]
         if known is None:
             continue
+        if not doubtful_too and (doubt := Credibility(*known)(measurement, None)):
+            doubts.append(doubt)
+            continue
         row = _row(measurement, *known)
         if min(row.step_seconds, row.busy_seconds) <= 0:
             notes.append(f"Run {measurement.id} is left out: it has no time for compute")
             continue
         rows.append(row)
         used.append(measurement)
+    notes += _left_out("run", doubts)
     links = _links({row.hardware for row in rows}, benches)
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 
@@ -90,15 +100,16 @@ def _not_plain(m: Measurement) -> str | None:
     return None
 
 
-def _doubts(reasons: Sequence[str]) -> list[str]:
+def _left_out(what: str, reasons: Sequence[str]) -> list[str]:
     if not reasons:
         return []
     many = len(reasons)
+    noun = what if many == 1 else what.replace("run", "runs").replace("bench", "benches")
     different = list(dict.fromkeys(reasons))
     told = "; ".join(different[:_MOST_REASONS])
     more = f"; and {len(different) - _MOST_REASONS} more" if len(different) > _MOST_REASONS else ""
     return [
-        f"{many} run{'s are' if many > 1 else ' is'} left out as not credible ({told}{more}); "
+        f"{many} {noun} {'are' if many > 1 else 'is'} left out as not credible ({told}{more}); "
         f"--doubtful uses {'them' if many > 1 else 'it'} anyway"
     ]
 

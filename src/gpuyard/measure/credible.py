@@ -35,8 +35,8 @@ Judge = Callable[[Measurement, float | None], str | None]
 class Credibility:
     """Judges runs of one workload."""
 
-    def __init__(self, workload: Workload) -> None:
-        self._workload = workload
+    def __init__(self, workload: Workload, profile: ModelProfile | None = None) -> None:
+        self._workload, self._known = workload, profile
 
     def __call__(self, measurement: Measurement, foreign_share: float | None) -> str | None:
         """The reason why the run is not credible; None: it is."""
@@ -53,7 +53,7 @@ class Credibility:
     def _profile(self) -> ModelProfile | None:
         """Not before there is something to judge, as it runs a user's own module."""
         try:
-            return profile_of(self._workload)
+            return self._known or profile_of(self._workload)
         except GpuyardError:  # what it asks of hardware can't be said, though it trains
             return None
 

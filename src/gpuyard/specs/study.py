@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag
 from gpuyard.specs.base import (
     MOST_LISTED,
     ClusterReference,
+    Count,
     Counts,
     Line,
     Name,
@@ -59,6 +60,9 @@ class StudyCluster(Spec):
         ),
     ]
     gpus: Counts = (1, 2, 4, 8)
+    batch: Annotated[
+        Count | None, Field(description="batch size per GPU there; the workload's own by default")
+    ] = None
     strategy: StrategyName = "ddp"
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from gpuyard.economics.sensitivity import TornadoBar
 from gpuyard.planner import PlanResult
 from gpuyard.predict import Choke, Constant, Prediction, Remedy
+from gpuyard.predict.explain.knee import Knee
 from gpuyard.specs import StrategyName
 
 Basis = Literal["measured", "fitted", "predicted"]
@@ -13,7 +14,7 @@ Basis = Literal["measured", "fitted", "predicted"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one workload waits for on one platform, at the largest number of GPUs tried."""
+    """What one workload waits for on one platform, at the largest number of GPUs tried that fits."""
 
     platform: str
     basis: Basis
@@ -22,6 +23,18 @@ class Finding:
     scaling_efficiency: float
     sentence: str
     remedies: tuple[Remedy, ...]
+    knee: Knee | None = None  # None: one GPU was tried
+    fits: bool = True  # False: into the memory of no number of GPUs tried
+    doubt: str | None = None  # why what it stands on is not credible
+
+    @property
+    def past_knee(self) -> bool:
+        return self.knee is not None and self.knee.is_past(self.gpus)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says something about adding GPUs that a verdict can stand on."""
+        return self.gpus > 1 and self.fits and self.doubt is None
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,7 @@ class WorkloadResult:
     measured: tuple[MeasuredPoint, ...]
     curves: tuple[Curve, ...]
     epoch_times: tuple[EpochTime, ...]
+    batch_per_gpu: int | None = None  # the workload's own
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,11 @@ def run_study(
         workloads=tuple(results),
         cost=cost,
         notes=tuple(
-            notes + _data_notes(results) + _doubt_notes(results) + _calibration_notes(results)
+            notes
+            + _data_notes(results)
+            + _doubt_notes(results)
+            + _memory_notes(results)
+            + _calibration_notes(results)
         ),
         plan=plan,
     )
@@ -98,7 +102,8 @@ def _clusters(study: Study, directory: Path) -> list[tuple[Cluster, StudyCluster
 
 
 def _tried_as(entry: StudyCluster) -> str:
-    return ", ".join((entry.strategy, *entry.exchange.words))
+    batch = () if entry.batch is None else (f"batch {entry.batch}",)
+    return ", ".join((entry.strategy, *batch, *entry.exchange.words))
 
 
 def _cluster(entry: StudyCluster, directory: Path) -> Cluster:
@@ -164,6 +169,16 @@ def _doubt_notes(results: Sequence[WorkloadResult]) -> list[str]:
         for result in results
         for point in result.measured
         if point.doubt is not None
+    ]
+
+
+def _memory_notes(results: Sequence[WorkloadResult]) -> list[str]:
+    return [
+        f"Does not fit, and is not drawn: {result.name} on {curve.platform} at a batch of "
+        f"{curve.predictions[0].batch_per_gpu} with {', '.join(map(str, unfit))} GPUs."
+        for result in results
+        for curve in result.curves
+        if (unfit := [p.gpus for p in curve.predictions if p.fits is False])
     ]
 
 

@@ -35,6 +35,7 @@ class ThisMachine:
 
     scenario: PlatformScenario
     placements: tuple[Placement, ...]
+    doubt: str | None  # of the runs that the compute line stands on, where none is credible
 
 
 def fit_this_machine(
@@ -44,19 +45,21 @@ def fit_this_machine(
     measurements: Sequence[Measurement],
     calibration: Calibration | None = None,
 ) -> ThisMachine:
-    """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces; what a calibration
-    knows of this hardware stands in for what would be assumed."""
+    """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces, to credible runs
+    where there are any; what a calibration knows of this hardware stands in for what would be assumed."""
     entry = calibration.of(hardware_of(measurements[0])) if calibration else None
     own = {constant.name: constant for constant in measured_constants(entry)} if entry else {}
     fewest = min(m.workers for m in measurements)
-    alone = [m for m in measurements if m.workers == fewest]
+    alone = credible_first([m for m in measurements if m.workers == fewest])
+    doubt = alone[0].doubt
     points = [
         (float(m.batch_per_worker), m.step.compute_seconds + m.step.input_seconds) for m in alone
     ]
     fixed, per_sample = fit_line(points)
     most = max(m.workers for m in measurements)
     source = (
-        f"{len(points)} runs with {fewest} worker{'s' if fewest > 1 else ''}; "
+        f"{len(points)} {'doubtful ' if doubt else ''}run{'s' if len(points) > 1 else ''} "
+        f"with {fewest} worker{'s' if fewest > 1 else ''}; "
         f"beyond {most} as if the machine had more of the same"
     )
     line = ComputeLine(fixed, per_sample, "measured here", source)
@@ -89,14 +92,21 @@ def fit_this_machine(
     return ThisMachine(
         replace(scenario, overlap=overlap),
         tuple(Placement(count, 1, count) for count in workers),
+        doubt,
     )
+
+
+def credible_first(measurements: Sequence[Measurement]) -> Sequence[Measurement]:
+    """The credible ones; where there are none, all."""
+    return [m for m in measurements if m.doubt is None] or measurements
 
 
 def _link(measurements: Sequence[Measurement]) -> Constant:
     """The rate that makes the ring formula give the measured all-reduce."""
+    exchanged = [m for m in measurements if m.all_reduce_bytes and m.all_reduce_seconds]
     rates = [
         2 * (m.workers - 1) / m.workers * m.all_reduce_bytes / m.all_reduce_seconds
-        for m in measurements
+        for m in credible_first(exchanged)
         if m.all_reduce_bytes and m.all_reduce_seconds
     ]
     if rates:

@@ -1,22 +1,26 @@
 """From chokes on several platforms to one answer in words."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.measure import Measurement
 from gpuyard.predict import Choke, Prediction, Remedy
+from gpuyard.predict.explain.knee import Knee
 from gpuyard.study.result import Basis, Finding, Verdict
 from gpuyard.study.this_machine import THIS_MACHINE
 from gpuyard.units import format_bytes, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
-    "network": "NETWORK CHOKE: don't add GPUs",
-    "pcie": "NETWORK CHOKE: don't add GPUs",
+    "network": "NETWORK CHOKE: speed up the exchange before adding GPUs",
     "gpu": "GPU CHOKE: add GPUs",
     "storage": "STORAGE CHOKE: speed up the input before adding GPUs",
     "host": "HOST CHOKE: relieve the host before adding GPUs",
     "none": "NO SINGLE CHOKE: adding GPUs still helps",
+}
+_PAST_THE_KNEE: dict[Choke, str] = {
+    "network": "NETWORK CHOKE: don't add GPUs",
+    "none": "NO SINGLE CHOKE: don't add GPUs",
 }
 _WAITS_FOR: dict[Choke, str] = {
     "network": "the network between the machines",
@@ -27,8 +31,6 @@ _WAITS_FOR: dict[Choke, str] = {
     "none": "nothing in particular",
 }
 _MOST_REMEDIES = 4
-# below this the workers that were added did less than half of their work
-_WORTH_ADDING = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,20 @@ class _Evidence:
     compute_seconds: float
     exposed_seconds: float
     gradient_bytes: float
+    knee: Knee
+    knee_words: str
+    doubt: str | None = None
 
 
 def predicted_finding(
-    platform: str, largest: Prediction, remedies: Sequence[Remedy], gradient_bytes: float
+    platform: str,
+    largest: Prediction,
+    remedies: Sequence[Remedy],
+    knee: Knee,
+    gradient_bytes: float,
 ) -> Finding:
-    """What the largest predicted configuration waits for."""
-    choke = _predicted_choke(largest)
+    """What the largest predicted configuration that fits waits for."""
+    choke = _predicted_choke(largest, knee)
     evidence = _Evidence(
         members=f"{largest.gpus} GPUs",
         count=largest.gpus,
@@ -69,13 +78,31 @@ def predicted_finding(
         compute_seconds=largest.step.compute_seconds,
         exposed_seconds=largest.step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
+        knee=knee,
+        knee_words=knee.sentence,
     )
     return _finding(platform, "predicted", f"On {platform}", evidence, remedies)
 
 
-def _predicted_choke(largest: Prediction) -> Choke:
-    """As predicted; but where the added GPUs did less than half of their work, not the GPUs."""
-    if largest.choke != "gpu" or largest.scaling_efficiency >= _WORTH_ADDING:
+def unfit_finding(
+    platform: str, largest: Prediction, remedies: Sequence[Remedy], lacking: str
+) -> Finding:
+    """That nothing of what was tried fits, and with what it would."""
+    return Finding(
+        platform=platform,
+        basis="predicted",
+        choke="none",
+        gpus=largest.gpus,
+        scaling_efficiency=largest.scaling_efficiency,
+        sentence=f"On {platform}, it does not fit: {lacking}.",
+        remedies=tuple(remedies[:_MOST_REMEDIES]),
+        fits=False,
+    )
+
+
+def _predicted_choke(largest: Prediction, knee: Knee) -> Choke:
+    """As predicted; but past the knee it is not the GPUs, as the added ones bring too little."""
+    if largest.choke != "gpu" or not knee.is_past(largest.gpus):
         return largest.choke
     step = largest.step
     if step.input_seconds > step.exposed_communication_seconds:
@@ -84,7 +111,13 @@ def _predicted_choke(largest: Prediction) -> Choke:
 
 
 def measured_finding(
-    largest: Measurement, alone: Alone, remedies: Sequence[Remedy], gradient_bytes: float
+    largest: Measurement,
+    alone: Alone,
+    remedies: Sequence[Remedy],
+    knee: Knee,
+    gradient_bytes: float,
+    *,
+    doubt: str | None = None,
 ) -> Finding:
     """What the measured run with the most workers waits for: the part that weighs most.
 
@@ -98,8 +131,8 @@ def measured_finding(
         "host": step.input_seconds + slowed,
     }
     efficiency = largest.samples_per_second / (largest.workers * alone.samples_per_second)
-    if efficiency < _WORTH_ADDING:
-        weights.pop("gpu")  # whatever it waits for, more workers have not sped it up
+    if knee.is_past(largest.workers):
+        weights.pop("gpu")  # whatever it waits for, the added workers have brought too little
     choke = max(weights, key=lambda part: weights[part])
     evidence = _Evidence(
         members=f"{largest.workers} workers",
@@ -111,8 +144,19 @@ def measured_finding(
         compute_seconds=step.compute_seconds,
         exposed_seconds=step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
+        knee=knee,
+        knee_words=_measured_knee(knee),
+        doubt=doubt,
     )
     return _finding(THIS_MACHINE, "measured", f"Measured on {THIS_MACHINE}", evidence, remedies)
+
+
+def _measured_knee(knee: Knee) -> str:
+    if knee.beyond is None:
+        return ""
+    brings = format_share(knee.beyond) if knee.beyond > 0 else "nothing"
+    past = "one worker" if knee.gpus == 1 else f"{knee.gpus} workers"
+    return f"Past {past}, an added one brought {brings} of what one does alone."
 
 
 def _finding(
@@ -130,6 +174,8 @@ def _finding(
             for remedy in remedies
             if evidence.choke in ("gpu", "none") or not remedy.adds_gpus
         )[:_MOST_REMEDIES],
+        knee=evidence.knee if evidence.count > 1 else None,
+        doubt=evidence.doubt,
     )
 
 
@@ -141,27 +187,55 @@ def _sentence(place: str, e: _Evidence) -> str:
         f"({format_share(e.efficiency)} efficiency): of a step of {format_seconds(e.step_seconds)}, "
         f"{format_seconds(e.compute_seconds)} is arithmetic and {format_seconds(e.exposed_seconds)} "
         f"is waiting for {format_bytes(e.gradient_bytes)} of gradients. "
-        f"It waits mostly for {e.waits_for}."
+        f"It waits mostly for {e.waits_for}." + (f" {e.knee_words}" if e.knee_words else "")
     )
 
 
 def judge(findings: Sequence[Finding]) -> Verdict:
-    """One choke for the workload: the one on most platforms; where they tie, the more cautious."""
-    telling = [finding for finding in findings if finding.gpus > 1]
+    """One choke for the workload: the one on most platforms; where they tie, the more cautious.
+
+    What does not fit and what is doubtful has no vote.
+    """
+    telling = [finding for finding in findings if finding.tells]
     if not telling:
-        sentence = findings[0].sentence if findings else "Nothing was measured or predicted."
-        headline = "NO EVIDENCE: try more than one GPU"
-        return Verdict("none", headline, sentence, tuple(findings))
+        return _no_evidence(findings)
     votes = Counter(_family(finding.choke) for finding in telling)
     order: list[Choke] = ["network", "storage", "host", "none", "gpu"]
     choke = max(votes, key=lambda c: (votes[c], -order.index(c)))
-    others = [f for f in telling if _family(f.choke) != choke]
-    leading = next(f for f in telling if _family(f.choke) == choke)
-    sentence = leading.sentence
+    agreeing = [f for f in telling if _family(f.choke) == choke]
+    past = any(f.past_knee for f in agreeing)
+    leading = next(f for f in agreeing if f.past_knee == past)
+    headline = (past and _PAST_THE_KNEE.get(choke)) or _HEADLINES[choke]
+    sentence = " ".join([leading.sentence, *_elsewhere(findings, choke)])
+    return Verdict(choke, headline, sentence, tuple(findings))
+
+
+def _elsewhere(findings: Sequence[Finding], choke: Choke) -> Iterator[str]:
+    """Where it is different, and what was not counted."""
+    others = [f for f in findings if f.tells and _family(f.choke) != choke]
     if others:
         differing = "; ".join(f"{f.platform} waits for {_WAITS_FOR[f.choke]}" for f in others)
-        sentence += f" Not everywhere, though: {differing}."
-    return Verdict(choke, _HEADLINES[choke], sentence, tuple(findings))
+        yield f"Not everywhere, though: {differing}."
+    if unfit := [f.platform for f in findings if not f.fits]:
+        yield f"It does not fit on {', '.join(unfit)}."
+    for finding in findings:
+        if finding.doubt is not None:
+            yield f"What was measured on {finding.platform} is not counted: {finding.doubt}."
+
+
+def _no_evidence(findings: Sequence[Finding]) -> Verdict:
+    unfit = [finding for finding in findings if not finding.fits]
+    doubtful = [finding for finding in findings if finding.doubt is not None]
+    if unfit:
+        headline = "DOES NOT FIT: use a smaller batch or GPUs with more memory"
+    elif doubtful:
+        headline = "NO CREDIBLE EVIDENCE: measure again when the machine is quiet"
+    else:
+        headline = "NO EVIDENCE: try more than one GPU"
+    said = [finding.sentence for finding in (unfit or doubtful or findings)[:1]]
+    said += _elsewhere([f for f in findings if f not in unfit[:1]], "none")
+    sentence = " ".join(said) or "Nothing was measured or predicted."
+    return Verdict("none", headline, sentence, tuple(findings))
 
 
 def _family(choke: Choke) -> Choke:

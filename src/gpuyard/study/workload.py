@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.predict import (
@@ -16,12 +18,20 @@ from gpuyard.predict import (
     scenario_of,
     strategy_of,
 )
-from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.explain.knee import find_knee
+from gpuyard.predict.explain.remedies import relieve, relieve_with_knees
+from gpuyard.predict.explain.why import memory_shortage
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
 from gpuyard.study.this_machine import THIS_MACHINE, ThisMachine, fit_this_machine
-from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
+from gpuyard.study.verdict import (
+    Alone,
+    judge,
+    measured_finding,
+    predicted_finding,
+    unfit_finding,
+)
 
 ASSUMED_SAMPLES = 10_000
 
@@ -38,7 +48,7 @@ class Case:
 
     @property
     def batch(self) -> int:
-        """The batch of the scaling charts: the workload's own, or the nearest that is measured."""
+        """The batch of the finding here: the workload's own, or the nearest that is measured."""
         return min(self.batches, key=lambda batch: abs(batch - self.workload.batch_per_gpu))
 
     @property
@@ -55,13 +65,16 @@ class OtherCluster:
 
     @property
     def largest(self) -> Prediction:
-        return max(self.predicted.predictions, key=lambda p: p.gpus)
+        """The most GPUs that were asked about and that it fits into, if it does anywhere."""
+        made = self.predicted.predictions
+        fitting = [p for p in made if p.fits is not False]
+        return max(fitting or made, key=lambda p: p.gpus)
 
 
 def predict_elsewhere(
     case: Case, cluster: Cluster, asked: StudyCluster, calibration: Calibration | None = None
 ) -> OtherCluster:
-    """Predict the scaling on a cluster that is not here."""
+    """Predict the scaling on a cluster that is not here, at its own batch or the workload's."""
     scenario = scenario_of(
         case.workload,
         case.profile,
@@ -71,7 +84,8 @@ def predict_elsewhere(
         calibration=calibration,
     )
     placements = scenario.platform.placements(asked.gpus)
-    return OtherCluster(scenario, predict(scenario, placements, (case.batch,)))
+    batches = () if asked.batch is None else (asked.batch,)
+    return OtherCluster(scenario, predict(scenario, placements, batches))
 
 
 def assemble(
@@ -87,7 +101,8 @@ def assemble(
     if measurements:
         strategy = strategy_of(case.strategy)
         here = fit_this_machine(case.workload, case.profile, strategy, measurements, calibration)
-        made = predict(here.scenario, here.placements, (case.batch,))
+        batches = sorted({case.batch, case.workload.batch_per_gpu})
+        made = predict(here.scenario, here.placements, batches)
         curves.append(
             Curve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
         )
@@ -119,6 +134,7 @@ def assemble(
         measured=tuple(_point(m, measurements) for m in measurements),
         curves=tuple(curves),
         epoch_times=tuple(epochs),
+        batch_per_gpu=workload.batch_per_gpu,
     )
 
 
@@ -126,13 +142,21 @@ def _finding_here(
     case: Case, measurements: Sequence[Measurement], here: ThisMachine, curve: Sequence[Prediction]
 ) -> Finding:
     at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
-    largest = max(at_batch, key=lambda m: m.workers)
-    same = next(p for p in curve if p.gpus == largest.workers)
+    credible = [m for m in at_batch if m.doubt is None]
+    several = [m for m in credible if m.workers > 1]
+    largest = max(several or at_batch, key=lambda m: m.workers)
+    same = next(p for p in curve if p.gpus == largest.workers and p.batch_per_gpu == case.batch)
+    alone = _alone(case, credible, here.scenario.line)
+    rates = {m.workers: m.samples_per_second for m in (*credible, largest)}
+    rates[1] = alone.samples_per_second
+    counts = sorted(rates)
     return measured_finding(
         largest,
-        _alone(case, at_batch, here.scenario.line),
+        alone,
         relieve(here.scenario, same),
+        find_knee(counts, np.array([rates[count] for count in counts])),
         case.profile.gradient_bytes,
+        doubt=largest.doubt or here.doubt,
     )
 
 
@@ -145,11 +169,12 @@ def _alone(case: Case, at_batch: Sequence[Measurement], line: ComputeLine) -> Al
 
 
 def _finding_elsewhere(case: Case, other: OtherCluster) -> Finding:
-    largest = other.largest
-    remedies = relieve(other.scenario, largest)
-    return predicted_finding(
-        other.predicted.cluster, largest, remedies, case.profile.gradient_bytes
-    )
+    name, largest = other.predicted.cluster, other.largest
+    remedies, knees = relieve_with_knees(other.scenario, largest)
+    if largest.fits is False:
+        tried = other.scenario.with_batch(largest.batch_per_gpu)
+        return unfit_finding(name, largest, remedies, memory_shortage(tried, largest.gpus))
+    return predicted_finding(name, largest, remedies, knees.as_it_is, case.profile.gradient_bytes)
 
 
 def _efficiency(measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:

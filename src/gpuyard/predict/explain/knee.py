@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.predict.table import Floats, Placement, place
+from gpuyard.units import format_number, format_share
 
 DEFAULT_THRESHOLD = 0.5
 _MOST_NODE_COUNTS = 256
@@ -29,9 +30,22 @@ class Knee:
     most_gpus: int  # that were looked at
     beyond: float | None  # what the GPUs between the knee and most_gpus would bring, each
 
+    def is_past(self, gpus: int) -> bool:
+        """Whether some of so many GPUs are not worth adding: the one rule for explanations and verdicts."""
+        return gpus > self.gpus
+
     @property
-    def all_of_them(self) -> bool:
-        return self.gpus == self.most_gpus
+    def sentence(self) -> str:
+        """Where it is, and what the rest of the cluster would bring."""
+        wanted = f"an added GPU is to bring at least {format_share(self.threshold)} of what one does alone"
+        if self.beyond is None:
+            return f"The knee is beyond the cluster: {wanted}, and all {self.gpus} GPUs do."
+        brings = format_share(self.beyond) if self.beyond > 0 else "nothing"
+        many = "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        return (
+            f"The knee is at {many} ({format_number(self.samples_per_second)} samples/s): {wanted}, and the other "
+            f"{self.most_gpus - self.gpus} of the cluster's {self.most_gpus} would bring {brings}."
+        )
 
 
 def find_knee(

@@ -59,7 +59,7 @@ def explain(
         batch_per_gpu=prediction.batch_per_gpu,
         choke=prediction.choke,
         sentences=(
-            *_memory(scenario, prediction.gpus),
+            *_does_not_fit(scenario, prediction.gpus),
             *_words(scenario, prediction, drawn),
             _choke(table, prediction),
             *_knee(knees, prediction.fits is not False),
@@ -71,18 +71,22 @@ def explain(
     )
 
 
-def _memory(scenario: PlatformScenario, gpus: int) -> Iterator[str]:
-    there = scenario.platform.memory_bytes
-    if there is None or scenario.fits(gpus):
-        return
+def _does_not_fit(scenario: PlatformScenario, gpus: int) -> Iterator[str]:
+    if not scenario.fits(gpus):
+        lacking = memory_shortage(scenario, gpus)
+        yield f"It does not fit: {lacking}. What follows holds for a GPU with the memory."
+
+
+def memory_shortage(scenario: PlatformScenario, gpus: int) -> str:
+    """What a GPU's memory lacks for the batch, where it does not fit."""
+    there = scenario.platform.memory_bytes or 0.0
     needed, most = scenario.memory_bytes(gpus), scenario.largest_batch(gpus)
     name = scenario.gpu.name if scenario.gpu else "GPU"
-    yield (
-        f"It does not fit: a batch of {scenario.workload.batch_per_gpu} needs {needed:,.0f} "
+    return (
+        f"a batch of {scenario.workload.batch_per_gpu} needs {needed:,.0f} "
         f"bytes ({format_bytes(needed)}) of a GPU's memory, a {name} has "
         f"{there:,.0f} ({format_bytes(there)}); "
-        + (f"a batch of up to {most} would fit." if most else "not even one sample fits.")
-        + " What follows holds for a GPU with the memory."
+        + (f"a batch of up to {most} would fit" if most else "not even one sample fits")
     )
 
 
@@ -159,18 +163,7 @@ def _knee(knees: Knees, fits: bool) -> Iterator[str]:
     knee = knees.as_it_is
     if knee.most_gpus == 1:
         return
-    wanted = (
-        f"an added GPU is to bring at least {format_share(knee.threshold)} of what one does alone"
-    )
-    if knee.beyond is None:
-        yield f"The knee is beyond the cluster: {wanted}, and all {knee.gpus} GPUs do."
-    else:
-        brings = format_share(knee.beyond) if knee.beyond > 0 else "nothing"
-        yield (
-            f"The knee is at {_gpus(knee.gpus)} ({format_number(knee.samples_per_second)} samples/s): {wanted}, "
-            f"and the other {knee.most_gpus - knee.gpus} of the cluster's {knee.most_gpus} would "
-            f"bring {brings}."
-        )
+    yield knee.sentence
     better = knees.relieved
     if better is not None and better.gpus != knee.gpus:
         best = f"With the remedy that gets most out of them, {knees.remedy}"

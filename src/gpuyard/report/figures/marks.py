@@ -1,7 +1,7 @@
 """How everything is drawn: one colour and one symbol a platform, the same in every chart of a report; measured is
 a solid dot with a whisker, predicted a dashed line with a band."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +54,17 @@ def looks_of(result: "StudyResult") -> dict[str, Look]:
     }
 
 
-def dots(name: str, look: Look, points: Sequence[tuple[str, Value]]) -> Option:
-    """Measured points, filled and not joined."""
+def dots(
+    name: str, look: Look, points: Sequence[tuple[str, Value]], doubtful: Collection[str] = ()
+) -> Option:
+    """Measured points, filled and not joined; those that are doubtful are pale."""
     return {
         "name": name,
         "type": "scatter",
-        "data": [list(point) for point in points],
+        "data": [
+            {"value": [at, value], "itemStyle": {"opacity": 0.3}} if at in doubtful else [at, value]
+            for at, value in points
+        ],
         "symbol": look.symbol,
         "symbolSize": 10,
         "itemStyle": {"color": look.colour, "opacity": 1},
@@ -100,29 +105,32 @@ def dashed(name: str, look: Look, data: Sequence[Value]) -> Option:
     }
 
 
-def band(name: str, look: Look, low: Sequence[Value], high: Sequence[Value]) -> list[Option]:
+def band(name: str, look: Look, intervals: Mapping[str, Interval]) -> list[Option]:
     """An interval around a curve: an invisible line with the rest stacked on it.
 
-    Both carry the name of the curve, so that the legend switches all three.
+    Both carry the name of the curve, so that the legend switches all three. They have points only where
+    there is an interval: what is stacked on an empty value starts at the axis.
     """
-    height = [
-        None if bottom is None or top is None else top - bottom
-        for bottom, top in zip(low, high, strict=True)
-    ]
+    known = {
+        at: (low, high)
+        for at, (low, high) in intervals.items()
+        if finite(low) is not None and finite(high) is not None
+    }
     unseen: Option = {
         "name": name,
         "type": "line",
         "stack": f"interval of {name}",
         "symbol": "none",
         "silent": True,
-        "connectNulls": True,
         "lineStyle": {"opacity": 0},
         "itemStyle": {"color": look.colour},
         "tooltip": {"show": False},
         "z": 1,
     }
     area = {"color": look.colour, "opacity": 0.16}
-    return [unseen | {"data": list(low)}, unseen | {"data": height, "areaStyle": area}]
+    lower = [[at, low] for at, (low, _) in known.items()]
+    height = [[at, high - low] for at, (low, high) in known.items()]
+    return [unseen | {"data": lower}, unseen | {"data": height, "areaStyle": area}]
 
 
 def plain_line(

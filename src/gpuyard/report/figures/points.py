@@ -42,6 +42,11 @@ class Points:
         return sorted(predicted | set(self.measured))
 
     @property
+    def doubtful(self) -> frozenset[str]:
+        """The counts whose run is not credible, as the axis names them."""
+        return frozenset(str(gpus) for gpus, p in self.measured.items() if p.doubt is not None)
+
+    @property
     def axis_name(self) -> str:
         """A machine without GPUs has workers; the studies say GPUs for what they predict."""
         elsewhere = any(not curve.here for curve in self.curves)
@@ -51,15 +56,24 @@ class Points:
 
 
 def points_at(workload: WorkloadResult, batch: int) -> Points:
-    """Select one batch size."""
+    """Select one batch size, and what fits into memory at it.
+
+    With the workload's own batch size, a platform that has another one is shown at that, and says so.
+    """
     measured = {p.workers: p for p in workload.measured if p.batch_per_worker == batch}
     strategies = Counter(p.strategy for curve in workload.curves for p in curve.predictions)
     usual = {strategy for strategy, _ in strategies.most_common(1)}
     curves = []
     for curve in workload.curves:
-        chosen = {p.gpus: p for p in curve.predictions if p.batch_per_gpu == batch}
+        own = {p.batch_per_gpu for p in curve.predictions}
+        at = min(own) if batch not in own and own and batch == workload.batch_per_gpu else batch
+        chosen = {
+            p.gpus: p for p in curve.predictions if p.batch_per_gpu == at and p.fits is not False
+        }
         if chosen:
-            other = sorted({p.strategy for p in chosen.values()} - usual)
+            other: list[str] = [*sorted({p.strategy for p in chosen.values()} - usual)]
+            if at != batch and f"batch {at}" not in curve.platform:
+                other.append(f"batch {at}")
             label = f"{curve.platform} ({', '.join(other)})" if other else curve.platform
             ordered = dict(sorted(chosen.items()))
             curves.append(PredictedCurve(label, curve.platform, curve.here, ordered))
@@ -74,14 +88,21 @@ def one_gpu_rate(rates: Iterable[tuple[int, float]]) -> float | None:
 
 
 def batches_of(workload: WorkloadResult) -> tuple[int, ...]:
-    """Every batch size that has a point."""
+    """Every batch size that has a point; what does not fit has none."""
     measured = {point.batch_per_worker for point in workload.measured}
-    predicted = {p.batch_per_gpu for curve in workload.curves for p in curve.predictions}
+    predicted = {
+        p.batch_per_gpu
+        for curve in workload.curves
+        for p in curve.predictions
+        if p.fits is not False
+    }
     return tuple(sorted(measured | predicted))
 
 
 def reference_batch(workload: WorkloadResult) -> int | None:
-    """The batch size that most platforms and most points share; of equals, the middle one."""
+    """The workload's own; else the one that most platforms and points share, of equals the middle one."""
+    if workload.batch_per_gpu in batches_of(workload):
+        return workload.batch_per_gpu
     sources: Counter[int] = Counter({p.batch_per_worker for p in workload.measured})
     points: Counter[int] = Counter(p.batch_per_worker for p in workload.measured)
     for curve in workload.curves:

@@ -51,13 +51,14 @@ def _throughputs(points: Points, looks: Looks) -> list[Option]:
         name = f"{points.here}, measured"
         at = [(str(gpus), finite(p.samples_per_second)) for gpus, p in points.measured.items()]
         intervals = {str(gpus): (p.low, p.high) for gpus, p in points.measured.items()}
-        series.append(dots(name, look, at) | {"markLine": whiskers(look, intervals)})
+        drawn = dots(name, look, at, points.doubtful)
+        series.append(drawn | {"markLine": whiskers(look, intervals)})
     for curve in points.curves:
         look = looks[curve.platform]
         name = f"{curve.label}, predicted"
         series.append(dashed(name, look, curve.along(axis, lambda p: p.samples_per_second)))
-        low, high = curve.along(axis, lambda p: p.low), curve.along(axis, lambda p: p.high)
-        series += band(name, look, low, high)
+        intervals = {str(gpus): (p.low, p.high) for gpus, p in curve.by_gpus.items()}
+        series += band(name, look, intervals)
         rate = one_gpu_rate((g, p.samples_per_second) for g, p in curve.by_gpus.items())
         ideals.append(_ideal(rate, axis, list(curve.by_gpus), look.colour))
     if points.measured and not any(curve.here for curve in points.curves):
@@ -108,7 +109,7 @@ def _efficiencies(points: Points, looks: Looks) -> list[Option]:
         if p.scaling_efficiency is not None
     ]
     if at:
-        series.append(dots(f"{points.here}, measured", looks[points.here], at))
+        series.append(dots(f"{points.here}, measured", looks[points.here], at, points.doubtful))
     for curve in points.curves:
         data = curve.along(points.gpus, lambda p: round(p.scaling_efficiency * 100, 2))
         series.append(dashed(f"{curve.label}, predicted", looks[curve.platform], data))

@@ -100,14 +100,30 @@ def relief(
 def _predicted(
     workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
 ) -> "dict[ExchangeOptions, float] | None":
-    """What the predictor names, from one worker alone; nothing is measured in a dry run."""
+    """What the predictor names, from one worker alone; nothing is measured in a dry run.
+
+    None: it names nothing, as the run or the link can't say enough.
+    """
     from gpuyard.measure import Measurement, plan_sweep, run_sweep
     from gpuyard.measure.relief.candidates import predicted_gains
+    from gpuyard.report.terminal import say
 
     store = results_store()
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
     if dry_run and store.latest(Measurement, alone.points[0].key) is None:
         return None
     with progress_bar() as tell:
-        (measured,) = run_sweep(alone, store, on_event=lambda event: tell(event.progress))
+        for fresh in (False, True):  # what is stored may be doubtful
+            (measured,) = run_sweep(
+                alone, store, on_event=lambda event: tell(event.progress), fresh=fresh
+            )
+            if measured.doubt is None or dry_run:
+                break
+    if measured.doubt is not None:
+        say(
+            f"One worker alone is doubtful ({measured.doubt}), so the predictor is not asked: "
+            "all remedies are tried.",
+            "caution",
+        )
+        return None
     return predicted_gains(workload, measured, workers, place.record(workers))

@@ -73,12 +73,16 @@ def cash_charts(horizon: HorizonResult) -> Charts:
     )
 
 
+def _pale(workload: WorkloadResult) -> str:
+    return ", pale where doubtful" if any(p.doubt for p in workload.measured) else ""
+
+
 def _charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart]:
     batches, shown = batches_of(workload), str(reference_batch(workload))
     if batches:
         yield Chart(
             f"chart-throughput-{slug}",
-            "Dots are measured, with a 95 % confidence interval; dashed lines are predicted, with a "
+            f"Dots are measured, with a 95 % confidence interval{_pale(workload)}; dashed lines are predicted, with a "
             "90 % interval; the dotted line is what perfect scaling would give.",
             {str(b): throughput_option(workload, b, looks) for b in batches},
             shown,

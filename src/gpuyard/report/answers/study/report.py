@@ -105,13 +105,17 @@ def _short(result: StudyResult) -> list[Part]:
         if verdict.choke != "gpu" and remedies:
             helps = ", ".join(f"{r.what} ({r.brings})" for r in remedies[:3])
             said.append(f"What would help: {helps}.")
-        _, _, tone = _CHOKES[verdict.choke]
+        _, tone = _look(verdict)
         parts.append(
             Card(workload.name, list(map(Sentence, said)), headline=verdict.headline, tone=tone)
         )
     if result.cost is not None:
         parts.append(Sentence(_break_even_words(result.cost)))
-    return [*parts, *(Sentence(f"Note: {note}") for note in result.notes)]
+    return [*parts, *(Sentence(f"Note: {note}", _note_tone(note)) for note in result.notes)]
+
+
+def _note_tone(note: str) -> Tone:
+    return "caution" if note.startswith(("Doubtful", "Does not fit")) else "plain"
 
 
 def _break_even_words(cost: CostResult) -> str:
@@ -129,7 +133,7 @@ def _break_even_words(cost: CostResult) -> str:
 
 def _verdict_card(slug: str, workload: WorkloadResult) -> Card:
     verdict = workload.verdict
-    _, sign, tone = _CHOKES[verdict.choke]
+    sign, tone = _look(verdict)
     parts: list[Part] = [Sentence(verdict.sentence)]
     if verdict.findings:
         parts.append(Cards([_finding_card(finding, verdict) for finding in verdict.findings]))
@@ -143,14 +147,32 @@ def _verdict_card(slug: str, workload: WorkloadResult) -> Card:
     )
 
 
+def _look(verdict: Verdict) -> tuple[str, Tone]:
+    """Its sign and tone; where there is nothing to stand on, that is bad or doubtful."""
+    if not any(finding.tells for finding in verdict.findings):
+        if any(not finding.fits for finding in verdict.findings):
+            return "✕", "bad"
+        if any(finding.doubt for finding in verdict.findings):
+            return "?", "caution"
+    _, sign, tone = _CHOKES[verdict.choke]
+    return sign, tone
+
+
 def _finding_card(finding: Finding, verdict: Verdict) -> Card:
     waited, sign, tone = _CHOKES[finding.choke]
+    badge = f"waits for {waited}"
+    if not finding.fits:
+        badge, sign, tone = "does not fit", "✕", "bad"
+    elif finding.doubt is not None:
+        badge, sign, tone = f"doubtful: {badge}", "?", "caution"
     unit = "worker" if finding.basis == "measured" else "GPU"
     many = f"{finding.gpus} {unit}{'s' if finding.gpus != 1 else ''}"
-    share = formats.percent(finding.scaling_efficiency)
+    share = f"{formats.percent(finding.scaling_efficiency)} of ideal, " if finding.fits else ""
     parts: list[Part] = []
     if finding.sentence not in verdict.sentence:
         parts.append(Sentence(finding.sentence))
+    if finding.doubt is not None:
+        parts.append(Sentence(f"Doubtful: {finding.doubt}.", "caution"))
     if finding.remedies:
         rows: list[list[Words]] = [
             [
@@ -164,10 +186,10 @@ def _finding_card(finding: Finding, verdict: Verdict) -> Card:
     return Card(
         finding.platform,
         parts,
-        badge=f"waits for {waited}",
+        badge=badge,
         sign=sign,
         tone=tone,
-        facts=f"{many}, {share} of ideal, {finding.basis}",
+        facts=f"{many}, {share}{finding.basis}",
     )
 
 
@@ -288,8 +310,8 @@ def _numbers(workloads: Sequence[WorkloadResult]) -> Iterator[Section]:
 
 def _measured(workload: WorkloadResult) -> Table:
     count = len(workload.measured)
-    columns = ("workers", "batch per worker", "strategy", "samples/s", "95 % interval", "efficiency",
-               "compute", "exposed communication", "input", "measurement")  # fmt: skip
+    columns = ["workers", "batch per worker", "strategy", "samples/s", "95 % interval", "efficiency",
+               "compute", "exposed communication", "input", "measurement"]  # fmt: skip
     rows: list[list[Words]] = [
         [
             str(point.workers),
@@ -305,6 +327,10 @@ def _measured(workload: WorkloadResult) -> Table:
         ]
         for point in workload.measured
     ]
+    if any(point.doubt for point in workload.measured):
+        columns.append("doubtful")
+        for row, point in zip(rows, workload.measured, strict=True):
+            row.append(Text(point.doubt or "", "caution"))
     title = f"Measured on {here_platform(workload)}: {count} {'run' if count == 1 else 'runs'}"
     return Table(title, columns, rows, folded=True)
 
