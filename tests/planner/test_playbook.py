@@ -98,13 +98,44 @@ def test_growth_says_when_the_next_step_comes() -> None:
 
 def test_a_plan_file_answers_all_questions() -> None:
     asked = read_plan(EXAMPLE)
-    team, source, figures = team_of(asked, EXAMPLE.parent)
+    answer = team_of(asked, EXAMPLE.parent)
+    team, source, figures = answer.team, answer.gpus_from, answer.figures
     assert figures is not None and figures.source.startswith("the plan: ")
     assert (team.researchers, team.hires_per_year, team.data_stays) == (12, 4, True)
     assert team.gpus >= 1 and source.startswith("the plan's choice")
     own = asked.playbook.model_copy(update={"gpus_now": 30})
-    team, source, _ = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
-    assert (team.gpus, source) == (30, "the plan's file")
+    answer = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
+    assert (answer.team.gpus, answer.gpus_from) == (30, "the plan's file")
+
+
+@pytest.mark.parametrize(
+    ("prices", "ways", "where"),
+    [
+        ({"buy": "$7200", "rent": "$0.10/h"}, ["buy", "on-demand"], "cloud"),
+        ({"buy": "$7200", "rent": "$90/h"}, ["buy", "on-demand"], "on-premises"),
+        ({"buy": "$7200"}, ["colocate"], "colocation"),
+    ],
+)
+def test_the_playbook_is_where_the_plan_is(
+    prices: dict[str, str], ways: list[str], where: str
+) -> None:
+    asked = plan(offer("a", **prices), search={"ways": ways})
+    steady_and_big = asked.playbook.model_copy(update={"data": 5e13, "load": "spiky"})
+    answer = team_of(asked.model_copy(update={"playbook": steady_and_big}), EXAMPLE.parent)
+    assert answer.where == where
+    advice = advise(answer.team, answer=answer)
+    assert advice.where == where
+    assert advice.reasons[0].startswith("The plan's choice: a, ")
+    # big data speaks for own machines, a spiky load for a cloud: one of them against the choice
+    assert sum(words.startswith("A rule of thumb against it") for words in advice.reasons) == 1
+
+
+def test_a_plan_without_a_choice_leaves_it_to_the_rules() -> None:
+    asked = plan(offer("a", rent="$1/h"), time_per_run="1 min", search={"ways": ["on-demand"]})
+    answer = team_of(asked, EXAMPLE.parent)
+    advice = advise(answer.team, answer=answer)
+    assert (answer.where, advice.where) == (None, "on-premises")
+    assert advice.reasons[0].startswith("The plan finds no option that meets its goal")
 
 
 COMMAND_LINES = sorted({line for stage in rulebook().stage for line in stage.commands})
@@ -148,9 +179,9 @@ def test_commands_carry_the_plans_own_prices() -> None:
         offer("own", buy="$7777"), offer("cloud", rent="$2.50/h"), runs_per_month=60,
         people={"researchers": 3}, playbook={"gpus_now": 6}, search={"ways": ["buy", "on-demand"]},
     )  # fmt: skip
-    team, _, figures = team_of(asked, EXAMPLE.parent)
-    assert figures is not None
-    advice = advise(team, plan_file="x.plan.yaml", figures=figures)
+    answer = team_of(asked, EXAMPLE.parent)
+    assert answer.figures is not None
+    advice = advise(answer.team, plan_file="x.plan.yaml", answer=answer)
     (growth,) = [line for line in advice.commands if "cost growth" in line]
     # 60 runs of ten hours on one GPU, by three people
     assert "--gpu-hours 200 --rent '$2.50/h' --buy '$7777' --gpus-per-machine 1" in growth

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuyard.cli.options.calibration import chosen_calibration
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.cli.progress import working
 from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:
-    from gpuyard.planner.playbook import Figures, Team
+    from gpuyard.planner.playbook import PlanAnswer
     from gpuyard.specs.offers import Load
 
 _MOST = 1_000_000
@@ -83,9 +84,11 @@ def playbook(
     from gpuyard.planner.playbook import Team, advise
     from gpuyard.report.answers.playbook import playbook_answer
 
-    figures = None
+    answer = None
     if file is not None:
-        team, gpus_from, figures = _from_plan(file, gpus)
+        own = {"gpus": gpus, "researchers": researchers, "hires_per_year": hires_per_year}
+        answer = _from_plan(file, own, data_stays)
+        team, gpus_from = answer.team, "your answer" if gpus is not None else answer.gpus_from
     else:
         team, gpus_from = Team(), "your answer" if gpus is not None else "assumed to be one"
     given: dict[str, Any] = {
@@ -102,21 +105,31 @@ def playbook(
         answered |= _ask({name for name, value in given.items() if value is None})
         gpus_from = "your answer"
     plan_file = str(file) if file else None
-    advice = advise(replace(team, **answered), gpus_from, plan_file, figures)
+    advice = advise(replace(team, **answered), gpus_from, plan_file, answer)
     show(playbook_answer(advice), json_output=json_output)
 
 
-def _from_plan(file: Path, gpus: int | None) -> tuple["Team", str, "Figures | None"]:
+def _from_plan(
+    file: Path, own: dict[str, int | float | None], data_stays: bool | None
+) -> "PlanAnswer":
+    """The plan is searched with what the command line says otherwise."""
     from gpuyard.catalog.specfiles import read_plan
     from gpuyard.planner.playbook import team_of
 
     asked = read_plan(file)
-    if gpus is not None:
-        own = asked.playbook.model_copy(update={"gpus_now": gpus})
-        asked = asked.model_copy(update={"playbook": own})
+    said = {name: value for name, value in own.items() if value is not None}
+    gpus = {"gpus_now": said.pop("gpus")} if "gpus" in said else {}
+    stays = {} if data_stays is None else {"data_stays": data_stays}
+    asked = asked.model_copy(
+        update={
+            "playbook": asked.playbook.model_copy(update=gpus),
+            "people": asked.people.model_copy(update=said),
+            "policy": asked.policy.model_copy(update=stays),
+        }
+    )
+    constants = chosen_calibration(None)  # as `gpuyard plan` takes them
     with working("searching"):
-        team, source, figures = team_of(asked, file.parent)
-    return team, source if gpus is None else "your answer", figures
+        return team_of(asked, file.parent, constants)
 
 
 def _load(text: str) -> "Load":

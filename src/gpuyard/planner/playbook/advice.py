@@ -12,10 +12,16 @@ from gpuyard.planner.playbook.rulebook import Fact, Reason, Stage, StageFigures,
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import make_plan, plan_premises, plan_workload
 from gpuyard.planner.servers import Server, servers_of
+from gpuyard.predict import Calibration
 from gpuyard.specs.offers import Load
-from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan import Acquisition, Plan
 
-Where = Literal["cloud", "on-premises", "hybrid", "either"]
+Where = Literal["cloud", "on-premises", "colocation", "hybrid", "either"]
+_WHERE_OF: dict[Acquisition, Where] = {
+    "buy": "on-premises",
+    "colocate": "colocation",
+    "hybrid": "hybrid",
+}
 # what one GPU draws with its share of a machine, and a room around it: 700 W boards in a 10.2 kW
 # machine of eight (DGX H100), and Uptime's mean PUE of 1.58 (2023)
 _KW_PER_GPU = 10.2 / 8 * 1.58
@@ -122,14 +128,24 @@ class Figures:
         }
 
 
-def team_of(plan: Plan, directory: Path) -> tuple[Team, str, Figures | None]:
-    """The team that a plan is for, how many GPUs it needs by whom, and the plan's own figures."""
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What a plan says about its team: how many GPUs it needs by whom, where, and at which prices."""
+
+    team: Team
+    gpus_from: str
+    figures: Figures | None = None
+    where: Where | None = None  # of its choice; None where it has none
+    words: str = ""  # the choice, or why there is none
+
+
+def team_of(plan: Plan, directory: Path, calibration: Calibration | None = None) -> PlanAnswer:
+    """The team that a plan is for, and the plan's own answer."""
     asked = plan.playbook
-    gpus, watts, source, figures = asked.gpus_now, None, "the plan's file", None
+    gpus, watts, source, result = asked.gpus_now, None, "the plan's file", None
     # a workload that nobody described can't be searched, and need not be where the GPUs are given
     if gpus is None or plan_workload(plan, directory).dataset is not None:
-        result = make_plan(plan, directory)
-        figures = plan_figures(plan, result)
+        result = make_plan(plan, directory, calibration)
         if gpus is None:
             gpus, watts, source = _needed(result)
     team = Team(
@@ -143,7 +159,17 @@ def team_of(plan: Plan, directory: Path) -> tuple[Team, str, Figures | None]:
         site_watts=plan_premises(plan, directory).room_watts,
         watts=watts,
     )
-    return team, source, figures
+    if result is None:
+        return PlanAnswer(team, source)
+    where, words = _planned(result)
+    return PlanAnswer(team, source, plan_figures(plan, result), where, words)
+
+
+def _planned(result: PlanResult) -> tuple[Where | None, str]:
+    if result.winner is None:
+        return None, "The plan finds no option that meets its goal, so rules of thumb say where."
+    chosen = result.winner
+    return _WHERE_OF.get(chosen.way, "cloud"), f"The plan's choice: {chosen.what}, {chosen.price}."
 
 
 def _needed(result: PlanResult) -> tuple[int, float | None, str]:
@@ -159,13 +185,17 @@ def advise(
     team: Team,
     gpus_from: str = "your answer",
     plan_file: str | None = None,
-    figures: Figures | None = None,
+    answer: PlanAnswer | None = None,
 ) -> Advice:
-    """Look the team up in the rulebook."""
+    """Look the team up in the rulebook. Where a plan has chosen, it says where."""
     facts = team.facts()
     stage = _stage(facts)
     holding = [reason for reason in rulebook().reason if reason.holds(facts)]
     where, reasons = _where(holding)
+    if answer is not None and answer.where is not None:
+        where, reasons = answer.where, _beside(answer.where, holding)
+    if answer is not None and answer.words:
+        reasons = (answer.words, *reasons)
     filled = {
         "researchers": team.researchers,
         "hires_per_year": f"{team.hires_per_year:g}",
@@ -174,7 +204,7 @@ def advise(
         "load": team.load,
         "plan": plan_file or "team.plan.yaml",
     }
-    priced = figures or stage_figures(stage.figures)
+    priced = (answer.figures if answer else None) or stage_figures(stage.figures)
     filled |= priced.filled()
     commands = tuple(command.format(**filled) for command in stage.commands)
     return Advice(
@@ -215,6 +245,15 @@ def _where(holding: list[Reason]) -> tuple[Where, tuple[str, ...]]:
     if len(sides) == 2:
         return "hybrid", words
     return (next(iter(sides)), words) if sides else ("either", words)
+
+
+def _beside(where: Where, holding: list[Reason]) -> tuple[str, ...]:
+    """What speaks for the plan's choice, and which rules of thumb speak against it."""
+    owned = where in {"on-premises", "colocation"}
+    side = "on-premises" if owned else where
+    for_it = [reason.words for reason in holding if where == "hybrid" or reason.side == side]
+    against = [reason.words for reason in holding if where != "hybrid" and reason.side != side]
+    return (*for_it, *(f"A rule of thumb against it: {words}" for words in against))
 
 
 def _next(team: Team, stage: Stage) -> NextStep | None:
