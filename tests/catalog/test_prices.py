@@ -10,7 +10,7 @@ import pytest
 
 import gpuyard
 from gpuyard.catalog import gpus, links, past_prices, price_named, prices
-from gpuyard.catalog.instance_networks import instance_networks, network_of_instance
+from gpuyard.catalog.prices import instance_networks, network_of_instance
 from gpuyard.errors import UnknownName
 
 ROOT = Path(__file__).parents[2]

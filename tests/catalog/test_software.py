@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.catalog import gpus
-from gpuyard.catalog.software import end_of_life, ends_of, ends_of_life
+from gpuyard.catalog.hardware import end_of_life, ends_of, ends_of_life
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from gpuyard.cli.main import app
-from gpuyard.cli.options.old_spellings import OLD_SPELLINGS
+from gpuyard.cli.plain_help import OLD_SPELLINGS
 
 RENAMED = [
     (path, old, new) for path, renamed in OLD_SPELLINGS.items() for old, new in renamed.items()

@@ -81,7 +81,7 @@ def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) 
     [
         ((), "on what? Name a cluster, e.g. --on dgx-a100"),
         (("--on", "t4", "--on", "l4", "--topo", "x"), "--topo is about the machine of one cluster"),
-        (("--on", "t4", "--topo", "none.txt"), "none.txt can't be read: No such file"),
+        (("--on", "t4", "--topo", "none.txt"), "none.txt: there is no such file"),
         (("--on", "t4", "--on", "l4", "--why", "--svg", "x.svg"), "--svg draws one time line"),
     ],
 )

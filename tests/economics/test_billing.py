@@ -12,10 +12,11 @@ from gpuyard.economics.billing import (
     egress_usd,
     fitting_increments,
     on_demand_usd,
+    reserved_cash_by_month,
+    reserved_usd,
     storage_usd,
     to_cents,
 )
-from gpuyard.economics.reserved import reserved_cash_by_month, reserved_usd
 from gpuyard.economics.spot import (
     daly_interval_hours,
     spot_hours_per_useful_hour,

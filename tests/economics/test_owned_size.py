@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics.owned_size import best_owned_size
+from gpuyard.economics.ownership import best_owned_size
 
 USD = st.floats(0, 5)
 WANTED = st.lists(st.floats(0, 12), min_size=1, max_size=40).map(np.array)

@@ -20,7 +20,7 @@ from gpuyard.facility.fabric import (
     storage_network,
 )
 from gpuyard.facility.fabric.cabling import choose_cable
-from gpuyard.facility.fabric.director import populate
+from gpuyard.facility.fabric.shape import populate
 
 
 def test_32_dgx_h100() -> None:

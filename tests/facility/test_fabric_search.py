@@ -7,8 +7,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuyard.facility.fabric.search import PortDemand, SwitchPorts, single, three_tiers, two_tiers
-from gpuyard.facility.fabric.shape import Shape
+from gpuyard.facility.fabric.shape import (
+    PortDemand,
+    Shape,
+    SwitchPorts,
+    single,
+    three_tiers,
+    two_tiers,
+)
 
 
 def demand(nodes: int, ports: int = 1, rails: int = 1, over: float = 1) -> PortDemand:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpuyard.catalog.parts import ports
-from gpuyard.planner.network_prices import Joining, network_price
+from gpuyard.planner.servers import Joining, network_price
 from gpuyard.specs import Network
 from tests.conftest import Cli
 

@@ -8,7 +8,7 @@ from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
-from gpuyard.planner.premises import premises_of
+from gpuyard.planner.costs import premises_of
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import plan_result, search
 from gpuyard.specs.plan import Plan

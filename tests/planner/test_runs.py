@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.planner.runs import cloud_data_of
+from gpuyard.planner.offers import cloud_data_of
 from gpuyard.planner.search import plan_result
 from tests.planner.builder import candidates, offer, plan, workload
 

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from gpuyard.catalog import gpus, models
-from gpuyard.planner.shapes import Shape, _inside_like, inside_of
-from gpuyard.planner.throughput import Grid, Throughputs, predict_shapes, usable_lines
+from gpuyard.planner.throughput import (
+    Grid,
+    Shape,
+    Throughputs,
+    _inside_like,
+    inside_of,
+    predict_shapes,
+    usable_lines,
+)
 from gpuyard.predict import Calibration, predict_cluster, scenario_of
 from gpuyard.predict.calibration.document import (
     CalibratedLine,

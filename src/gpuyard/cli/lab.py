@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.common import DryRunOption
+from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 

@@ -14,9 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from gpuyard import __version__
-from gpuyard.cli.options.old_spellings import take_old_spellings
 from gpuyard.cli.output import add_wide_option
-from gpuyard.cli.plain_help import make_plain, with_placeholders
+from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
 from gpuyard.errors import GpuyardError
 from gpuyard.printable import printable
 

@@ -1,8 +1,9 @@
 """Help and complaints in plain words: FILE and N where typer would show types of Python, paragraphs that are
-as wide as the terminal, and of a wrong value what was expected."""
+as wide as the terminal, and of a wrong value what was expected. Options that had another name before every command
+had the same name for the same thing are still taken, and no help shows them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,3 +75,26 @@ def _placeholder(annotation: Any) -> str | None:
 def _types(annotation: Any) -> list[Any]:
     inner = get_args(annotation)
     return [annotation] if not inner else [found for one in inner for found in _types(one)]
+
+
+OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "bench collectives": {"nodes": "workers"},
+    "bench relief": {"nodes": "workers"},
+    "bench storage": {"data": "dataset", "seconds": "time-per-point"},
+    "bench train": {"seconds": "time-per-point"},
+    "cost growth": {"people": "researchers"},
+    "cost hybrid": {"life": "horizon", "pattern": "load"},
+    "horovod install": {"again": "fresh"},
+    "predict": {"beside": "other-jobs"},
+    "topo": {"cluster": "on"},
+}
+"""Command → the old name of an option → its name."""
+
+
+def take_old_spellings(command: Any, path: str) -> None:
+    """Let this command and those below it read the old names as the new ones."""
+    renamed = OLD_SPELLINGS.get(path)
+    if renamed is not None:
+        command.context_settings["token_normalize_func"] = lambda name: renamed.get(name, name)
+    for name, below in getattr(command, "commands", {}).items():
+        take_old_spellings(below, f"{path} {name}")

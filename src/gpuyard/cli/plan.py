@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
-from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.progress import working
+from gpuyard.cli.options import CalibrationOption, chosen_calibration
+from gpuyard.cli.output import JsonOption, show, working, writable
 
 
 def plan(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options.calibration import chosen_calibration
-from gpuyard.cli.output import JsonOption, show
-from gpuyard.cli.progress import working
+from gpuyard.cli.options import chosen_calibration
+from gpuyard.cli.output import JsonOption, show, working
 from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:

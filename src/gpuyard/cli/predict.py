@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
-from gpuyard.cli.options.common import parse_counts
-from gpuyard.cli.options.exchange import (
+from gpuyard.cli.options import (
     AccumulateOption,
     BucketOption,
+    CalibrationOption,
     CompressOption,
     HierarchicalOption,
     LocalSgdOption,
+    chosen_calibration,
+    parse_counts,
     parse_exchange,
     parse_strategy,
 )

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.calibration import CalibrationOption, chosen_calibration
-from gpuyard.cli.options.common import FreshOption
-from gpuyard.cli.output import JsonOption, show, writable_directory
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.options import CalibrationOption, FreshOption, chosen_calibration
+from gpuyard.cli.output import JsonOption, progress_bar, show, writable_directory
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore

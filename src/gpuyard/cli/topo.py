@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.common import parse_counts
+from gpuyard.cli.options import parse_counts
 from gpuyard.cli.output import JsonOption, show, writable
 from gpuyard.errors import UserMistake
 

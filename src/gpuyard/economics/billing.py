@@ -1,5 +1,5 @@
 """A price of renting as people state it, and what a cloud bills for hours of use: increments and minimums,
-commitments, storage, egress.
+commitments, storage, egress, and reserved capacity: a price for a term of years, used or not, some of it up front.
 
 Every function that bills takes floats or NumPy arrays that broadcast against each other, and returns dollars
 in their common shape. Prices are those of the whole thing that is rented (an instance, a cluster).
@@ -9,12 +9,44 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuyard import units
-from gpuyard.economics.amounts import Amounts, Array, array_of, check_not_negative, check_share
 from gpuyard.errors import BadQuantity, UserMistake
+from gpuyard.units import format_years
+
+Array: TypeAlias = NDArray[np.float64]
+Amounts: TypeAlias = float | Array
+"""One figure, or an array of them: a candidate, a draw or a month each."""
+
+HOURS_PER_YEAR = 365.25 * 24
+HOURS_PER_MONTH = HOURS_PER_YEAR / 12
+
+
+def array_of(amounts: Amounts) -> Array:
+    return np.asarray(amounts, dtype=np.float64)
+
+
+def check_not_negative(what: str, amounts: Amounts) -> None:
+    """Nothing here can be negative; an infinite or missing figure is a slip too."""
+    values = array_of(amounts)
+    wrong = values[~(np.isfinite(values) & (values >= 0))]
+    if wrong.size:
+        raise UserMistake(f"{what} must be zero or more, and finite, got {wrong.flat[0]:g}")
+
+
+def check_share(what: str, amounts: Amounts) -> None:
+    """A share is between nothing and all."""
+    values = array_of(amounts)
+    wrong = values[~((values >= 0) & (values <= 1))]
+    if wrong.size:
+        raise UserMistake(
+            f"{what} must be between 0 % and 100 %, got {100 * float(wrong.flat[0]):g} %"
+        )
+
 
 INCREMENTS: Mapping[str, float] = {
     "hour": 1.0,
@@ -170,3 +202,89 @@ def _fits(printed: str, usd: float, usd_per_hour: float, increment_hours: float)
         to_cents(count * increment_hours * usd_per_hour) == to_cents(usd)
         for count in range(max(first, 0), last + 1)
     )
+
+
+Rest = Literal["pay", "resell"]
+"""What happens to the part of a term that runs past the horizon: it is paid for nothing, or sold on."""
+_ABOUT_A_MONTH = 0.1  # how far a number of months may be from a whole one
+
+
+def reserved_usd(
+    horizon_years: Amounts,
+    usd_per_year: Amounts,
+    *,
+    term_years: Amounts = 1.0,
+    rest: Rest | None = None,
+    resale_share: Amounts = 0.0,
+) -> Array:
+    """Dollars to cover the horizon with as many terms as it takes.
+
+    `usd_per_year` is the whole price of a year: what is paid up front counts in it. A term that runs
+    past the horizon needs `rest`: "pay" counts the whole term, "resell" gets back `resale_share` of
+    the unused part.
+    """
+    check_not_negative("the price", usd_per_year)
+    unused = unused_years(horizon_years, term_years, rest)
+    given_back = _given_back(rest, resale_share)
+    return array_of(usd_per_year) * (array_of(horizon_years) + unused * (1 - given_back))
+
+
+def reserved_cash_by_month(
+    months: int,
+    usd_per_year: Amounts,
+    *,
+    term_years: float = 1.0,
+    upfront_share: Amounts = 0.0,
+    rest: Rest | None = None,
+    resale_share: Amounts = 0.0,
+) -> Array:
+    """What is paid when: shape `(…, months + 1)`. Month 0 is the day of signing.
+
+    At the start of each term its upfront share, the rest in equal payments at the end of each month.
+    What is still owed past the horizon, less what it sells for, falls due in the last month.
+    """
+    check_share("the upfront share", upfront_share)
+    check_not_negative("the price", usd_per_year)
+    term_months = _whole_months(term_years)
+    term_years = term_months / 12
+    unused = unused_years(months / 12, term_years, rest)
+    yearly, upfront = array_of(usd_per_year), array_of(upfront_share)
+    shape = np.broadcast_shapes(yearly.shape, upfront.shape, array_of(resale_share).shape)
+    cash = np.zeros((*shape, months + 1))
+    cash[..., 1:] = (yearly * (1 - upfront) / 12)[..., None]
+    cash[..., range(0, months, term_months)] += (yearly * term_years * upfront)[..., None]
+    owed = yearly * (1 - upfront) * unused
+    sold = yearly * unused * _given_back(rest, resale_share)
+    cash[..., -1] += owed - sold
+    return cash
+
+
+def _whole_months(term_years: float) -> int:
+    months = 12 * term_years
+    # 90 days are three months to those who sell them
+    if months < 0.5 or abs(months - round(months)) > _ABOUT_A_MONTH:
+        raise UserMistake(
+            f"expected a reserved term of whole months, got {months:.2g}; write it like '1 year' or '6 months'"
+        )
+    return round(months)
+
+
+def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None) -> Array:
+    """The part of the last term after the horizon; a sentence where nobody said what becomes of it."""
+    horizon, term = array_of(horizon_years), array_of(term_years)
+    if np.any(~(horizon > 0)) or np.any(~(term > 0)):
+        raise UserMistake("a horizon and a reserved term must be above zero")
+    unused = np.maximum(np.ceil(horizon / term - 1e-9) * term - horizon, 0.0)
+    if rest is None and np.any(unused > 1e-9):
+        at = np.unravel_index(int(np.argmax(unused)), unused.shape)
+        wide = np.broadcast_to(horizon, unused.shape)[at], np.broadcast_to(term, unused.shape)[at]
+        raise UserMistake(
+            f"reserved terms of {format_years(wide[1])} run {format_years(unused[at])} past a horizon of "
+            f"{format_years(wide[0])}: say what becomes of the rest, 'pay' (you pay for it unused) or 'resell'"
+        )
+    return unused
+
+
+def _given_back(rest: Rest | None, resale_share: Amounts) -> Array:
+    check_share("the resale share", resale_share)
+    return array_of(resale_share) if rest == "resell" else array_of(0.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_YEAR, Array
+from gpuyard.economics.billing import HOURS_PER_YEAR, Array
 from gpuyard.economics.demand import Demand
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuyard.economics.amounts import Array
+from gpuyard.economics.billing import Array
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_MONTH, Array
+from gpuyard.economics.billing import HOURS_PER_MONTH, Array
 from gpuyard.errors import UserMistake
 
 _MOST_MACHINES = 10_000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_YEAR
+from gpuyard.economics.billing import HOURS_PER_YEAR
 from gpuyard.economics.demand import Demand
-from gpuyard.economics.owned_size import best_owned_size, critical_share
+from gpuyard.economics.ownership import best_owned_size, critical_share
 from gpuyard.errors import UserMistake
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_MONTH, HOURS_PER_YEAR, Array
+from gpuyard.economics.billing import HOURS_PER_MONTH, HOURS_PER_YEAR, Array
 from gpuyard.economics.offers import (
     PricedOffer,
     extras_usd_per_month,
@@ -16,8 +16,7 @@ from gpuyard.economics.offers import (
     used_cash,
     wanted_machines,
 )
-from gpuyard.economics.owned_size import best_owned_size
-from gpuyard.economics.ownership import owned_cash_by_month, present_value_usd
+from gpuyard.economics.ownership import best_owned_size, owned_cash_by_month, present_value_usd
 from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, SpotOffer
 
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import price_named
-from gpuyard.economics.amounts import HOURS_PER_YEAR, Array
 from gpuyard.economics.billing import (
+    HOURS_PER_YEAR,
     INCREMENTS,
+    Array,
     billed_hours,
     committed_usd,
     egress_usd,
+    reserved_cash_by_month,
     storage_usd,
 )
 from gpuyard.economics.demand import described_demand
 from gpuyard.economics.ownership import Owned, owned_cash_by_month, present_value_usd
-from gpuyard.economics.reserved import reserved_cash_by_month
 from gpuyard.economics.spot import spot_hours_per_useful_hour
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer

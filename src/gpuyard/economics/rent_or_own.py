@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.economics.amounts import (
+from gpuyard.economics.billing import (
     HOURS_PER_YEAR,
     Amounts,
     Array,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import Array, array_of
+from gpuyard.economics.billing import Array, array_of
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
 from gpuyard.errors import UserMistake
 

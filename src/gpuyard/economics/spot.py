@@ -6,7 +6,7 @@ The interval between checkpoints is J. T. Daly's higher-order estimate (2006) of
 
 import numpy as np
 
-from gpuyard.economics.amounts import Amounts, Array, array_of, check_not_negative
+from gpuyard.economics.billing import Amounts, Array, array_of, check_not_negative
 from gpuyard.errors import UserMistake
 
 

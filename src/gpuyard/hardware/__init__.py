@@ -3,7 +3,6 @@
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
 from gpuyard.hardware.host import Host, discover_host
 from gpuyard.hardware.presets import PRESETS, build_preset, machine_graph
-from gpuyard.hardware.rates import host_to_gpu_bytes_per_second
 from gpuyard.hardware.rings import (
     MOST_EXACT_GPUS,
     AllReduce,
@@ -12,6 +11,7 @@ from gpuyard.hardware.rings import (
     side_by_side,
     worst_gpus,
 )
+from gpuyard.hardware.wires import host_to_gpu_bytes_per_second
 
 __all__ = [
     "MOST_EXACT_GPUS",

@@ -9,8 +9,7 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.hardware.presets import usual_topology
 from gpuyard.specs import Cluster, MachineSpec, Network, read_spec
-from gpuyard.specs.base import kind_of
-from gpuyard.specs.short_cluster import ShortCluster
+from gpuyard.specs.base import ShortCluster, kind_of
 
 _MOST_NODES, _MOST_GPUS = 100_000, 72
 

@@ -1,10 +1,13 @@
-"""Wires at the catalog's rates, as every reader of a machine lays them, and what a GPU says about its slot."""
+"""Wires at the catalog's rates, as every reader of a machine lays them, and what GPUs reach over them: every other
+GPU, a pair at a time (rate, latency and class of the path; rows send), and the memory of their host, all at once."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, links
-from gpuyard.hardware.graph import Wire
+from gpuyard.hardware.graph import GPU_LINKS, Hop, MachineGraph, Wire
+from gpuyard.hardware.rings import STAGED_SHARE
 
 # one lane in one direction, 10^9 bytes a second on the wire (PCI-SIG: 2.5, 5, 8, 16, 32 GT/s less the
 # line code; generation 6 as the catalog has it)
@@ -117,3 +120,69 @@ def _runs_at(slot: Slot, gb_per_second: float) -> bool:
     if slot.generation == 2:  # hwloc 2 reckons with the line code of generation 3
         rates.append(0.61538 * slot.lanes)
     return any(abs(gb_per_second / rate - 1) < 0.005 for rate in rates)
+
+
+NOT_JOINED = "N/A"
+
+
+def bandwidth_matrix(graph: MachineGraph) -> list[list[float | None]]:
+    """Bytes per second of a transfer that has the machine to itself; None on the diagonal and where
+    nothing joins a pair."""
+    return [[_bytes_per_second(graph, a, b) for b in graph.gpus] for a in graph.gpus]
+
+
+def latency_matrix(graph: MachineGraph) -> list[list[float | None]]:
+    """Seconds along the path; None on the diagonal and where nothing joins a pair."""
+    return [[_latency_seconds(graph, a, b) for b in graph.gpus] for a in graph.gpus]
+
+
+def class_matrix(graph: MachineGraph) -> list[list[str]]:
+    """NVIDIA's classes, as `nvidia-smi topo -m` prints them."""
+    return [[_class(graph, a, b) for b in graph.gpus] for a in graph.gpus]
+
+
+def is_staged(graph: MachineGraph, a: str, b: str) -> bool:
+    """Whether a message from a to b goes through host memory."""
+    return a != b and not graph.offers_peer_to_peer(a, b)
+
+
+def host_to_gpu_bytes_per_second(graph: MachineGraph, chosen: Sequence[str]) -> float:
+    """What each of these GPUs gets when all read from their socket's memory at once."""
+    paths = [graph.path(graph.socket_of(gpu), gpu) for gpu in chosen]
+    loads = Counter((id(hop.wire), hop.source) for path in paths for hop in path)
+    return min(
+        hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
+        for path in paths
+        for hop in path
+    )
+
+
+def _bytes_per_second(graph: MachineGraph, a: str, b: str) -> float | None:
+    share = STAGED_SHARE if is_staged(graph, a, b) else 1.0
+    rates = [share * _hop_rate(graph, hop, a, b) for hop in _hops(graph, a, b)]
+    return min(rates, default=None)
+
+
+def _hop_rate(graph: MachineGraph, hop: Hop, a: str, b: str) -> float:
+    """Of NVLink all links that the pair has: a path names one NVSwitch, traffic spreads over all."""
+    if hop.wire.kind not in GPU_LINKS:
+        return hop.wire.bytes_per_second
+    return hop.wire.bytes_per_second / hop.wire.width * graph.gpu_links(a, b)
+
+
+def _latency_seconds(graph: MachineGraph, a: str, b: str) -> float | None:
+    hops = _hops(graph, a, b)
+    return sum(hop.wire.latency_seconds for hop in hops) if hops else None
+
+
+def _class(graph: MachineGraph, a: str, b: str) -> str:
+    return graph.path_class(a, b) if a == b or _hops(graph, a, b) else NOT_JOINED
+
+
+def _hops(graph: MachineGraph, a: str, b: str) -> tuple[Hop, ...]:
+    if a == b:
+        return ()
+    try:
+        return graph.transfer_path(a, b)
+    except ValueError:  # nothing joins them: a machine that was only partly discovered
+        return ()

@@ -8,13 +8,11 @@ import numpy.typing as npt
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.planner.costs import Costs, Rows, cost_of
-from gpuyard.planner.offers import Offer, OfferColumns
-from gpuyard.planner.premises import Premises
-from gpuyard.planner.runs import CloudData, PlannedRuns
-from gpuyard.planner.shapes import Shape
+from gpuyard.planner.costs import Costs, Premises, Rows, cost_of
+from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
 from gpuyard.planner.throughput import (
     Grid,
+    Shape,
     Throughputs,
     configurations,
     predict_shapes,

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.economics.amounts import HOURS_PER_MONTH
-from gpuyard.economics.owned_size import best_owned_size, cost_of_size
-from gpuyard.economics.ownership import owned_usd
+from gpuyard.economics.billing import HOURS_PER_MONTH
+from gpuyard.economics.ownership import best_owned_size, cost_of_size, owned_usd
 from gpuyard.planner.candidates import Candidates, Truths
 from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.offers import OWNED

@@ -8,16 +8,15 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, candidates_of
+from gpuyard.planner.costs import Premises, premises_of
 from gpuyard.planner.explain.alternatives import alternatives, hybrid_alternative, sitings
 from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.explain.decision import runners_up, would_change
 from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
-from gpuyard.planner.offers import OWNED, offers_of
-from gpuyard.planner.premises import Premises, premises_of
+from gpuyard.planner.offers import OWNED, cloud_data_of, offers_of, runs_of
 from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
 from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
-from gpuyard.planner.runs import cloud_data_of, runs_of
 from gpuyard.planner.servers import servers_of
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload

@@ -2,17 +2,62 @@
 own offers, each with what it costs and where that figure comes from."""
 
 import datetime
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuyard.catalog import Gpu, Machine, Price, gpus, machines, prices
-from gpuyard.catalog.instance_networks import network_of_instance
+from gpuyard.catalog import Gpu, Machine, Price, gpus, links, machines, prices
+from gpuyard.catalog.fabric import PRICES_OF
 from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices
+from gpuyard.catalog.prices import network_of_instance
+from gpuyard.errors import GpuyardError
+from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
 from gpuyard.hardware.presets import refuse_impossible, usual_topology
-from gpuyard.planner.network_prices import Joining
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnOffer, Plan
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A network, and whether machines bring their own cards to it."""
+
+    network: Network
+    cards_included: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkPrice:
+    """Of one network between so many machines, and what that rests on."""
+
+    usd: float
+    source: str
+
+
+@functools.cache
+def network_price(joining: Joining, machines: int) -> NetworkPrice:
+    """Cables between two machines; the cheapest switches between more."""
+    network = joining.network
+    if network.link is not None:
+        link = links().get(network.link)
+        gbit, kind = link.raw_bytes_per_second * 8 / 1e9, link.kind
+    else:
+        gbit, kind = (network.rate or 0.0) * 8 / 1e9, "ethernet"
+    wanted = HostPorts(gbit, kind, network.rails, network.oversubscription)
+    try:
+        design = cheapest_fabric(wanted, machines, TypicalFloor.of(machines))
+    except GpuyardError as unknown:
+        return NetworkPrice(0.0, f"not counted: {unknown}")
+    bill = bill_of(design)
+    total = (bill.total_usd or 0.0) - (bill.cards_usd if joining.cards_included else 0.0)
+    boxes = [
+        f"{count} × {switch.name} at ${switch.price_usd or 0:,.0f} ({switch.price_as_of})"
+        for switch in dict.fromkeys((design.switch, design.spine_switch))
+        if (count := design.chassis.get(switch.id))
+    ]
+    rest = "cables" if joining.cards_included else "cables and cards"
+    return NetworkPrice(total, ", ".join([*boxes, f"{rest} ({PRICES_OF}, estimate)"]))
+
 
 # nobody says how rented machines without a row in the catalog are joined
 ASSUMED_NETWORK = Network(link="ethernet-10g")

@@ -3,7 +3,7 @@
 import datetime
 import math
 
-from gpuyard.economics.amounts import HOURS_PER_YEAR
+from gpuyard.economics.billing import HOURS_PER_YEAR
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import (
     RentOrOwn,

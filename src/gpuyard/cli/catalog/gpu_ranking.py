@@ -85,7 +85,7 @@ def _ranking(
     from gpuyard.catalog import prices
     from gpuyard.catalog.published import published_figures
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.cli.options.calibration import chosen_calibration
+    from gpuyard.cli.options import chosen_calibration
     from gpuyard.planner.gpu_ranking import rank_gpus
     from gpuyard.report.answers.gpu_ranking import gpu_ranking_answer
     from gpuyard.workloads import profile_of

@@ -9,7 +9,7 @@ def gpus() -> View:
     Example: gpuyard catalog gpus a100-sxm4-80gb
     """
     from gpuyard.catalog import gpus as table
-    from gpuyard.catalog.software import end_of_life
+    from gpuyard.catalog.hardware import end_of_life
 
     return View(
         "GPUs (TFLOP/s are dense peaks from the datasheets)",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def _network(price: "Price") -> str:
-    from gpuyard.catalog.instance_networks import network_of_instance
+    from gpuyard.catalog.prices import network_of_instance
 
     known = network_of_instance(price)
     return known.words if known else "unknown"
@@ -64,7 +64,7 @@ def instance_networks() -> View:
     Example: gpuyard catalog instance-networks aws/p5.48xlarge
     """
     from gpuyard.catalog import price_named
-    from gpuyard.catalog.instance_networks import instance_networks as table
+    from gpuyard.catalog.prices import instance_networks as table
 
     return View(
         "Networks of cloud instances",

@@ -149,7 +149,7 @@ def cost(
 
 def _rest_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -> float:
     """Of the last term, after the horizon."""
-    from gpuyard.economics.reserved import unused_years
+    from gpuyard.economics.billing import unused_years
 
     if not price.usd_per_year:
         return 0.0

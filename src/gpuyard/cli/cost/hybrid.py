@@ -20,8 +20,7 @@ from gpuyard.cli.cost.options import (
     takes_option_groups,
     usd,
 )
-from gpuyard.cli.output import JsonOption, PageOption, show
-from gpuyard.cli.progress import working
+from gpuyard.cli.output import JsonOption, PageOption, show, working
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _prices(
     """One machine's cost, split into what it costs idle and what its use adds, for one GPU and hour."""
     from dataclasses import replace
 
-    from gpuyard.economics.amounts import HOURS_PER_MONTH
+    from gpuyard.economics.billing import HOURS_PER_MONTH
     from gpuyard.economics.hybrid import HybridPrices
     from gpuyard.economics.ownership import owned_usd
 
@@ -140,8 +139,7 @@ def _prices(
 def _mix(
     demand: "Demand", prices: "HybridPrices", gpus_per_machine: int, reserved: str
 ) -> "CapacityMix":
-    from gpuyard.economics.amounts import HOURS_PER_YEAR
-    from gpuyard.economics.billing import rent_price
+    from gpuyard.economics.billing import HOURS_PER_YEAR, rent_price
     from gpuyard.economics.capacity_mix import Tier, best_mix
 
     price = rent_price(reserved)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from gpuyard import units
-from gpuyard.cli.options.common import CountryOption
+from gpuyard.cli.options import CountryOption
 from gpuyard.errors import BadQuantity, UserMistake
 
 if TYPE_CHECKING:

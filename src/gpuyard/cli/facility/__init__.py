@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuyard.cli.options.common import PrintsWithoutFile
+from gpuyard.cli.options import PrintsWithoutFile
 
 _COMMANDS = ("design", "plugs", "fabric", "storage")
 _DEFAULT = "design"

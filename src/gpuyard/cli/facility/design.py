@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.common import CountryOption, write_or_print
-from gpuyard.cli.output import STDOUT, JsonOption, show, writable_or_printed
-from gpuyard.cli.progress import working
+from gpuyard.cli.options import CountryOption, write_or_print
+from gpuyard.cli.output import STDOUT, JsonOption, show, working, writable_or_printed
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

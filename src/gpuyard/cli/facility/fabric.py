@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.progress import working
+from gpuyard.cli.output import JsonOption, show, working, writable
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

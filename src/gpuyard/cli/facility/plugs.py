@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options.common import write_or_print
+from gpuyard.cli.options import write_or_print
 from gpuyard.cli.output import JsonOption, show, writable_or_printed
 from gpuyard.errors import UserMistake
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.output import JsonOption, progress_bar, show, writable
 
 if TYPE_CHECKING:
     from gpuyard.measure.calibration import CalibrationRows

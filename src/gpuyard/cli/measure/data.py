@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.output import progress_bar
 from gpuyard.errors import UnknownName
 
 app = typer.Typer(help="Fetch the datasets of the built-in workloads.", no_args_is_help=True)

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options.common import DryRunOption
-from gpuyard.cli.output import JsonOption, show
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, progress_bar, show
 
 if TYPE_CHECKING:
     from gpuyard.run.horovod_build import HorovodBuild

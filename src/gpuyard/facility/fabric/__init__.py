@@ -1,6 +1,5 @@
 """The network between machines: how many switches, which cables, what it carries and costs."""
 
-from gpuyard.facility.fabric.bill import FabricBill, bill_of
 from gpuyard.facility.fabric.candidates import (
     HostPorts,
     cheapest_fabric,
@@ -8,9 +7,8 @@ from gpuyard.facility.fabric.candidates import (
     fabrics_on,
     proposed_for,
 )
-from gpuyard.facility.fabric.design import FabricDesign, design_fabric
-from gpuyard.facility.fabric.floor import TypicalFloor
-from gpuyard.facility.fabric.request import FabricRequest
+from gpuyard.facility.fabric.design import FabricBill, FabricDesign, bill_of, design_fabric
+from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
 from gpuyard.facility.fabric.supporting_networks import (
     default_storage_servers,
     management_network,

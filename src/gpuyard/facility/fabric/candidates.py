@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.facility.fabric.bill import bill_of
-from gpuyard.facility.fabric.design import FabricDesign, design_fabric
-from gpuyard.facility.fabric.floor import TypicalFloor
-from gpuyard.facility.fabric.request import FabricRequest, spines_for
+from gpuyard.facility.fabric.design import FabricDesign, bill_of, design_fabric
+from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor, spines_for
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from gpuyard.catalog.fabric import switches
 from gpuyard.facility.fabric.design import FabricDesign, design_fabric
-from gpuyard.facility.fabric.floor import TypicalFloor
-from gpuyard.facility.fabric.request import FabricRequest
+from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
 
 MANAGEMENT_SWITCH = "nvidia-sn2201"
 _SMALL_MANAGEMENT_SWITCH = "mikrotik-crs326-24g"

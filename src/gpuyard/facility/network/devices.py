@@ -6,7 +6,7 @@ from gpuyard.catalog.fabric import Switch
 from gpuyard.catalog.facility import servers
 from gpuyard.facility.device import Device, Kind
 from gpuyard.facility.fabric import FabricDesign
-from gpuyard.facility.fabric.director import Boards
+from gpuyard.facility.fabric.shape import Boards
 
 TIERS: dict[str, tuple[Kind, Kind, Kind]] = {
     "machines": ("leaf", "spine", "core"),

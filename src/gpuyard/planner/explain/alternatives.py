@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard import units
-from gpuyard.economics.amounts import HOURS_PER_MONTH
+from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates, Truths

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from gpuyard.catalog.hardware import end_of_life
 from gpuyard.catalog.published_rows import PublishedFigure
-from gpuyard.catalog.software import end_of_life
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
 from gpuyard.report.answer import (
     ALL_BATCHES,

@@ -2,7 +2,7 @@
 
 from gpuyard import units
 from gpuyard.catalog import Gpu, gpus
-from gpuyard.catalog.software import ends_of
+from gpuyard.catalog.hardware import ends_of
 from gpuyard.planner import Choice, PlanResult
 from gpuyard.planner.result import dollars
 from gpuyard.report.answer import (

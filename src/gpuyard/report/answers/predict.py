@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
 from gpuyard.catalog import Gpu
-from gpuyard.catalog.software import end_of_life
+from gpuyard.catalog.hardware import end_of_life
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
 from gpuyard.report import formats

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.hardware import AllReduce, MachineGraph
-from gpuyard.hardware.rates import bandwidth_matrix, class_matrix, latency_matrix
+from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Part, Picture, Sentence, Table
 from gpuyard.units import format_byte_rate, format_per_second, format_share

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuyard.draw.palette import COLOURS, NEUTRAL
-from gpuyard.economics.amounts import HOURS_PER_YEAR, Amounts
+from gpuyard.economics.billing import HOURS_PER_YEAR, Amounts
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months
 from gpuyard.report.figures.frame import (
     TEXT_SIZE,

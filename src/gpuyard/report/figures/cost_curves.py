@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from gpuyard.draw.palette import COLOURS
-from gpuyard.economics.amounts import HOURS_PER_YEAR
+from gpuyard.economics.billing import HOURS_PER_YEAR
 from gpuyard.economics.demand import Demand
 from gpuyard.economics.growth import GrowthPlan
 from gpuyard.economics.hybrid import Hybrid

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options.common import DryRunOption
+from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption
 
 

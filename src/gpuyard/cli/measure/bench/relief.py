@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store, run_bench
-from gpuyard.cli.options.common import DryRunOption
-from gpuyard.cli.options.places import (
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, progress_bar
+from gpuyard.cli.places import (
     HostsOption,
     LabOption,
     LauncherOption,
@@ -15,8 +16,6 @@ from gpuyard.cli.options.places import (
     SlurmOption,
     chosen_place,
 )
-from gpuyard.cli.output import JsonOption
-from gpuyard.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from gpuyard.measure.relief.plan import ReliefPlan

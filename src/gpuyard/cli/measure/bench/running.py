@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpuyard.cli.output import show
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.output import progress_bar, show
 
 if TYPE_CHECKING:
     from gpuyard.measure.bench import AnyPlan

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options.common import DryRunOption, TimePerPointOption
+from gpuyard.cli.options import DryRunOption, TimePerPointOption
 from gpuyard.cli.output import JsonOption
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.options.common import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.progress import progress_bar
+from gpuyard.cli.options import DryRunOption, FreshOption
+from gpuyard.cli.output import JsonOption, progress_bar, show, writable
 
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore

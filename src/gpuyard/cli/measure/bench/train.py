@@ -5,20 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.options.common import (
-    DryRunOption,
-    FreshOption,
-    TimePerPointOption,
-    parse_counts,
-)
-from gpuyard.cli.options.exchange import (
+from gpuyard.cli.options import (
     AccumulateOption,
     BucketOption,
     CompressOption,
+    DryRunOption,
+    FreshOption,
     LocalSgdOption,
+    TimePerPointOption,
+    parse_counts,
     parse_exchange,
 )
-from gpuyard.cli.options.places import (
+from gpuyard.cli.output import JsonOption, progress_bar, show
+from gpuyard.cli.places import (
     GpuOption,
     HostsOption,
     LabOption,
@@ -27,8 +26,6 @@ from gpuyard.cli.options.places import (
     SlurmOption,
     chosen_place,
 )
-from gpuyard.cli.output import JsonOption, show
-from gpuyard.cli.progress import progress_bar
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:

@@ -1,0 +1,202 @@
+"""The options that several commands share, those about the exchange of gradients and the calibration among them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+from typer.core import TyperCommand
+
+from gpuyard import units
+from gpuyard.cli.output import STDOUT
+from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.files import write_text
+
+if TYPE_CHECKING:
+    from gpuyard.predict import Calibration
+    from gpuyard.specs import ExchangeOptions, StrategyName
+
+_MOST = 1_000_000_000
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+]
+
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Measure again even what the results store has.")
+]
+
+
+def _seconds(text: str | float) -> float:
+    """A bare number is in seconds."""
+    bare = str(text).replace(".", "", 1).isdigit()
+    return units.parse_seconds(f"{text} s" if bare else text)
+
+
+TimePerPointOption = Annotated[
+    float,
+    typer.Option(parser=_seconds, metavar="TIME", help="How long each point is timed, e.g. '3 s'."),
+]
+
+
+def _with_a_price(code: str) -> str:
+    """A country or a region whose electricity price is known."""
+    from gpuyard.catalog.electricity import electricity_prices
+
+    return electricity_prices().get(code.upper()).id
+
+
+CountryOption = Annotated[
+    str | None,
+    typer.Option(
+        parser=_with_a_price,
+        metavar="CODE",
+        help="Electricity price of this country or region, e.g. DE or US-IL.",
+    ),
+]
+
+
+_MAY_BE_BARE = ("--html", "--svg", "--csv")
+
+
+class PrintsWithoutFile(TyperCommand):
+    """A command whose `--html`, `--svg` and `--csv` print to stdout where no FILE follows them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        whole: list[str] = []
+        for arg, following in zip(args, [*args[1:], ""], strict=False):
+            whole.append(arg)
+            if arg in _MAY_BE_BARE and not _is_output_file(following):
+                whole.append(str(STDOUT))
+        return super().parse_args(ctx, whole)
+
+
+def _is_output_file(text: str) -> bool:
+    """And not what the command is about: a spec, or a name of the catalog."""
+    named = ("." in text or "/" in text) and not text.startswith("--")
+    return text == str(STDOUT) or (named and not text.endswith((".yaml", ".yml")))
+
+
+def write_or_print(text: str, path: Path) -> None:
+    """To the file, which is then named, or to stdout."""
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    from gpuyard.report.terminal import say
+
+    write_text(path, text)
+    say(f"written: {path}")
+
+
+def parse_counts(text: str, what: str = "count") -> list[int]:
+    """ "1,2,4" → [1, 2, 4]. Doubles are dropped, order is kept."""
+    counts: list[int] = []
+    for part in text.split(","):
+        try:
+            number = int(part)
+        except ValueError:
+            raise UserMistake(
+                f"{what}: expected whole numbers like 1,2,4, got {part.strip()!r} in {text!r}"
+            ) from None
+        if not 1 <= number <= _MOST:
+            raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part.strip()}")
+        if number not in counts:
+            counts.append(number)
+    return counts
+
+
+NONE = "none"
+
+CalibrationOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|none",
+        help="Calibration to use (default: your own, if there is one).",
+    ),
+]
+
+
+def chosen_calibration(option: str | None) -> "Calibration | None":
+    """The named one, by default the user's own; None where there is none or none is wanted."""
+    from gpuyard import paths
+    from gpuyard.errors import UserMistake
+    from gpuyard.predict import calibration_from_json
+
+    if option == NONE:
+        return None
+    path = Path(option) if option is not None else paths.calibration_file()
+    if option is None and not path.exists():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserMistake(
+            f"the calibration {path} can't be read: {error.strerror}; write one with "
+            "gpuyard calibrate, or leave it out with --calibration none"
+        ) from error
+    except UnicodeDecodeError:
+        text = ""  # the reader's own sentence says that it is no calibration
+    return calibration_from_json(text, str(path))
+
+
+CompressOption = Annotated[
+    str | None,
+    typer.Option(help="Send gradients as fp16, bf16 or powersgd:RANK.", metavar="HOW"),
+]
+AccumulateOption = Annotated[
+    int,
+    typer.Option(help="Backward passes per exchange (gradient accumulation).", metavar="N"),
+]
+BucketOption = Annotated[
+    float | None, typer.Option(help="Size of ddp's buckets or Horovod's fusion buffer in MiB.")
+]
+LocalSgdOption = Annotated[
+    int,
+    typer.Option(help="Local updates between two averagings.", metavar="N"),
+]
+HierarchicalOption = Annotated[
+    bool,
+    typer.Option("--hierarchical", help="All-reduce inside each machine first, where faster."),
+]
+
+
+def parse_exchange(
+    compress: str | None,
+    accumulate: int,
+    bucket_mb: float | None,
+    local_sgd: int,
+    hierarchical: bool = False,
+) -> "ExchangeOptions":
+    """All of them as one value; raises what can't be done, or not together."""
+    from pydantic import ValidationError
+
+    from gpuyard.specs import ExchangeOptions
+    from gpuyard.specs.loading import expected_and_got
+
+    try:
+        return ExchangeOptions(
+            compress=compress,
+            accumulate=accumulate,
+            bucket_mb=bucket_mb,
+            local_sgd=local_sgd,
+            hierarchical=hierarchical,
+        )
+    except ValidationError as invalid:
+        mistake = invalid.errors()[0]
+        if not mistake["loc"]:
+            raise UserMistake(mistake["msg"].removeprefix("Value error, ")) from None
+        option = f"--{str(mistake['loc'][0]).replace('_', '-')}"
+        if option == "--compress":
+            raise UserMistake(
+                f"{option}: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got {compress!r}"
+            ) from None
+        raise UserMistake(f"{option}: {expected_and_got(mistake)}") from None
+
+
+def parse_strategy(name: str) -> "StrategyName":
+    """The strategy of this name."""
+    from gpuyard.specs import StrategyName
+
+    if name not in get_args(StrategyName):
+        raise UnknownName("strategy", name, get_args(StrategyName))
+    return cast("StrategyName", name)
