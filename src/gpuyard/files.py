@@ -2,12 +2,13 @@
 
 import contextlib
 import os
-import tempfile
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.temporaries import held_file
 
 MOST_BYTES = 20_000_000  # of what people write or tools print
 
@@ -75,21 +76,24 @@ def make_directory(path: Path) -> None:
         raise GpuyardError(f"{path} can't be made: {error.strerror}") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace the file in one step; a crash or a full disk leaves the old one as it was."""
+def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Replace the file in one step; a crash or a full disk leaves the old one as it was.
+
+    A new one gets what the umask leaves of the mode.
+    """
     check_writable(path)
     try:
-        _replace(path, text)
+        _replace(path, text, mode)
     except OSError as error:
         raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, mode: int) -> None:
     path = path.resolve()  # a link stays a link, and what it names is replaced
     if path.exists() and not path.is_file():  # a pipe or a device is written into, not replaced
         path.write_text(text, encoding="utf-8")
         return
-    with _replacing(path) as file:
+    with _replacing(path, mode) as file:
         file.write(text.encode())
 
 
@@ -105,16 +109,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def _replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    with held_file(path.parent, mode) as (part, file):
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # who could read the old one can read the new one
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        part.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """What was renamed in it has its new name after a power cut, too."""
+    with contextlib.suppress(OSError):  # not every file system can
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

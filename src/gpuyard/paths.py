@@ -14,6 +14,11 @@ def home() -> Path:
     return base / "gpuyard"
 
 
+def directories() -> tuple[Path, ...]:
+    """All that gpuyard keeps files in."""
+    return tuple(home() / name for name in ("", "checkpoints", "datasets", "labs"))
+
+
 def results_file() -> Path:
     """The SQLite store of measurements."""
     return home() / "results.sqlite"

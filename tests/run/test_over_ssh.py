@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from tests.ssh_hosts import HOSTS, ssh_hosts
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with ssh_hosts(tmp_path, temporary) as programs:
         monkeypatch.setenv("PATH", str(programs), prepend=":")
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

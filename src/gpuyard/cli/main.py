@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpuyard import __version__
+from gpuyard import __version__, paths, temporaries
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
 from gpuyard.errors import GpuyardError
@@ -146,6 +146,7 @@ def root(
     del version
     if debug:
         os.environ["GPUYARD_DEBUG"] = "1"
+    temporaries.sweep(*paths.directories(), temporaries.shared_directory())
 
 
 def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:

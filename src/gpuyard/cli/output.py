@@ -21,11 +21,13 @@ def writable(path: Path | None) -> Path | None:
     """A callback of every option that names a file to write: whether it can be is told before any work."""
     from gpuyard.errors import UserMistake
     from gpuyard.files import check_writable
+    from gpuyard.temporaries import sweep
 
     if path == STDOUT:
         raise UserMistake(f"expected a file to write, got {str(path)!r}; this one is not printed")
     if path is not None:
         check_writable(path)
+        sweep(path.resolve().parent)
         if path.is_dir():
             raise UserMistake(f"{path} can't be written: it is a directory; name a file in it")
     return path
@@ -40,8 +42,10 @@ def writable_directory(path: Path) -> Path:
     """The same for a directory, which is made if its parent is there."""
     from gpuyard.errors import UserMistake
     from gpuyard.files import check_writable
+    from gpuyard.temporaries import sweep
 
     check_writable(path)
+    sweep(path)
     if path.exists() and not path.is_dir():
         raise UserMistake(f"{path} can't be written to: it is a file; name a directory")
     return path

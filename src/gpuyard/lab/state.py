@@ -69,7 +69,9 @@ def read(name: str) -> LabState | None:
 
 
 def write(state: LabState) -> None:
-    write_text(make_parent(_file(state.plan.name)), json.dumps(asdict(state), indent=1) + "\n")
+    write_text(
+        make_parent(_file(state.plan.name)), json.dumps(asdict(state), indent=1) + "\n", mode=0o644
+    )
 
 
 def forget(name: str) -> None:

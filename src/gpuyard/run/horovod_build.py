@@ -10,13 +10,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.temporaries import held_directory, shared_directory
 from gpuyard.workloads.resolve import require_torch
 
 VERSION = "0.28.1"
@@ -80,8 +79,8 @@ def plan_build() -> HorovodBuild:
 
 def build(plan: HorovodBuild, on_line: Callable[[str], None] = lambda _line: None) -> None:
     """Run the commands; what they say is passed on line by line."""
-    with tempfile.TemporaryDirectory(prefix="gpuyard-horovod-") as directory:
-        wrapper = Path(directory) / "c++17"
+    with held_directory(shared_directory(), "horovod") as directory:
+        wrapper = directory / "c++17"
         wrapper.write_text(plan.wrapper)
         wrapper.chmod(0o700)
         environment = {**os.environ, **plan.environment, "CXX": str(wrapper)}

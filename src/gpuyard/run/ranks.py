@@ -3,10 +3,8 @@
 import contextlib
 import json
 import queue
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,6 +19,7 @@ from gpuyard.run.launch import Crew, Environment, Launcher, crews
 from gpuyard.run.places.place import Place
 from gpuyard.run.process import Command, start, stop
 from gpuyard.run.protocol import LOST_PEER_STATUS, RANK_PREFIX, Failed, Job, Refusal
+from gpuyard.temporaries import held_directory, shared_directory
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0
@@ -35,14 +34,12 @@ _Heard = queue.Queue[tuple[int, bytes | int]]
 @contextlib.contextmanager
 def private_directory() -> Iterator[Path]:
     """Where the ranks of one run meet; readable by this user only."""
-    try:
-        directory = Path(tempfile.mkdtemp(prefix="gpuyard-ranks-"))
-    except OSError as error:
-        raise _no_room(error) from error
-    try:
+    with contextlib.ExitStack() as until_end:
+        try:
+            directory = until_end.enter_context(held_directory(shared_directory(), "ranks"))
+        except OSError as error:
+            raise _no_room(error) from error
         yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def run_ranks(
@@ -204,7 +201,7 @@ def _how(status: int) -> str:
 def _no_room(error: OSError) -> GpuyardError:
     return GpuyardError(
         f"the ranks can't be started: {error.strerror}; they need a little disk space in "
-        f"{tempfile.gettempdir()}, or in another directory that TMPDIR names"
+        f"{shared_directory()}, or in another directory that TMPDIR names"
     )
 
 

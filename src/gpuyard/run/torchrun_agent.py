@@ -12,7 +12,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ import psutil
 
 from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, RANK_PREFIX, Failed
 from gpuyard.run.rank_process import job_file, read_lines, share_cores
+from gpuyard.temporaries import held_directory, shared_directory
 
 # on a socket, which sshd may give as stdin, the other side's end is not POLLHUP
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
@@ -31,17 +31,18 @@ def main(arguments: list[str]) -> None:
     """Run torchrun and exit as the rank that failed first did."""
     directory, ranks, *options = arguments
     here = Path(directory).is_dir()
-    own = tempfile.mkdtemp(prefix="gpuyard-torchrun-", dir=directory if here else None)
-    left_behind = directory if here else own
-    for job in read_lines(int(ranks)):
-        job_file(own, job).write_bytes(job)
-    threading.Thread(target=_leave_with_parent, args=(left_behind,), daemon=True).start()
-    os.environ[JOBS_DIRECTORY] = own
-    share_cores(int(ranks))
-    try:
-        status = _run([f"--log-dir={own}", "--tee=2", *options])
-    finally:
-        shutil.rmtree(left_behind if _parent_is_gone(0) else own, ignore_errors=True)
+    with held_directory(Path(directory) if here else shared_directory(), "torchrun") as own:
+        left_behind = directory if here else str(own)
+        for job in read_lines(int(ranks)):
+            job_file(str(own), job).write_bytes(job)
+        threading.Thread(target=_leave_with_parent, args=(left_behind,), daemon=True).start()
+        os.environ[JOBS_DIRECTORY] = str(own)
+        share_cores(int(ranks))
+        try:
+            status = _run([f"--log-dir={own}", "--tee=2", *options])
+        finally:
+            if _parent_is_gone(0):
+                shutil.rmtree(left_behind, ignore_errors=True)
     sys.stderr.flush()
     if status < 0:  # as the rank was, so that it is told as that
         with contextlib.suppress(OSError):  # SIGKILL has no other way

@@ -11,7 +11,6 @@ import hashlib
 import re
 import shutil
 import tarfile
-import tempfile
 import wave
 import zlib
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,8 @@ import numpy.typing as npt
 
 from gpuyard.catalog.download import Received, download
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake, quoted
+from gpuyard.files import sync_directory
+from gpuyard.temporaries import held_directory
 from gpuyard.units import counted
 
 SAMPLE_RATE = 8_000
@@ -78,6 +79,7 @@ def import_clips(source: Path, target: Path) -> int:
         if target.exists():
             target.rename(staging / "replaced")
         fresh.rename(target)
+        sync_directory(target.parent)
     return len(clips)
 
 
@@ -168,8 +170,8 @@ def _staging(parent: Path) -> Iterator[Path]:
     """A directory beside the final one, so that the last step is a rename; always removed."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".spoken-digits-", dir=parent) as staging:
-            yield Path(staging)
+        with held_directory(parent, "digits", hidden=True) as staging:
+            yield staging
     except OSError as error:
         raise GpuyardError(f"cannot write to {parent}: {error.strerror or error}") from error
 

@@ -115,7 +115,7 @@ def test_it_learns_stops_when_it_knows_enough_and_says_what_was_held_out(
     again = measure(plan, run_convergence, store, lambda _progress: None)
     assert again.epochs[-1].parameter_checksum == result.last.parameter_checksum
     assert store.records(ConvergenceRun) == [result]  # nothing was trained, so nothing is new
-    assert not list(tmp_path.glob(".c.npz*"))
+    assert not list(tmp_path.glob(".gpuyard*"))
 
 
 def test_held_out_samples_are_not_trained_on() -> None:

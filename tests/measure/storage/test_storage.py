@@ -17,10 +17,11 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
-from gpuyard.measure.storage.dataset import own_files, remove_orphans
+from gpuyard.measure.storage.dataset import own_files
 from gpuyard.measure.storage.plan import StoragePlan, plan_storage
 from gpuyard.measure.storage.records import StorageBench, Trial
 from gpuyard.measure.storage.run import run_storage
+from gpuyard.temporaries import sweep
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 
@@ -174,7 +175,7 @@ def test_what_a_killed_bench_left_is_removed_and_nothing_else(tmp_path: Path) ->
         assert len(list(tmp_path.glob(".gpuyard-storage-*"))) == 3
         killed.kill()
         killed.wait()
-        remove_orphans(tmp_path)
+        sweep(tmp_path)
         assert len(list(tmp_path.glob(".gpuyard-storage-*"))) == 2
         running.kill()
     with own_files(tmp_path, 1, 1, lambda _fraction: None) as files:

@@ -1,18 +1,14 @@
 """The files that are read: a data set that is there, or our own, written for the bench and removed."""
 
 import contextlib
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.temporaries import held_directory
 
 _BLOCK = 1 << 20
-_PREFIX = ".gpuyard-storage-"
-_OWNER = "owner.lock"
 
 
 @contextlib.contextmanager
@@ -21,13 +17,9 @@ def own_files(
 ) -> Iterator[list[Path]]:
     """Random bytes, which no disk can compress away; gone at the end, or after a kill with the next bench."""
     each = max(_BLOCK, -(-total_bytes // files // _BLOCK) * _BLOCK)
-    remove_orphans(directory)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix=_PREFIX, dir=directory) as made,
-            _owned(Path(made)),
-        ):
-            paths = [Path(made) / f"{index:04d}.bin" for index in range(files)]
+        with held_directory(directory, "storage", hidden=True) as made:
+            paths = [made / f"{index:04d}.bin" for index in range(files)]
             for index, path in enumerate(paths):
                 _write(path, each)
                 on_written((index + 1) / files)
@@ -39,36 +31,12 @@ def own_files(
         ) from error
 
 
-def remove_orphans(directory: Path) -> None:
-    """Data sets of our own whose bench was killed: their lock is free."""
-    for left in directory.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # not ours, gone by now, or still in use
-            descriptor = os.open(left / _OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left)
-            finally:
-                os.close(descriptor)
-
-
 def files_of(directory: Path) -> list[Path]:
     """All files of a data set, large enough for a block at least."""
     found = sorted(p for p in directory.rglob("*") if p.is_file() and p.stat().st_size >= _BLOCK)
     if not found:
         raise UserMistake(f"{directory} has no files of 1 MiB or more to read")
     return found
-
-
-@contextlib.contextmanager
-def _owned(made: Path) -> Iterator[None]:
-    """The lock appears under its name already taken, so that nobody can find it free."""
-    descriptor, name = tempfile.mkstemp(dir=made)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        Path(name).rename(made / _OWNER)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _write(path: Path, size: int) -> None:

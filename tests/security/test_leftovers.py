@@ -1,0 +1,204 @@
+"""What a killed process leaves is removed by the next command; nothing else ever is."""
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard import paths
+from gpuyard.files import replacing, write_text
+from gpuyard.temporaries import held_directory, held_file, shared_directory, sweep
+from tests.conftest import Cli
+
+HOLDER = """
+import contextlib, sys
+from pathlib import Path
+from gpuyard.files import replacing
+from gpuyard.temporaries import held_directory
+with contextlib.ExitStack() as held:
+    for path in map(Path, sys.argv[2:]):
+        if sys.argv[1] == "file":
+            held.enter_context(replacing(path / "c.npz")).write(b"half")
+        else:
+            made = held.enter_context(held_directory(path, sys.argv[1], hidden=sys.argv[1] in ("storage", "digits")))
+            (made / "half").mkdir()
+            (made / "half" / "file").write_text("half")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+TOKEN = "0123456789abcdef"  # noqa: S105
+KINDS = ["file", "storage", "digits", "ranks", "torchrun", "horovod"]
+
+
+@contextlib.contextmanager
+def holding(kind: str, *directories: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", HOLDER, kind, *map(str, directories)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield holder
+        holder.kill()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Each directory that any command looks at."""
+    directories = [*paths.directories(), tmp_path / "tmp"]
+    for path in directories:
+        path.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return directories
+
+
+def found(directories: list[Path]) -> list[Path]:
+    return sorted(p for d in directories for p in d.iterdir() if "gpuyard-" in p.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_command_removes_what_a_killed_one_left(
+    kind: str, cli: Cli, kept: list[Path]
+) -> None:
+    with holding(kind, *kept) as holder:
+        assert len(found(kept)) == len(kept)
+        cli("catalog", "links")
+        assert len(found(kept)) == len(kept), "a living process holds them"
+        holder.kill()
+        holder.wait()
+        assert len(found(kept)) == len(kept)
+    cli("catalog", "links")
+    assert found(kept) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["cost --rent $1/h --buy $9000 --html {}/page.html", "study no.study.yaml --output {}"]
+)
+def test_what_was_left_where_an_answer_is_written_is_removed(
+    line: str, cli: Cli, tmp_path: Path
+) -> None:
+    directory = tmp_path / "pages"
+    directory.mkdir()
+    with holding("file", directory):
+        pass
+    assert found([directory])
+    cli(*line.format(directory).split(), status=0 if "cost" in line else 2)
+    assert found([directory]) == []
+
+
+def test_nothing_else_is_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    target = directory / "target"
+    target.mkdir()
+    (target / "mine").write_text("mine")
+    (directory / f".gpuyard-part-{TOKEN}x").write_text("longer")
+    (directory / f".gpuyard-part-{TOKEN[1:]}").write_text("shorter")
+    (directory / f".gpuyard-part-{TOKEN.upper()}").write_text("not ours")
+    (directory / f"gpuyard-part-{TOKEN}").write_text("not hidden")
+    (directory / f"gpuyard-ranks-{TOKEN}\n").mkdir()
+    (directory / f"gpuyard-other-{TOKEN}").mkdir()
+    (directory / f".gpuyard-part-{TOKEN}").symlink_to(target / "mine")
+    (directory / f"gpuyard-ranks-{TOKEN}").symlink_to(target, target_is_directory=True)
+    (directory / f"gpuyard-horovod-{TOKEN}").write_text("a file")
+    (directory / f".gpuyard-part-{TOKEN[::-1]}").mkdir()
+    os.mkfifo(directory / f".gpuyard-part-{'0' * 16}")
+    before = sorted(directory.rglob("*"))
+    sweep(directory, tmp_path / "not there", target / "mine")
+    assert sorted(directory.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_what_belongs_to_another_user_stays(tmp_path: Path) -> None:
+    file, directory = tmp_path / f".gpuyard-part-{TOKEN}", tmp_path / f"gpuyard-ranks-{TOKEN}"
+    file.write_text("theirs")
+    directory.mkdir()
+    for path in (file, directory):
+        os.chown(path, 12345, 12345)
+    sweep(tmp_path)
+    assert file.exists()
+    assert list(directory.iterdir()) == []
+    for path in (file, directory):
+        os.chown(path, 0, 0)
+    sweep(tmp_path)
+    assert not file.exists()
+    assert not directory.exists()
+
+
+def test_a_link_in_what_is_removed_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    left = tmp_path / "gpuyard-ranks-0123456789abcdef"
+    left.mkdir()
+    (left / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
+    sweep(tmp_path)
+    assert not left.exists()
+    assert (tmp_path / "mine" / "file").read_text() == "mine"
+
+
+MAKER = """
+import sys
+from pathlib import Path
+from gpuyard.temporaries import held_directory, held_file, sweep
+where = Path(sys.argv[1])
+for _ in range(300):
+    sweep(where)
+    with held_file(where, 0o666) as (path, file), held_directory(where, "ranks") as made:
+        file.write(b"x")
+        (made / "x").write_text("x")
+        sweep(where)
+        assert path.exists() and (made / "x").exists()
+"""
+
+
+def test_what_is_being_made_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
+    directory = tmp_path / "busy"
+    directory.mkdir()
+    command = [sys.executable, "-c", MAKER, str(directory)]
+    makers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for maker in makers:
+        with maker:
+            assert maker.communicate()[1] == ""
+    sweep(directory)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_new_name_is_on_the_disk_before_anything_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bool, bool]] = []
+    path = tmp_path / "file.txt"
+
+    def fsync(descriptor: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.exists()))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    write_text(path, "one")
+    assert synced == [(False, False), (True, True)]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "out"
+    directory.mkdir()
+    with pytest.raises(RuntimeError), replacing(directory / "file.txt"):
+        raise RuntimeError
+    with pytest.raises(RuntimeError), held_file(directory, 0o666):
+        raise RuntimeError
+    with pytest.raises(RuntimeError), held_directory(directory, "ranks"):
+        raise RuntimeError
+    assert list(directory.iterdir()) == []
+
+
+def test_the_directory_for_temporaries_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert shared_directory() == tmp_path
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+    assert shared_directory() == tmp_path
