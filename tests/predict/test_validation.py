@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -152,6 +153,30 @@ def test_the_page_on_validation_shows_what_the_command_says(everything: Report) 
     assert markdown(everything) in page.read_text(encoding="utf-8"), (
         "run scripts/picture_validation.py"
     )
+
+
+def test_the_text_on_validation_gives_the_figures_of_its_tables(everything: Report) -> None:
+    page = Path(__file__).parents[2] / "docs" / "validation.md"
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    tables, single = everything.training.tables, everything.single_gpu
+    mlperf, inside = tables["mlperf"].score, tables["mlperf"].score.inside_interval
+    yolo = [row.error for row in tables["pollux_t4"].rows if row.row.model == "yolov3"]
+    for said in (
+        f"predicted up to {int(100 * tables['tf_benchmarks_2017'].score.worst_abs_error)} % too fast",
+        f"A median error of {tables['pollux_t4'].score.median_abs_error:.1%}".replace("%", " %"),
+        f"YOLOv3 is predicted {fmean(yolo):.0%} too fast".replace("%", " %"),
+        f"Half of the rows are within {tables['lambda'].score.median_abs_error:.1%}".replace(
+            "%", " %"
+        ),
+        f"Predictions are {mlperf.bias:.1%} too fast on average, and {inside:.0%} of".replace(
+            "%", " %"
+        ),
+        f"median error is {single['roofline'].median_abs_error:.1%} from datasheets".replace(
+            "%", " %"
+        ),
+        f"and {single['scaled'].median_abs_error:.1%} from another GPU's figure".replace("%", " %"),
+    ):
+        assert said in text
 
 
 def test_one_table_alone() -> None:
