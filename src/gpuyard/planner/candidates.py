@@ -57,6 +57,14 @@ class Candidates:
         codes = [asked.index(one) for one in acquisitions if one in asked]
         return np.isin(self.columns.acquisition, codes)[self.offer]
 
+    @property
+    def most_machines(self) -> Floats:
+        """How many of the same machines the site can house."""
+        limits = [self.premises.limit(o.housed, o.acquisition) for o in self.offers]
+        most = [np.inf if limit is None else limit.machines for limit in limits]
+        found: Floats = np.array(most, dtype=float)[self.offer]
+        return found
+
     def rows(self, chosen: Integers, run_hours: Floats) -> Rows:
         """What the price of some of them is made of, if a run took so long."""
         nodes = self.throughputs.nodes[self.row[chosen]].astype(float)

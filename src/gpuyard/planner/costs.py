@@ -1,7 +1,9 @@
 """What each candidate costs over the horizon and for one finished run, by the formulas of economics; and where
 bought machines would go: what a room of one's own and a colocation charge, and how much they support."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from gpuyard.facility.housing import BUILD_YEARS, HousingTerms, housing_terms, m
 from gpuyard.facility.site_rules import rules_for
 from gpuyard.planner.offers import OfferColumns, PlannedRuns
 from gpuyard.predict.table import Floats, Integers
+from gpuyard.specs import Network
 from gpuyard.specs import site as sites
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, PlanSite
 
@@ -34,6 +37,17 @@ class PowerLimit:
     reason: str
 
 
+class SiteLimit(NamedTuple):
+    """How many machines of one kind a site can house, and what it lacks for more."""
+
+    machines: int
+    why: str
+
+
+Housed = tuple[str, Network | None]
+"""A server, and how several of them are joined."""
+
+
 @dataclass(frozen=True)
 class Premises:
     """The terms of both, and the limits of the one that the plan's site is."""
@@ -45,6 +59,31 @@ class Premises:
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
     tariff: Tariff
+    site: sites.Site | None = None
+    limits: Mapping[Housed, SiteLimit] = field(default_factory=dict)  # of what was checked there
+
+    @property
+    def houses(self) -> Acquisition:
+        """Which machines would stand at the site."""
+        shared = self.site is not None and self.site.kind == "colocation"
+        return "colocate" if shared else "buy"
+
+    def limit(self, what: Housed, acquisition: Acquisition) -> SiteLimit | None:
+        """The narrower one: of these machines however they are joined, and joined so."""
+        if acquisition != self.houses:
+            return None
+        found = [self.limits[key] for key in (what, (what[0], None)) if key in self.limits]
+        return min(found, default=None)
+
+    def refusal(self, what: Housed, acquisition: Acquisition, machines: int, watts: float) -> str:
+        """Why so many machines, each of these watts, can't stand there; nothing if they can."""
+        limit = self.limit(what, acquisition)
+        if limit is not None and machines > limit.machines:
+            return limit.why
+        for bound, drawn in ((self.rack, watts), (self.power, machines * watts)):
+            if bound is not None and bound.acquisition == acquisition and drawn > bound.watts:
+                return bound.reason
+        return ""
 
     def terms(self, acquisition: Acquisition) -> HousingTerms:
         return self.shared if acquisition == "colocate" else self.own
@@ -117,6 +156,7 @@ def _from_file(site: sites.Site) -> Premises:
         ),
         assumed=rules.assumed,
         tariff=rules.tariff,
+        site=site,
     )
 
 

@@ -211,13 +211,15 @@ def _one_cluster_usd(
 def _most(candidates: Candidates, base: Integers) -> Floats:
     """How many clusters the premises can feed."""
     limit = candidates.premises.power
+    nodes = candidates.throughputs.nodes[candidates.row[base]]
+    housed: Floats = np.floor(candidates.most_machines[base] / nodes)
     if limit is None:
-        return np.full(len(base), np.inf)
-    offer = candidates.offer[base]
-    watts = candidates.columns.watts[offer] * candidates.throughputs.nodes[candidates.row[base]]
+        return housed
+    watts = candidates.columns.watts[candidates.offer[base]] * nodes
     here = candidates.acquired_by(limit.acquisition)[base]
     with np.errstate(divide="ignore"):
-        return np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
+        fed = np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
+    return np.minimum(fed, housed)
 
 
 def _bases(candidates: Candidates, ranking: Ranking) -> Integers:

@@ -135,6 +135,11 @@ class Offer:
         return (self.server.gpu.id, self.server.gpus, self.server.topology, self.network)
 
     @property
+    def housed(self) -> tuple[str, Network | None]:
+        """As a site would have to house several of them."""
+        return (self.server.id, self.network)
+
+    @property
     def network_words(self) -> str:
         if self.network is None:
             return "one machine"

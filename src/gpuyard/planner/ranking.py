@@ -1,6 +1,7 @@
 """Which candidates are allowed, which of them nobody beats, and which one the goal picks."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,11 @@ class Rule:
     breaks: Truths
     of_setting: bool = False  # another batch or remedy of the same offer may keep it
     of_size: bool = False  # fewer of the same machines may keep it
+    details: Mapping[int, str] = field(default_factory=dict)  # by offer, where each has its own
+
+    def words(self, offer: int) -> str:
+        """Why it keeps this offer out."""
+        return f"{self.reason}: {self.details[offer]}" if offer in self.details else self.reason
 
 
 @dataclass(frozen=True)
@@ -160,4 +166,24 @@ def _premises_rules(candidates: Candidates) -> list[Rule]:
         rules.append(
             Rule(limit.reason, candidates.acquired_by(limit.acquisition) & (each > limit.watts))
         )
-    return rules
+    return rules + _site_rules(candidates)
+
+
+def _site_rules(candidates: Candidates) -> list[Rule]:
+    """What was designed as a room there, and does not work."""
+    premises = candidates.premises
+    if not premises.limits:
+        return []
+    most = candidates.most_machines
+    limits = [premises.limit(o.housed, o.acquisition) for o in candidates.offers]
+    why = {number: limit.why for number, limit in enumerate(limits) if limit is not None}
+    machines = candidates.throughputs.nodes[candidates.row] * candidates.costs.clusters
+    return [
+        Rule(f"{premises.name} can't house it", most < 1, details=why),
+        Rule(
+            f"{premises.name} can't house so many",
+            (most >= 1) & (machines > most),
+            of_size=True,
+            details=why,
+        ),
+    ]

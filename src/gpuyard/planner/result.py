@@ -227,6 +227,21 @@ class Siting:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """What would be among the best, if the site could house it."""
+
+    offer: str
+    what: str
+    usd_per_run: float
+    why: str
+    would_win: bool
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.what}, at {dollars(self.usd_per_run)} per run: {self.why}."
+
+
+@dataclass(frozen=True)
 class PlanResult:
     """The whole answer."""
 
@@ -247,6 +262,8 @@ class PlanResult:
     assumptions: tuple[str, ...]
     runners_up: tuple[Alternative, ...] = ()  # next to the choice, at most three
     would_change: tuple[str, ...] = ()  # the decision
+    site: str | None = None  # of a file: what is recommended was designed as a room there
+    refused: tuple[Refusal, ...] = ()  # by that site; what would have won comes first
     electricity: Tariff | None = None  # of bought machines; None where none may be bought
     places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
 

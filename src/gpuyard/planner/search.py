@@ -1,5 +1,6 @@
 """From a plan's file to its answer: search, rank, and say why."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.explain.decision import runners_up, would_change
 from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
 from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
-from gpuyard.planner.offers import OWNED, cloud_data_of, offers_of, runs_of
+from gpuyard.planner.offers import OWNED, Offer, cloud_data_of, offers_of, runs_of
 from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
-from gpuyard.planner.result import Choice, Goal, LeftOut, PlanResult
+from gpuyard.planner.result import Alternative, Choice, Goal, LeftOut, PlanResult, Refusal
 from gpuyard.planner.servers import servers_of
+from gpuyard.planner.site_check import SiteCheck
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
@@ -25,6 +27,7 @@ from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_of
 
 _MOST_ON_FRONT = 12
+_MOST_CHECKS = 20  # each finds all that is refused of what is recommended then
 
 
 def plan_workload(plan: Plan, directory: Path) -> Workload:
@@ -96,11 +99,92 @@ def _why_empty(candidates: Candidates) -> str:
 
 
 def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
-    """Rank the table and put it into words."""
-    plan = candidates.plan
+    """Rank the table, check with the site if there is one, and put it into words."""
+    site = candidates.premises.site
+    if site is None:
+        return _in_words(_ranked(candidates), workload, ())
+    anywhere = replace(candidates.premises, power=None, rack=None)
+    unchecked = _ranked(replace(candidates, premises=anywhere))
+    ranked = _housed(candidates, site)
+    return _in_words(ranked, workload, _refusals(unchecked, ranked.candidates.premises))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The candidates sorted out, and what would be recommended of them."""
+
+    candidates: Candidates
+    ranking: Ranking
+    mixes: Mixes
+    winner: Choice | None
+    row: int | None  # of the winner, or of what it owns
+    front: tuple[Choice, ...]
+    runners_up: tuple[Alternative, ...]
+
+    @property
+    def recommended(self) -> list[Choice]:
+        others = (other.choice for other in self.runners_up)
+        return [choice for choice in (self.winner, *others, *self.front) if choice is not None]
+
+
+def _ranked(candidates: Candidates) -> _Ranked:
     ranking = rank(candidates)
     mixes = find_mixes(candidates, ranking)
     winner, row = _winner(candidates, ranking, mixes)
+    front = _front(candidates, ranking, mixes, winner)
+    others = runners_up(candidates, ranking, winner)
+    return _Ranked(candidates, ranking, mixes, winner, row, front, others)
+
+
+def _housed(candidates: Candidates, site: Site) -> _Ranked:
+    """Ranked without what the site refuses, again until it takes all that would be recommended."""
+    check, here = SiteCheck(site), candidates.premises.houses
+    allowed = np.unique(candidates.offer[rank(candidates).allowed])
+    servers = (o.server for i in allowed if (o := candidates.offers[i]).acquisition == here)
+    limits = check.alone(dict.fromkeys(servers))
+    for _ in range(_MOST_CHECKS):
+        premises = replace(candidates.premises, limits=limits)
+        ranked = _ranked(replace(candidates, premises=premises))
+        too_many = {}
+        for choice in ranked.recommended:
+            if (choice.owned_way or choice.way) == here:
+                offer = _offer_of(candidates, choice)
+                limit = check.limit(offer, choice.nodes * choice.clusters)
+                if limit is not None:
+                    too_many[offer.housed] = limit
+        if not too_many:
+            break
+        limits = {**limits, **too_many}
+    return ranked
+
+
+def _offer_of(candidates: Candidates, choice: Choice) -> Offer:
+    """What a choice was made from; of a mix, what is owned."""
+    return next(
+        offer
+        for offer in candidates.offers
+        if (offer.server.id, offer.acquisition) == (choice.offer, choice.owned_way or choice.way)
+        and offer.network_words == choice.network
+    )
+
+
+def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[Refusal, ...]:
+    """What would have been recommended, but for the site."""
+    found: dict[str, Refusal] = {}
+    for choice in unchecked.recommended:
+        offer = _offer_of(unchecked.candidates, choice)
+        machines = choice.nodes * choice.clusters
+        why = premises.refusal(offer.housed, offer.acquisition, machines, offer.server.watts)
+        if why:
+            wins = choice is unchecked.winner
+            refusal = Refusal(choice.offer, choice.what, choice.usd_per_run, why, wins)
+            found.setdefault(choice.what, refusal)
+    return tuple(found.values())
+
+
+def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...]) -> PlanResult:
+    candidates, ranking, mixes = ranked.candidates, ranked.ranking, ranked.mixes
+    plan, winner = candidates.plan, ranked.winner
     binding = () if winner else bindings(candidates, ranking, mixes)
     hybrid = hybrid_alternative(candidates, ranking, mixes, winner)
     return PlanResult(
@@ -116,13 +200,15 @@ def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
         verdict=verdict(plan, winner, binding),
         reasons=reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
-        front=_front(candidates, ranking, mixes, winner),
+        front=ranked.front,
         alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
         assumptions=assumptions(candidates),
-        runners_up=runners_up(candidates, ranking, winner),
+        runners_up=ranked.runners_up,
         would_change=would_change(candidates, ranking, winner),
+        site=candidates.premises.name,
+        refused=refused,
         electricity=candidates.premises.tariff if set(OWNED) & set(plan.search.ways) else None,
-        places=sitings(candidates, ranking, winner, row),
+        places=sitings(candidates, ranking, winner, ranked.row),
     )
 
 

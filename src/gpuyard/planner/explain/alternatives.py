@@ -219,10 +219,11 @@ def _siting(
     watts = float(np.asarray(owned.watts)[0])
     one_machine = float(candidates.columns.watts[candidates.offer[row]])
     build = terms.build_usd_per_kw
-    broken = []
-    for limit, drawn in ((premises.power, watts), (premises.rack, one_machine)):
-        if limit is not None and limit.acquisition == acquisition and drawn > limit.watts:
-            broken.append(limit.reason)
+    offer = candidates.offers[candidates.offer[row]]
+    machines = int(clusters * candidates.throughputs.nodes[candidates.row[row]])
+    broken = (
+        [why] if (why := premises.refusal(offer.housed, acquisition, machines, one_machine)) else []
+    )
     if acquisition == "colocate" and plan.policy.data_stays:
         broken.append(DATA_STAYS)
     runs_done = busy * clusters * runs.months * HOURS_PER_MONTH / float(hours[0])

@@ -64,7 +64,11 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
-                broken_rules=tuple(rule.reason for rule in ranking.rules if rule.breaks[number]),
+                broken_rules=tuple(
+                    r.words(int(candidates.offer[number]))
+                    for r in ranking.rules
+                    if r.breaks[number]
+                ),
             )
         )
     return found
@@ -83,7 +87,6 @@ def mixed_choices(
             for end in (candidates.throughputs.high, candidates.throughputs.low)
         )
         owned = int(mixes.owned[number])
-        of_size = {rule.reason for rule in ranking.rules if rule.of_size}
         found.append(
             replace(
                 base,
@@ -102,7 +105,11 @@ def mixed_choices(
                 in_time=bool(mixes.in_time[number]),
                 in_budget=bool(mixes.in_budget[number]),
                 # no more is owned than the premises feed
-                broken_rules=tuple(rule for rule in base.broken_rules if rule not in of_size),
+                broken_rules=tuple(
+                    rule.words(int(candidates.offer[mixes.base[number]]))
+                    for rule in ranking.rules
+                    if not rule.of_size and rule.breaks[mixes.base[number]]
+                ),
                 owned_way=base.way,
                 rest=RentedRest(
                     offer=rest.offer,

@@ -171,6 +171,8 @@ def _cheapest_at(
     if limit is not None:
         here = candidates.acquired_by(limit.acquisition)[rows]
         meets &= ~here | (costs.machine_watts <= limit.watts)
+    nodes = candidates.throughputs.nodes[candidates.row[rows]]
+    meets &= nodes * costs.clusters <= candidates.most_machines[rows]
     if not meets.any():
         return "no option meets the goal."
     best = int(np.argmin(np.where(meets, costs.usd_per_run, np.inf)))
@@ -180,13 +182,16 @@ def _cheapest_at(
     mine = [
         i
         for i, row in enumerate(rows)
-        if candidates.offers[candidates.offer[row]].server.id == winner.offer
+        if meets[i]
+        and candidates.offers[candidates.offer[row]].server.id == winner.offer
         and candidates.offers[candidates.offer[row]].acquisition == winner.way
     ]
     machines = int(candidates.throughputs.nodes[candidates.row[rows[best]]] * costs.clusters[best])
     cheaper = f"{many(machines)}{offer.server.name}, {ACQUIRED[offer.acquisition]}"
-    against = f" against {dollars(float(costs.usd_per_run[mine].min()))}" if mine else ""
-    return f"{cheaper}, is cheaper: {dollars(float(costs.usd_per_run[best]))} per run{against}."
+    usd = dollars(float(costs.usd_per_run[best]))
+    if not mine:
+        return f"{cheaper}, is the cheapest that meets the goal: {usd} per run."
+    return f"{cheaper}, is cheaper: {usd} per run against {dollars(float(costs.usd_per_run[mine].min()))}."
 
 
 def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:

@@ -237,7 +237,10 @@ def _owning(candidates: Candidates) -> list[str]:
         )
     found += [f"Assumed for {premises.name}: {words}." for words in premises.assumed]
     if premises.name:
-        found.append("`gpuyard facility` checks whether racks, cords and phases work out there.")
+        found.append(
+            f"The choice, the alternatives and the best options were designed as rooms of {premises.name}, as "
+            "`gpuyard facility` does, with racks, cords and phases."
+        )
     return found
 
 

@@ -66,6 +66,11 @@ def plan_parts(result: PlanResult) -> list[Part]:
     """What an answer or a study says about a plan."""
     parts: list[Part] = [Sentence(result.verdict, "strong")]
     parts += [Sentence(end.sentence, "caution") for end in ends_of(_gpus_of(result.winner))]
+    parts += [
+        Sentence(f"Refused by {result.site}: {one.sentence}", "caution")
+        for one in result.refused
+        if one.would_win
+    ]
     if result.runners_up:
         parts.append(_runners_up(result))
     if result.would_change:
@@ -77,6 +82,8 @@ def plan_parts(result: PlanResult) -> list[Part]:
         title = "Best options: no other is both cheaper and faster"
         rows = [[_mark(result, choice), *_option(choice)] for choice in result.front]
         parts.append(Table(title, _OPTIONS, rows, folded=True))
+    if result.refused:
+        parts.append(_refused(result))
     if result.places:
         parts.append(_sitings(result))
     if result.alternatives:
@@ -95,6 +102,13 @@ def _gpus_of(choice: Choice | None) -> list[Gpu]:
     if choice is None:
         return []
     return [gpus().get(name) for name in (choice.gpu, *([choice.rest.gpu] if choice.rest else []))]
+
+
+def _refused(result: PlanResult) -> Table:
+    """What would be among the best without this site."""
+    columns = ("what", Column("cost per run", 2), Column("what is missing", 1))
+    rows = [[one.what, dollars(one.usd_per_run), one.why] for one in result.refused]
+    return Table(f"What {result.site} can't house", columns, rows, folded=True)
 
 
 def _runners_up(result: PlanResult) -> Table:
