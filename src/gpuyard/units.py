@@ -7,7 +7,7 @@ Decimal prefixes are powers of 1000, as on network and storage labels; binary on
 import re
 from dataclasses import dataclass
 
-from gpuyard.errors import BadQuantity, closest_name
+from gpuyard.errors import BadQuantity, closest_name, quoted
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -49,6 +49,7 @@ _MONEY = re.compile(
 
 
 _MOST = 1e30  # beyond this a number is a slip, not a quantity
+_LONGEST = 100  # characters: what is longer is none, and takes long to look through
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,10 @@ def parse(quantity: str | float, dimension: Dimension) -> float:
         text, number, unit = str(quantity), float(quantity), ""
     else:
         text = quantity
-        match = _NUMBER.match(text)
+        match = _NUMBER.match(text) if len(text) <= _LONGEST else None
         if match is None:
             raise BadQuantity(
-                f"{text!r} is not {dimension.name}; write it like {dimension.example!r}"
+                f"{quoted(text)} is not {dimension.name}; write it like {dimension.example!r}"
             )
         number, unit = float(match[1].replace(",", "")), match[2]
     if not number < _MOST or number < 0:
@@ -135,10 +136,14 @@ def parse_watts(quantity: str | float) -> float:
 
 
 def _parse_money(quantity: str | float, per: frozenset[str], example: str) -> float:
-    match = _MONEY.match(str(quantity))
+    text = str(quantity)
+    match = _MONEY.match(text) if len(text) <= _LONGEST else None
     if match is None or match[3] not in per:
-        raise BadQuantity(f"{str(quantity)!r} is not a price; write it like {example!r}")
-    return float(match[1].replace(",", "")) * {"": 1.0, "k": 1e3, "M": 1e6}[match[2]]
+        raise BadQuantity(f"{quoted(text)} is not a price; write it like {example!r}")
+    usd = float(match[1].replace(",", "")) * {"": 1.0, "k": 1e3, "M": 1e6}[match[2]]
+    if not usd < _MOST:
+        raise BadQuantity(f"{text!r} is not a price: nothing costs as much")
+    return usd
 
 
 def parse_usd(quantity: str | float) -> float:
@@ -174,9 +179,9 @@ def parse_share(quantity: str | float) -> float:
     try:
         share = float(text.removesuffix("%")) / (100 if percent else 1)
     except ValueError:
-        raise BadQuantity(f"{text!r} is not a share; write it like '30 %' or 0.3") from None
+        raise BadQuantity(f"{quoted(text)} is not a share; write it like '30 %' or 0.3") from None
     if not 0 <= share <= 1:
-        raise BadQuantity(f"{text!r} is not a share: must be between 0 % and 100 %")
+        raise BadQuantity(f"{quoted(text)} is not a share: must be between 0 % and 100 %")
     return share
 
 

@@ -243,7 +243,7 @@ def test_a_broken_calibration_file_is_a_sentence(
 
 def test_a_named_calibration_that_is_missing_is_a_sentence(cli: Cli, project: Path) -> None:
     done = cli(*PREDICT, "--calibration", "lost.json", cwd=project, status=2)
-    assert "the calibration lost.json can't be read: No such file or directory" in done.stderr
+    assert "the calibration lost.json: there is no such file" in done.stderr
 
 
 def test_without_scipy_the_way_to_get_it_is_said(

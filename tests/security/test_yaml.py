@@ -87,3 +87,11 @@ empty:
     }  # fmt: skip
     assert found.lines["merged"] == 5
     assert read_yaml("", "t.yaml") is None
+
+
+@pytest.mark.timeout(60)  # it took minutes
+def test_a_quantity_of_spaces_is_not_looked_through(tmp_path: Path) -> None:
+    path = tmp_path / "t.cluster.yaml"
+    path.write_text(f'name: x\nmachine: t4\nstorage: {{read: "1{" " * 190_000}x"}}\n')
+    with pytest.raises(SpecError, match=r"storage.read: .*\(190,002 characters\) is not a rate"):
+        read_cluster(str(path))

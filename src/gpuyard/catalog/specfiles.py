@@ -112,4 +112,9 @@ def read_sweep(path: Path) -> "SweepFile":
 
 def is_file(name_or_path: str, beside: Path) -> bool:
     """Whether a command line names a file there, and not something of the catalog."""
-    return name_or_path.endswith((".yaml", ".yml")) or (beside / name_or_path).is_file()
+    if name_or_path.endswith((".yaml", ".yml")):
+        return True
+    try:
+        return (beside / name_or_path).is_file()
+    except OSError:  # no file can have a name as long
+        return False

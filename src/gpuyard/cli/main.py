@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from gpuyard import __version__, paths, temporaries
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, quoted
 from gpuyard.printable import printable
 
 _STOPPED = 130
@@ -177,6 +177,11 @@ def main() -> None:
         _write_no_more()  # the reader (head, less) has gone
         sys.exit(141)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # wherever the file was looked for
+            sys.stderr.write(
+                f"gpuyard: {_sentence(quoted(str(error.filename)))}: {error.strerror}\n"
+            )
+            sys.exit(2)
         if error.errno not in _NO_ROOM:
             raise
         _write_no_more()

@@ -9,14 +9,16 @@ from typer.core import TyperCommand
 
 from gpuyard import units
 from gpuyard.cli.output import STDOUT
-from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.files import write_text
+from gpuyard.errors import UnknownName, UserMistake, quoted
+from gpuyard.files import read_bytes, write_text
 
 if TYPE_CHECKING:
     from gpuyard.predict import Calibration
     from gpuyard.specs import ExchangeOptions, StrategyName
 
 _MOST = 1_000_000_000
+_MOST_LISTED = 1000  # as in specs
+_MOST_CALIBRATION_BYTES = 1_000_000
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
@@ -90,16 +92,19 @@ def write_or_print(text: str, path: Path) -> None:
 
 def parse_counts(text: str, what: str = "count") -> list[int]:
     """ "1,2,4" → [1, 2, 4]. Doubles are dropped, order is kept."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > _MOST_LISTED:
+        raise UserMistake(f"{what}: takes at most {_MOST_LISTED:,} numbers, got {len(parts):,}")
     counts: list[int] = []
-    for part in text.split(","):
+    for part in parts:
         try:
             number = int(part)
         except ValueError:
             raise UserMistake(
-                f"{what}: expected whole numbers like 1,2,4, got {part.strip()!r} in {text!r}"
+                f"{what}: expected whole numbers like 1,2,4, got {quoted(part)} in {quoted(text)}"
             ) from None
         if not 1 <= number <= _MOST:
-            raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part.strip()}")
+            raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part}")
         if number not in counts:
             counts.append(number)
     return counts
@@ -119,7 +124,6 @@ CalibrationOption = Annotated[
 def chosen_calibration(option: str | None) -> "Calibration | None":
     """The named one, by default the user's own; None where there is none or none is wanted."""
     from gpuyard import paths
-    from gpuyard.errors import UserMistake
     from gpuyard.predict import calibration_from_json
 
     if option == NONE:
@@ -128,15 +132,14 @@ def chosen_calibration(option: str | None) -> "Calibration | None":
     if option is None and not path.exists():
         return None
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
+        content = read_bytes(path, most_bytes=_MOST_CALIBRATION_BYTES)
+    except UserMistake as mistake:
         raise UserMistake(
-            f"the calibration {path} can't be read: {error.strerror}; write one with "
-            "gpuyard calibrate, or leave it out with --calibration none"
-        ) from error
-    except UnicodeDecodeError:
-        text = ""  # the reader's own sentence says that it is no calibration
-    return calibration_from_json(text, str(path))
+            f"the calibration {mistake}; write one with gpuyard calibrate, or leave it out with "
+            "--calibration none"
+        ) from None
+    # the reader's own sentence says of what is no text that it is no calibration
+    return calibration_from_json(content.decode(errors="replace"), str(path))
 
 
 CompressOption = Annotated[

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuyard.specs import Cluster
 
 _KNEE_THRESHOLD = "50 %"
+_MOST_ROWS = 2000
 
 
 def predict(
@@ -122,10 +123,14 @@ def predict(
             graph=graph,
         )
         counts = _counts(gpus, scenario, gpus_per_node, several=len(clusters) > 1)
+        batches = parse_counts(batch, "batch size") if batch else []
+        if len(counts) * len(batches) > _MOST_ROWS:
+            raise UserMistake(
+                f"{len(counts):,} numbers of GPUs and {len(batches):,} batch sizes are "
+                f"{len(counts) * len(batches):,} predictions, {_MOST_ROWS:,} is the most"
+            )
         result = predict_placements(
-            scenario,
-            scenario.platform.placements(counts, gpus_per_node),
-            parse_counts(batch, "batch size") if batch else (),
+            scenario, scenario.platform.placements(counts, gpus_per_node), batches
         )
         explained = None
         if why:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard import units
-from gpuyard.errors import BadQuantity, UserMistake
+from gpuyard.errors import BadQuantity, UserMistake, quoted
 from gpuyard.units import format_years
 
 Array: TypeAlias = NDArray[np.float64]
@@ -86,7 +86,7 @@ def rent_price(text: str) -> RentPrice:
         return RentPrice(0.0, yearly, f"{units.format_usd(yearly)} a year", None)
     except BadQuantity:
         raise UserMistake(
-            f"{text!r} is not a price of renting; write it like '$1.50/h', '$160308/year' or "
+            f"{quoted(text)} is not a price of renting; write it like '$1.50/h', '$160308/year' or "
             "'aws/p4d.24xlarge'"
         ) from None
 

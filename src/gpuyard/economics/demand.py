@@ -3,15 +3,15 @@
 import csv
 import io
 import itertools
-import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuyard.economics.billing import Array
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 
 if TYPE_CHECKING:
     from gpuyard.specs.offers import Load
@@ -21,6 +21,10 @@ _TIMES = ("time", "hour", "day", "date", "timestamp")
 _WEEK_HOURS = 7 * 24
 _BURST_HOURS = 12
 _MOST_GPUS = 1e9  # beyond this a number is a slip
+_MOST_ROWS = 1_000_000  # more than a century by the hour
+_MOST_DIGITS = 10
+_LONGEST_LINE = 10_000  # characters
+_EARLIEST, _LATEST = 0.0, 4_102_444_800.0  # seconds: 1970 to 2099; none of Slurm's jobs was before
 # "gres/gpu=8" or, where only the typed count is kept, "gres/gpu:a100=8"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)")
 _NEEDED = ("Start", "End", "AllocTRES")
@@ -70,14 +74,14 @@ def demand_from_csv(text: str, name: str, hours_each: float | None = None) -> De
 
     The length of a period comes from the first two times (`time`, ISO 8601), unless it is given.
     """
-    lines = text.splitlines()
-    header = next(csv.reader(lines[:1]), [])
+    lines = _lines(text, name)
+    header = next(_cells(lines[:1], name), [])
     columns = [cell.strip().lower() for cell in header]
     wanted = [column for column in columns if column in _COLUMNS]
     if len(wanted) != 1:
         raise UserMistake(
             f"{name}:1: a table of demand has one column 'gpus' or 'gpu_hours'; "
-            f"this one has: {', '.join(columns) or 'nothing'}"
+            f"this one has: {', '.join(columns[:20]) or 'nothing'}"
         )
     at = columns.index(wanted[0])
     values = _column(lines, at, name)
@@ -118,6 +122,25 @@ def described_demand(
     return demand_of(np.where(busy, gpus, gpus * base_share), 1.0, f"{load} demand")
 
 
+def _lines(text: str, name: str) -> list[str]:
+    lines = text.splitlines()
+    if len(lines) - 1 > _MOST_ROWS:
+        raise UserMistake(f"{name}: it has {len(lines) - 1:,} rows, {_MOST_ROWS:,} is the most")
+    for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST_LINE:
+            raise UserMistake(f"{name}:{number}: longer than {_LONGEST_LINE:,} characters")
+    return lines
+
+
+def _cells(lines: Sequence[str], name: str, first: int = 1) -> Iterator[list[str]]:
+    """The cells of each line, the first of which has this number."""
+    rows = csv.reader(lines)
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise UserMistake(f"{name}:{first + rows.line_num - 1}: this is not CSV: {error}") from None
+
+
 def _column(lines: list[str], at: int, name: str) -> Array:
     if not any(line.strip() for line in lines[1:]):
         raise UserMistake(f"{name}: there is no demand in it, only its first line")
@@ -127,36 +150,46 @@ def _column(lines: list[str], at: int, name: str) -> Array:
         )
     except ValueError:
         pass
-    for number, row in enumerate(csv.reader(lines[1:]), 2):
+    for number, row in enumerate(_cells(lines[1:], name, 2), 2):
         try:
             float(row[at])
         except (IndexError, ValueError):
-            cell = row[at] if at < len(row) else "nothing"
-            raise UserMistake(f"{name}:{number}: expected a number, got {cell!r}") from None
+            cell = quoted(row[at]) if at < len(row) else "nothing"
+            raise UserMistake(f"{name}:{number}: expected a number, got {cell}") from None
     raise UserMistake(f"{name}: there is no demand in it")
 
 
 def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     times = [column for column in columns if column in _TIMES]
-    rows = list(itertools.islice((row for row in csv.reader(lines[1:]) if row), 2))
+    rows = list(itertools.islice((row for row in _cells(lines[1:], name, 2) if row), 2))
     if not times or len(rows) < 2:
         raise UserMistake(
             f"{name}: without a column 'time' and two rows, say how long a row lasts: --every 'hour'"
         )
     at = columns.index(times[0])
     cells = [row[at].strip() if at < len(row) else "" for row in rows]
-    try:
-        first, second = (np.datetime64(cell.removesuffix("Z")) for cell in cells)
-    except ValueError:
-        raise UserMistake(
-            f"{name}:2: {cells[0]!r} or {cells[1]!r} is not a time like '2026-01-31T09:00'"
-        ) from None
-    hours = float((second - first) / np.timedelta64(1, "s")) / 3600
-    if not (math.isfinite(hours) and hours > 0):
+    seconds = []
+    for number, cell in enumerate(cells, 2):
+        if (moment := _moment(cell.removesuffix("Z"))) is None:
+            raise UserMistake(
+                f"{name}:{number}: {quoted(cell)} is not a time like '2026-01-31T09:00'"
+            )
+        seconds.append(moment)
+    hours = (seconds[1] - seconds[0]) / 3600
+    if not hours > 0:
         raise UserMistake(
             f"{name}:3: times must go up, but {cells[0]!r} is followed by {cells[1]!r}"
         )
     return hours
+
+
+def _moment(text: str) -> float | None:
+    """Seconds since 1970; None for what is no time, or one outside of what can be meant."""
+    try:
+        seconds = float(np.datetime64(text, "s").astype(np.float64)) if len(text) < 40 else -1.0
+    except ValueError:
+        return None
+    return seconds if _EARLIEST <= seconds <= _LATEST else None
 
 
 def demand_from_sacct(text: str, name: str) -> Demand:
@@ -165,7 +198,7 @@ def demand_from_sacct(text: str, name: str) -> Demand:
     Steps of a job ("12.batch") count with their job. Jobs without GPUs, and those that have not
     started or not ended, are left out.
     """
-    lines = text.splitlines()
+    lines = _lines(text, name)
     columns = lines[0].split("|") if lines else []
     missing = [column for column in _NEEDED if column not in columns]
     if missing:
@@ -186,7 +219,10 @@ def demand_from_sacct(text: str, name: str) -> Demand:
             )
         if id_at is not None and "." in cells[id_at]:
             continue
-        count = gpus_of(cells[tres_at])
+        try:
+            count = gpus_of(cells[tres_at])
+        except UserMistake as mistake:
+            raise UserMistake(f"{name}:{number}: {mistake}") from None
         if count == 0 or cells[start_at] in _UNKNOWN or cells[end_at] in _UNKNOWN:
             continue
         starts.append(cells[start_at])
@@ -205,23 +241,24 @@ def demand_from_sacct(text: str, name: str) -> Demand:
 def gpus_of(tres: str) -> int:
     """ "cpu=16,gres/gpu=8,gres/gpu:a100=8" → 8: the sum without types, else over the types."""
     found = _GPUS.findall(tres)
+    if any(len(count) > _MOST_DIGITS for _, count in found):
+        raise UserMistake(f"expected a billion GPUs or less, got {quoted(tres)}")
     plain = [int(count) for kind, count in found if not kind]
     return plain[0] if plain else sum(int(count) for _, count in found)
 
 
 def _seconds(times: list[str], numbers: list[int], name: str) -> Array:
     try:
-        return np.array(times, dtype="datetime64[s]").astype(np.float64)
+        seconds = np.array(times, dtype="datetime64[s]").astype(np.float64)
     except ValueError:
-        pass
-    for text, number in zip(times, numbers, strict=True):
-        try:
-            np.datetime64(text, "s")
-        except ValueError:
-            raise UserMistake(
-                f"{name}:{number}: {text!r} is not a time like 2026-01-31T09:00:00"
-            ) from None
-    raise UserMistake(f"{name}: its times can't be read")
+        seconds = np.array([])
+    if len(seconds) and ((seconds >= _EARLIEST) & (seconds <= _LATEST)).all():
+        return seconds
+    wrong = (i for i, text in enumerate(times) if _moment(text) is None)
+    row = next(wrong, 0)
+    raise UserMistake(
+        f"{name}:{numbers[row]}: {quoted(times[row])} is not a time like 2026-01-31T09:00:00"
+    )
 
 
 def _by_hour(starts: Array, ends: Array, gpus: Array) -> Array:

@@ -18,7 +18,8 @@ PREFIX_LENGTH = 24
 CARRIED_BY_A_CORE = 3.5e9 / 8
 _NETWORK = "10.77.0"  # every lab has it: labs never see each other, nor the host's network
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
-_SHORT = re.compile(r"(\d+)\s*[x×]\s*([^,]+)((?:,[^,]+)*)")
+_SHORT = re.compile(r"(\d{1,6})\s*[x×]\s*([^,]+)((?:,[^,]+)*)")
+_LONGEST_SHORT = 200
 _SHORT_KEYS = ("dilation", "latency", "racks", "uplink")
 _FULL_FRAME_BYTES = 64 * 1024  # the largest packet of a veth; smaller buckets must cut it
 _BURST_SECONDS = 2e-3
@@ -153,7 +154,7 @@ def overload(plan: LabPlan) -> str | None:
 
 def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
     """ "8x1Gbit" or "8x10Gbit,dilation=10" → a plan; None for what is a lab's name instead."""
-    match = _SHORT.fullmatch(text.strip())
+    match = _SHORT.fullmatch(text.strip()) if len(text) <= _LONGEST_SHORT else None
     if match is None:
         return None
     settings: dict[str, Any] = {}

@@ -1,19 +1,22 @@
 """Measurements back from wherever they are: this machine's store, another's, or an export of one."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
+from gpuyard.files import read_bytes
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.measure.store import ResultsStore
 
 _SQLITE = b"SQLite format 3\0"
+_MOST_LINES = 100_000
+_LONGEST_LINE = 1_000_000  # a measurement takes some thousand characters
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,9 @@ def read_results(paths: Sequence[Path]) -> Results:
 
 
 def _read(path: Path) -> list[Record]:
-    if path.is_dir():
-        raise UserMistake(f"{path} is a directory; name the store or the export in it")
     try:
+        if path.is_dir():
+            raise UserMistake(f"{path} is a directory; name the store or the export in it")
         with path.open("rb") as file:
             stored = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
@@ -43,42 +46,49 @@ def _read(path: Path) -> list[Record]:
         store = ResultsStore(path)
         return [found for kind in RESULT_KINDS.values() for found in store.records(kind.record)]
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path).decode()
     except UnicodeDecodeError:
         raise UserMistake(
             f"{path} is neither a results store nor an export of one; write one with: "
             "gpuyard results export --output FILE"
         ) from None
-    return _json_lines(path, text)
+    return records_from_export(text, str(path))
 
 
-def _json_lines(path: Path, text: str) -> list[Record]:
+def records_from_export(text: str, name: str) -> list[Record]:
+    """What `gpuyard results export --format json` wrote, one measurement a line."""
     if text.startswith("id,"):
         raise UserMistake(
-            f"{path} is CSV, which leaves out the workload's spec; export with: "
+            f"{name} is CSV, which leaves out the workload's spec; export with: "
             "gpuyard results export --format json --output FILE"
         )
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    if (lines := text.count("\n")) > _MOST_LINES:
+        raise UserMistake(f"{name}: it has {lines:,} lines, {_MOST_LINES:,} is the most")
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
+        if len(line) > _LONGEST_LINE:
+            raise UserMistake(f"{name}:{number}: longer than {_LONGEST_LINE:,} characters")
         try:
             found.append(_record(line))
         except ValidationError as invalid:
             first = invalid.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise UserMistake(
-                f"{path}:{number}: not a measurement ({f'{where}: ' if where else ''}{first['msg']})"
+                f"{name}:{number}: not a measurement ({f'{where}: ' if where else ''}{first['msg']})"
             ) from invalid
         except ValueError as invalid:
-            raise UserMistake(f"{path}:{number}: not a measurement ({invalid})") from invalid
+            raise UserMistake(f"{name}:{number}: not a measurement ({invalid})") from invalid
     return found
 
 
 def _record(line: str) -> Record:
-    said = json.loads(line)
+    said = from_json(line)
     kind = said.get("kind") if isinstance(said, dict) else None
-    if kind not in RESULT_KINDS:
-        raise ValueError(f"kind: expected one of {', '.join(RESULT_KINDS)}, got {kind!r}")
+    if not isinstance(kind, str) or kind not in RESULT_KINDS:
+        raise ValueError(
+            f"kind: expected one of {', '.join(RESULT_KINDS)}, got {quoted(str(kind))}"
+        )
     read: Record = RESULT_KINDS[kind].record.model_validate(said)
     return read

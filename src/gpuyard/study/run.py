@@ -1,5 +1,6 @@
 """Walks the whole row on one machine: reads every spec first, then measures, predicts, prices and judges."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,8 @@ from gpuyard.study.workload import Case, assemble, predict_elsewhere
 from gpuyard.units import counted
 from gpuyard.workloads import profile_of
 
+_MOST_PAIRS, _MOST_PREDICTIONS = 200, 20_000
+
 
 def run_study(
     study: Study,
@@ -34,9 +37,9 @@ def run_study(
     calibration: Calibration | None = None,
 ) -> StudyResult:
     """Do it all. A mistake in any spec is found before anything is measured."""
+    _check_count(study)
     tell(Progress("reading the specs"))
-    cases = [_read(entry, study, directory) for entry in study.workloads]
-    _refuse_doubles([case.workload.name for case in cases])
+    cases = _cases(study, directory)
     clusters = _clusters(study, directory)
     elsewhere = [
         [predict_elsewhere(case, cluster, entry, calibration) for cluster, entry in clusters]
@@ -80,20 +83,46 @@ def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
     return Case(workload, profile_of(workload), batches, study.epoch_batches, strategy)
 
 
-def _refuse_doubles(names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
+def _check_count(study: Study) -> None:
+    """Before any file that it names is read."""
+    pairs = len(study.workloads) * len(study.clusters)
+    if pairs > _MOST_PAIRS:
+        raise UserMistake(
+            f"{counted(len(study.workloads), 'workload')} on {counted(len(study.clusters), 'cluster')} are {pairs:,} "
+            f"combinations, {_MOST_PAIRS:,} is the most for one study"
+        )
+    each = sum(len(entry.gpus) + len(study.epoch_batches) for entry in study.clusters)
+    if (count := len(study.workloads) * each) > _MOST_PREDICTIONS:
+        raise UserMistake(
+            f"the study has {count:,} points to predict, {_MOST_PREDICTIONS:,} is the most: shorten "
+            "'gpus' of its clusters or 'epoch_batches'"
+        )
+
+
+def _cases(study: Study, directory: Path) -> list[Case]:
+    cases: dict[str, Case] = {}
+    for entry in study.workloads:
+        case = _read(entry, study, directory)
+        name = case.workload.name
+        if name in cases:
             raise UserMistake(f"two workloads of the study are called {name!r}; rename one")
+        cases[name] = case
+    return list(cases.values())
 
 
 def _clusters(study: Study, directory: Path) -> list[tuple[Cluster, StudyCluster]]:
     """Each with a name of its own: a cluster that is tried twice says how."""
-    read = [(_cluster(entry, directory), entry) for entry in study.clusters]
-    names = [cluster.name for cluster, _ in read]
+    named = [entry.cluster for entry in study.clusters if isinstance(entry.cluster, str)]
+    known = {name: read_cluster(name, directory) for name in dict.fromkeys(named)}
+    read = [
+        (known[entry.cluster] if isinstance(entry.cluster, str) else entry.cluster, entry)
+        for entry in study.clusters
+    ]
+    names = Counter(cluster.name for cluster, _ in read)
     return [
         (
             cluster.model_copy(update={"name": f"{cluster.name} ({_tried_as(entry)})"})
-            if names.count(cluster.name) > 1
+            if names[cluster.name] > 1
             else cluster,
             entry,
         )
@@ -104,12 +133,6 @@ def _clusters(study: Study, directory: Path) -> list[tuple[Cluster, StudyCluster
 def _tried_as(entry: StudyCluster) -> str:
     batch = () if entry.batch is None else (f"batch {entry.batch}",)
     return ", ".join((entry.strategy, *batch, *entry.exchange.words))
-
-
-def _cluster(entry: StudyCluster, directory: Path) -> Cluster:
-    if isinstance(entry.cluster, Cluster):
-        return entry.cluster
-    return read_cluster(entry.cluster, directory)
 
 
 def _measure(

@@ -7,9 +7,11 @@ import typer
 from gpuyard import units
 from gpuyard.cli.cost.options import PriceDateOption, given_on, quantity, share
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.errors import UnknownName, UserMistake, quoted
 
 _MOST = 1e9  # hours or dollars of one line; beyond this a number is a slip
+_MOST_LINES = 5000
+_LONGEST = 40  # characters of a number
 
 
 def invoice(
@@ -51,7 +53,7 @@ def invoice(
     if increment not in INCREMENTS:
         raise UnknownName("billing increment", increment, INCREMENTS)
     price = hourly_rent(rent, "an invoice of uses needs a price by the hour")
-    printed = [part.strip() for part in hours.split(",")]
+    printed = _listed(hours)
     used = np.array([_number(part) for part in printed])
     terms = {"increment_hours": INCREMENTS[increment], "minimum_hours": minimum / 3600}
     usd = on_demand_usd(used, price.usd_per_hour, discount=discount, **terms)
@@ -73,7 +75,7 @@ def invoice(
     ]
     fitting = None
     if billed_amounts is not None:
-        amounts = [_number(part) for part in billed_amounts.split(",")]
+        amounts = [_number(part) for part in _listed(billed_amounts)]
         fitting = fitting_increments(printed, amounts, price.usd_per_hour)
         words = f"billing by the {', or the '.join(fitting)}" if fitting else "no billing increment"
         parts.append(Sentence(f"What was billed fits {words}."))
@@ -81,11 +83,19 @@ def invoice(
     show(Answer(parts, document | {"fitting_increments": fitting}), json_output=json_output)
 
 
+def _listed(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > _MOST_LINES:
+        raise UserMistake(f"an invoice has at most {_MOST_LINES:,} lines, got {len(parts):,}")
+    return parts
+
+
 def _number(text: str) -> float:
+    """As invoices print it: 1.28."""
     try:
-        number = float(text)
+        number = float(text) if len(text) <= _LONGEST and "e" not in text.lower() else float("nan")
     except ValueError:
         number = float("nan")
     if not number < _MOST:
-        raise UserMistake(f"expected numbers like 0.67,1.28, got {text.strip()!r}")
+        raise UserMistake(f"expected numbers like 0.67,1.28, got {quoted(text)}")
     return number

@@ -14,7 +14,7 @@ from gpuyard.measure.credible import Credibility
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.measure.training.run import run_sweep, stored_run, sweep_clock
-from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, plan_sweep
+from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, check_points, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
@@ -65,6 +65,8 @@ class Outcome:
 
 def plan_matrix(spec: SweepFile, directory: Path) -> Matrix:
     """Check everything before anything is made or measured."""
+    check_points(_count(spec))
+    workloads = tuple(_workloads(spec, directory))
     by_link = []
     for link in spec.links():
         place = _place(spec, link)
@@ -80,7 +82,7 @@ def plan_matrix(spec: SweepFile, directory: Path) -> Matrix:
                 place=place,
                 repeat=repeat,
             )
-            for workload, batches in _workloads(spec, directory)
+            for workload, batches in workloads
             for strategy in spec.strategy
             for remedy in spec.remedy
             for repeat in range(spec.repeats)
@@ -159,11 +161,22 @@ class _Attempts:
         self._on_event(event)
 
 
+def _count(spec: SweepFile) -> int:
+    """How many points it comes to, before any file that it names is read."""
+    own = (None if isinstance(entry, str) else entry.batch for entry in spec.workloads)
+    batches = sum(len(set(listed or spec.batch or (1,))) for listed in own)
+    each = len(set(spec.nodes)) * len(spec.strategy) * len(spec.remedy) * spec.repeats
+    return batches * each * len(spec.links())
+
+
 def _workloads(spec: SweepFile, directory: Path) -> Iterator[tuple[Workload, tuple[int, ...]]]:
+    read: dict[str, Workload] = {}
     for entry in spec.workloads:
         name = entry if isinstance(entry, str) else entry.workload
         own = None if isinstance(entry, str) else entry.batch
-        workload = read_workload(name, directory)
+        if name not in read:
+            read[name] = read_workload(name, directory)
+        workload = read[name]
         yield workload, own or spec.batch or (workload.batch_per_gpu,)
 
 

@@ -21,6 +21,8 @@ from gpuyard.units import format_bit_rate
 from gpuyard.workloads import profile_of
 from gpuyard.workloads.resolve import code_digest, require_torch
 
+_MOST_POINTS = 10_000
+
 
 @dataclass(frozen=True)
 class Point:
@@ -158,6 +160,7 @@ def plan_sweep(
         raise UserMistake("a sweep needs at least one worker count and one batch size, 1 or more")
     if not (math.isfinite(seconds_per_point) and seconds_per_point > 0):
         raise UserMistake(f"expected a time per point above 0 s, got {seconds_per_point} s")
+    check_points(len(workers) * len(batches))
     remedy, place = remedy or ExchangeOptions(), place or Here()
     testbed = this_testbed()
     synthetic = _synthetic(workload, gpu) if gpu is not None else None
@@ -210,6 +213,14 @@ def plan_sweep(
         repeat=repeat,
         launcher=cast("Launcher", launcher),
     )
+
+
+def check_points(count: int) -> None:
+    """Each is a value, a row of the listing and seconds of somebody's time."""
+    if count > _MOST_POINTS:
+        raise UserMistake(
+            f"{count:,} points are too many for one sweep, {_MOST_POINTS:,} is the most"
+        )
 
 
 def _synthetic(workload: Workload, gpu: str) -> SyntheticGpu:

@@ -1,0 +1,100 @@
+"""Tables, exports and calibrations of unknown origin are read with bounds; what is past one is a sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
+from gpuyard.errors import UserMistake
+from gpuyard.measure.reading import read_results
+from tests.conftest import Cli
+
+_SACCT = "JobID|Start|End|AllocTRES\n1|{}|2026-01-02T00:00:00|gres/gpu={}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("time,gpus\n2026-01-01," + "1" * 140_000, ":2: longer than 10,000 characters"),
+        ('time,gpus,n\n2026-01-01,1,"' + "x" * 140_000, ":2: longer than 10,000 characters"),
+        ("gpus" + ",a" * 9_000_000 + "\n1\n", ":1: longer than 10,000 characters"),
+        ("gpus\n" + "1\n" * 9_000_000, "it has 9,000,000 rows, 1,000,000 is the most"),
+        ("time,gpus\n2026-01-01,1\nNaT,2\n", ":3: 'NaT' is not a time"),
+        ("time,gpus\n2026-01-01,1\n9999999999-01-01,2\n", ":3: '9999999999-01-01' is not a time"),
+    ],
+    ids=lambda text: text[-20:],
+)
+def test_a_table_of_demand(text: str, sentence: str) -> None:
+    with pytest.raises(UserMistake) as mistake:
+        demand_from_csv(text, "demand.csv")
+    assert sentence in str(mistake.value)
+    assert len(str(mistake.value)) < 300
+
+
+def test_months_are_periods_too() -> None:
+    demand = demand_from_csv("time,gpus\n2026-01,1\n2026-02,2\n", "demand.csv")
+    assert demand.hours_each == 31 * 24
+
+
+@pytest.mark.parametrize(
+    ("start", "gpus", "sentence"),
+    [
+        ("2026-01-01T00:00:00", "8" * 400, ":2: expected a billion GPUs or less"),
+        ("2026-01-01T00:00:00", "8" * 5_000, ":2: expected a billion GPUs or less"),
+        ("2026-01-01T00:00:00", "1,gres/gpu:a=1" * 1_000_000, ":2: longer than 10,000 characters"),
+        ("NaT", "8", ":2: 'NaT' is not a time like 2026-01-31T09:00:00"),
+        ("9999999999999999", "8", ":2: '9999999999999999' is not a time"),
+        ("1970-13-01", "8", ":2: '1970-13-01' is not a time"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_slurms_accounting(start: str, gpus: str, sentence: str) -> None:
+    with pytest.raises(UserMistake) as mistake:
+        demand_from_sacct(_SACCT.format(start, gpus), "sacct.txt")
+    assert sentence in str(mistake.value)
+    assert len(str(mistake.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"a":' * 10_000 + "1" + "}" * 10_000, ":1: not a measurement (recursion limit"),
+        ('{"kind": ' + "9" * 5_000 + "}", ":1: not a measurement (number out of range"),
+        ('{"kind": {}}', "got '{}'"),
+        ('{"kind": "\\ud800"}', ":1: not a measurement (unexpected end of hex escape"),
+        ('{"kind": "train", "x": [' + "1," * 600_000 + "1]}", ":1: longer than 1,000,000"),
+        ("\n" * 15_000_000, "it has 15,000,000 lines, 100,000 is the most"),
+        ("\n" * 20_000_001, "larger than 20 MB"),
+    ],
+    ids=lambda text: text[:30].strip(),
+)
+def test_an_export_of_results(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(UserMistake) as mistake:
+        read_results([path])
+    assert sentence in str(mistake.value)
+    assert len(str(mistake.value).replace(str(path), "")) < 300
+
+
+def test_a_calibration_that_is_too_large_is_not_read(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text('{"hardware": [' + "1," * 9_000_000 + "1]}")
+    done = cli("predict", "alexnet", "--on", "t4", "--calibration", str(path), status=2)
+    assert "calibration.json: larger than 1 MB; write one with gpuyard calibrate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("hours", "billed", "sentence"),
+    [
+        (",".join(["0.67"] * 20_000), "1", "an invoice has at most 5,000 lines, got 20,000"),
+        ("1", ",".join(["0.67"] * 20_000), "an invoice has at most 5,000 lines, got 20,000"),
+        ("1e-99999999", "0", "expected numbers like 0.67,1.28, got '1e-99999999'"),
+        ("1" * 5_000, "0", "expected numbers like 0.67,1.28, got '1111"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_an_invoice(cli: Cli, hours: str, billed: str, sentence: str) -> None:
+    done = cli("cost", "invoice", hours, "--rent", "$1/h", "--billed", billed, status=2)
+    assert sentence in done.stderr
+    assert len(done.stderr) < 300
