@@ -70,7 +70,9 @@ def test_gpus_are_ranked_for_a_workload(cli: Cli, tmp_path: Path) -> None:
     rate, hourly = a100["samples_per_second"], a100["usd_per_gpu_hour"]
     assert a100["samples_per_rented_usd"] == pytest.approx(rate * 3600 / hourly)
     assert a100["samples_per_second_per_watt"] == pytest.approx(rate / 400)
-    assert "gtx-1080-ti" in found["left_out"]
+    assert found["left_out"] == []
+    assert by_gpu["gtx-1080-ti"]["precision"] == "fp16"
+    assert "at the speed of fp32 or slower" in by_gpu["gtx-1080-ti"]["precision_note"]
     assert "trainium-2" not in by_gpu
     assert {row["table"] for row in found["published"]} >= {"lambda", "mlperf"}
     assert "chart-speed-per-dollar" in page.read_text(encoding="utf-8")

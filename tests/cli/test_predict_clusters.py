@@ -60,7 +60,7 @@ def test_several_clusters_stand_side_by_side(cli: Cli) -> None:
     assert list(rates(second)) == [1, 2, 4, 8]
     assert list(rates(third)) == [1]
     shown = cli("predict", *asked, "--batch", "32,64").stdout
-    assert "samples/s at a batch of 32 per GPU (ddp)" in shown
+    assert "samples/s at a batch of 32 per GPU (tf32, ddp)" in shown
     (row,) = [line for line in shown.partition("of 64")[0].splitlines() if "│ NVIDIA DGX" in line]
     for rate in [p["samples_per_second"] for p in second["predictions"][::2]]:
         assert f"{rate:,.1f}" in row

@@ -179,9 +179,9 @@ def test_an_empty_search_is_a_mistake(changes: dict[str, list[str]], sentence: s
 
 
 def test_a_gpu_that_lacks_the_precision_is_named() -> None:
-    old = offer("a", rent="$3/h") | {"gpu": "gtx-1080-ti"}
-    with pytest.raises(UserMistake, match="precision on gtx-1080-ti"):
-        candidates(plan(old))
+    other = offer("a", rent="$3/h") | {"gpu": "tpu-v4"}
+    with pytest.raises(UserMistake, match="precision on tpu-v4"):
+        candidates(plan(other, search={"gpus": ["tpu-v4"]}))
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ def test_gpus_that_are_wired_alike_have_the_same_links(gpu: str) -> None:
     assert shared == _inside_like(gpu, 4, "dual-root")
 
 
-def test_a_gpu_without_the_precision_is_left_out() -> None:
-    lines = usable_lines(WORKLOAD, PROFILE, [gpus().get("gtx-1080-ti"), gpus().get("t4")])
-    assert set(lines) == {"t4"}
+def test_a_gpu_without_any_rate_is_left_out_and_one_that_is_slow_in_it_is_not() -> None:
+    there = [gpus().get(name) for name in ("gtx-1080-ti", "t4", "tpu-v4")]
+    assert set(usable_lines(WORKLOAD, PROFILE, there)) == {"gtx-1080-ti", "t4"}
 
 
 def test_a_calibration_gives_the_speed_of_one_gpu() -> None:

@@ -57,7 +57,7 @@ def test_the_verdicts_come_first_and_in_words(page: str) -> None:
     order = (
         "NETWORK CHOKE: don't add GPUs",
         "GPU CHOKE: add GPUs",
-        "Measured on this machine: 9 runs",
+        "Measured on this machine in fp32: 9 runs",
         "How each number was obtained",
     )
     assert sorted(order, key=text.index) == list(order)

@@ -18,6 +18,7 @@ from gpuyard.cli.options import (
     parse_strategy,
 )
 from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def predict(
         int | None, typer.Option(min=1, help="GPUs used in each machine.")
     ] = None,
     batch: Annotated[str | None, typer.Option(help="Batch sizes per GPU, e.g. 32,64.")] = None,
+    precision: PrecisionOption = None,
     strategy: Annotated[
         str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
     ] = "ddp",
@@ -101,11 +103,14 @@ def predict(
         raise UserMistake("--svg draws what --why explains: add --why")
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold is about what --why explains: add --why")
+    if precision is not None:
+        parse_precision(precision)
     clusters = _clusters(on or [], topo)
     if svg and len(clusters) > 1:
         raise UserMistake("--svg draws one time line: give one --on")
     spec = read_workload(workload)
     profile = profile_of(spec)
+    spec = trained_in_asked(spec, profile, precision)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
     constants = chosen_calibration(calibration)
     others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
@@ -151,7 +156,7 @@ def predict(
             gpu=machine_of(cluster)[0],
         )
         if explained and svg:
-            write_text(svg, why_svg(explained, f"{answer.title} ({', '.join(how)})"))
+            write_text(svg, why_svg(explained, answer.title))
         answers.append((result, answer))
     show(
         answers[0][1] if len(answers) == 1 else comparison_answer(answers, how, whole=why),

@@ -7,6 +7,7 @@ import typer
 
 from gpuyard.cli.options import parse_counts
 from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def compare(
     gpu: Annotated[str, typer.Option(help="Catalog GPU.", metavar="ID")] = "gtx-1080-ti",
     gpus: Annotated[str, typer.Option(help="Numbers of GPUs, e.g. 2,4,8.")] = "2,4,8",
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size per GPU.")] = None,
+    precision: PrecisionOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Compare topologies by the samples/s that a workload reaches.
@@ -94,15 +96,21 @@ def compare(
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.predict.layouts import compare_layouts
+    from gpuyard.predict.precision import precision_words
     from gpuyard.report.answers.topology import comparison_answer
     from gpuyard.workloads import profile_of
 
+    if precision is not None:
+        parse_precision(precision)
     spec = read_workload(workload)
+    profile = profile_of(spec)
+    spec = trained_in_asked(spec, profile, precision)
     samples = batch or spec.batch_per_gpu
     counts = parse_counts(gpus, "number of GPUs")
     model = catalog_gpus().get(gpu)
-    compared = compare_layouts(spec, profile_of(spec), layouts, model, counts, batch=samples)
-    show(comparison_answer(spec.name, gpu, samples, compared), json_output=json_output)
+    compared = compare_layouts(spec, profile, layouts, model, counts, batch=samples)
+    note = precision_words(model, spec, profile)
+    show(comparison_answer(spec.name, gpu, samples, compared, note), json_output=json_output)
 
 
 @app.command()

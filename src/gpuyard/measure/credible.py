@@ -63,7 +63,9 @@ class Credibility:
             most = m.batch_per_worker / m.synthetic.step_seconds(m.batch_per_worker)
             what = f"{m.synthetic.gpu} alone"
         else:
-            peak, what = _peak_flops(m, self._workload.precision)
+            # where the workload leaves it open, the run says what it was
+            precision = self._workload.precision or m.spec.get("precision") or "fp32"
+            peak, what = _peak_flops(m, precision)
             if peak is None or self._profile is None or not self._profile.forward_flops:
                 return None
             most = peak / (3 * self._profile.forward_flops)

@@ -10,7 +10,7 @@ from gpuyard.catalog.published import published_sources, single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.predict import Calibration, predict_cluster
-from gpuyard.specs import Cluster, MachineSpec, Workload
+from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 from gpuyard.specs.workload import KnownThroughput
 
 SpeedBasis = Literal["measured", "published", "predicted"]
@@ -28,6 +28,8 @@ class RankedGpu:
     batch_per_gpu: float
     basis: SpeedBasis
     source: str
+    precision: Precision
+    precision_note: str
     fits: bool
     bought: GpuListPrice | None
     rented: Price | None
@@ -76,7 +78,7 @@ def rank_gpus(
     clouds: Sequence[str] = (),
     calibration: Calibration | None = None,
 ) -> tuple[list[RankedGpu], list[str]]:
-    """The best first, and which GPUs have no rate at the workload's precision."""
+    """The best first, and which GPUs have no rate in the workload's precision, nor in fp32."""
     if sort not in SORTS:
         raise UnknownName("order of GPUs", sort, SORTS)
     ranked: list[RankedGpu] = []
@@ -101,7 +103,7 @@ def _ranked(
     result = predict_cluster(workload, profile, alone, (1,), calibration=calibration)
     basis: SpeedBasis = "measured" if result.compute_basis.startswith("measured") else "predicted"
     source = result.compute_basis
-    published = _published(workload, gpu) if basis == "predicted" else []
+    published = _published(workload, gpu, result.precision) if basis == "predicted" else []
     if published:
         known = workload.model_copy(update={"measured": tuple(map(_known, published))})
         result = predict_cluster(known, profile, alone, (1,))
@@ -115,21 +117,20 @@ def _ranked(
         predicted.batch_per_gpu,
         basis,
         source,
+        result.precision,
+        result.precision_note,
         fits=predicted.fits is not False,
         bought=gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None,
         rented=_cheapest(gpu, clouds),
     )
 
 
-def _published(workload: Workload, gpu: Gpu) -> list[SingleGpuRow]:
-    """Figures of one such GPU with this model at this precision, by the newest table that has any."""
-    used = (
-        "fp32" if workload.precision == "tf32" and gpu.tf32_tflops is None else workload.precision
-    )
+def _published(workload: Workload, gpu: Gpu, precision: Precision) -> list[SingleGpuRow]:
+    """Figures of one such GPU with this model in this precision, by the newest table that has any."""
     rows = [
         row
         for row in single_gpu_rows()
-        if (row.model, row.gpu, row.precision) == (workload.model, gpu.id, used)
+        if (row.model, row.gpu, row.precision) == (workload.model, gpu.id, precision)
     ]
     newest = max((published_sources()[row.table].date for row in rows), default=None)
     return [row for row in rows if published_sources()[row.table].date == newest]
@@ -138,7 +139,10 @@ def _published(workload: Workload, gpu: Gpu) -> list[SingleGpuRow]:
 def _known(row: SingleGpuRow) -> KnownThroughput:
     batch = max(1, round(row.batch_per_gpu))
     return KnownThroughput(
-        gpu=row.gpu, batch_per_gpu=batch, samples_per_second=row.samples_per_second
+        gpu=row.gpu,
+        batch_per_gpu=batch,
+        samples_per_second=row.samples_per_second,
+        precision=row.precision,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile, gpus
-from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, RooflineFit, fitted_roofline
+from gpuyard.predict.precision import figure_precision, precision_on, rated
 from gpuyard.predict.table import Floats, Rows
 from gpuyard.specs import Precision, Workload
 
@@ -68,27 +68,43 @@ def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> ComputeLine:
-    """The best that is known: this GPU's own figures, another GPU's scaled, or a roofline."""
-    estimate = roofline(profile, gpu, workload.precision)
-    by_gpu: dict[str, list[tuple[float, float]]] = {}
+    """The best that is known: this GPU's own figures, those of another precision or GPU scaled, or a roofline."""
+    precision = precision_on(gpu, workload, profile)
+    estimate = roofline(profile, gpu, precision)
+    figures: dict[tuple[str, Precision], list[tuple[float, float]]] = {}
     for known in workload.measured:
+        at = figure_precision(known.gpu, known.precision, workload, profile)
         seconds = known.batch_per_gpu / known.samples_per_second
-        by_gpu.setdefault(known.gpu, []).append((known.batch_per_gpu, seconds))
-    if gpu.id in by_gpu:
-        fixed, per_sample = _through(by_gpu[gpu.id], estimate)
+        figures.setdefault((known.gpu, at), []).append((known.batch_per_gpu, seconds))
+    if (gpu.id, precision) in figures:
+        fixed, per_sample = _through(figures[gpu.id, precision], estimate)
         return ComputeLine(fixed, per_sample, "measured", f"figures for {gpu.id} in the workload")
-    if by_gpu:
-        other = max(by_gpu, key=lambda name: len(by_gpu[name]))
-        there = roofline(profile, gpus().get(other), workload.precision)
-        fixed, per_sample = _through(by_gpu[other], there)
+    if figures:
+
+        def near(figure: tuple[str, Precision]) -> tuple[bool, bool, int]:
+            other, at = figure
+            same = at == precision_on(gpus().get(other), workload, profile)
+            return other == gpu.id, same, len(figures[figure])
+
+        other, at = max(figures, key=near)
+        there = roofline(profile, gpus().get(other), at)
+        fixed, per_sample = _through(figures[other, at], there)
         return ComputeLine(
             fixed * estimate.fixed_seconds / there.fixed_seconds,
             per_sample * estimate.seconds_per_sample / there.seconds_per_sample,
             "scaled",
-            f"figures for {other} in the workload, scaled by the two GPUs' rooflines",
+            f"figures for {other} in the workload, {scaled_words(gpu, precision, other, at)}",
             estimate.constants,
         )
     return estimate
+
+
+def scaled_words(gpu: Gpu, precision: Precision, other: str, at: Precision) -> str:
+    """By what a figure becomes one of another GPU, or of another precision."""
+    if other == gpu.id:
+        return f"scaled by the GPU's rooflines in {at} and {precision}"
+    differ = "" if at == precision else f", in {at} and {precision}"
+    return f"scaled by the two GPUs' rooflines{differ}"
 
 
 def _through(points: Sequence[tuple[float, float]], estimate: ComputeLine) -> tuple[float, float]:
@@ -105,12 +121,7 @@ def roofline(
 ) -> ComputeLine:
     """From FLOPs, bytes moved and the datasheet. Arithmetic and memory are added: few kernels keep
     both busy at once."""
-    used = _usable_precision(gpu, precision)
-    peak_flops = gpu.peak_flops(used)
-    if peak_flops is None:
-        raise UserMistake(
-            f"the catalog has no {precision} rate for {gpu.id}, so no estimate can be made"
-        )
+    used, peak_flops = rated(precision, gpu)
     fit = fit or fitted_roofline()
     efficiency = {"fp32": fit.math_fp32, "tf32": fit.math_tf32}.get(used, fit.math_fp16)
     width = 4 if used in ("fp32", "tf32") else 2
@@ -131,10 +142,3 @@ def roofline(
 
 def _convolves(profile: ModelProfile) -> bool:
     return profile.sample.startswith("image") and not profile.id.startswith("vit")
-
-
-def _usable_precision(gpu: Gpu, precision: Precision) -> Precision:
-    # a GPU without tf32 runs such a model in fp32, as torch does
-    if precision == "tf32" and gpu.peak_flops("tf32") is None:
-        return "fp32"
-    return precision

@@ -12,7 +12,7 @@ import numpy as np
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.table import Floats, Placement, Table
 from gpuyard.predict.transport import expected_maximum
-from gpuyard.specs import StrategyName
+from gpuyard.specs import Precision, StrategyName
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 
@@ -61,6 +61,7 @@ class Prediction:
     bucket_bytes: float | None = None  # None: the framework's own
     hierarchical: bool = False
     beside: int = 0  # equal jobs on the same machines
+    precision: Precision = "fp32"
 
     @property
     def placement(self) -> Placement:
@@ -94,6 +95,8 @@ class ClusterPrediction:
     compute_basis: str
     predictions: tuple[Prediction, ...]
     constants: tuple[Constant, ...]
+    precision: Precision = "fp32"
+    precision_note: str = ""  # why this one, and what it means on this GPU
 
     @property
     def single_gpu_speed(self) -> str:

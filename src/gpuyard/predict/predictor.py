@@ -11,6 +11,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.constants import spread
+from gpuyard.predict.precision import precision_words
 from gpuyard.predict.prediction import (
     Choke,
     ClusterPrediction,
@@ -111,6 +112,7 @@ def predict(
             bucket_bytes=exchange.bucket_bytes,
             hierarchical=exchange.hierarchical,
             beside=platform.beside,
+            precision=scenario.precision,
         )
         for i, (placement, batch) in enumerate(spots)
     )
@@ -121,6 +123,8 @@ def predict(
         f"{line.basis}: {line.source}",
         predictions,
         scenario.constants,
+        scenario.precision,
+        precision_words(scenario.gpu, workload, scenario.profile),
     )
 
 

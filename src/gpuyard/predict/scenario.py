@@ -18,6 +18,7 @@ from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.constants import Constant, Tuning, fitted
 from gpuyard.predict.platform import Platform, shared
+from gpuyard.predict.precision import at_precision, precision_on
 from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.strategies.buckets import Buckets
@@ -28,6 +29,7 @@ from gpuyard.specs import (
     Cluster,
     Dataset,
     ExchangeOptions,
+    Precision,
     Workload,
 )
 
@@ -153,6 +155,11 @@ class PlatformScenario(Scenario):
         return machine_of(self.cluster)[0] if self.cluster else None
 
     @property
+    def precision(self) -> Precision:
+        """In which it trains on this hardware."""
+        return precision_on(self.gpu, self.workload, self.profile)
+
+    @property
     def constants(self) -> tuple[Constant, ...]:
         """All that it stands on."""
         of_exchange = map(self.platform.constant, self.strategy.constants)
@@ -207,6 +214,14 @@ class PlatformScenario(Scenario):
     def with_batch(self, batch_per_gpu: int) -> "PlatformScenario":
         workload = self.workload.model_copy(update={"batch_per_gpu": batch_per_gpu})
         return replace(self, workload=workload)
+
+    def with_precision(self, precision: Precision) -> "PlatformScenario":
+        """On the same GPUs, which must be described."""
+        if self.gpu is None:
+            raise ValueError("nobody knows what this hardware does in another precision")
+        workload = at_precision(self.workload, self.profile, precision)
+        line = calibrated_line(workload, self.profile, self.gpu, self.calibration)
+        return replace(self, workload=workload, line=line)
 
     def with_strategy(self, name: str) -> "PlatformScenario":
         """By another strategy, with what it does by default."""

@@ -102,6 +102,9 @@ class KnownThroughput(Spec):
     gpu: GpuName
     batch_per_gpu: Count
     samples_per_second: Annotated[float, Field(gt=0, le=1e15)]
+    precision: Annotated[
+        Precision | None, Field(description="that it was measured in; default: the workload's")
+    ] = None
 
 
 class Workload(Spec):
@@ -111,7 +114,13 @@ class Workload(Spec):
     model: Annotated[
         ModelName, Field(description="a catalog model, or any importable module:factory")
     ]
-    precision: Precision = "fp32"
+    precision: Annotated[
+        Precision | None,
+        Field(
+            description="default: as PyTorch without a setting: a model that mostly convolves in tf32 on NVIDIA "
+            "GPUs that have it, all others in fp32"
+        ),
+    ] = None
     optimizer: Annotated[
         Optimizer,
         Field(description="what it keeps for each parameter takes memory; momentum: SGD with momentum"),

@@ -100,7 +100,8 @@ def assemble(
     epochs: list[EpochTime] = []
     if measurements:
         strategy = strategy_of(case.strategy)
-        here = fit_this_machine(case.workload, case.profile, strategy, measurements, calibration)
+        ran = _as_it_ran(case.workload, measurements)
+        here = fit_this_machine(ran, case.profile, strategy, measurements, calibration)
         batches = sorted({case.batch, case.workload.batch_per_gpu})
         made = predict(here.scenario, here.placements, batches)
         curves.append(
@@ -122,7 +123,8 @@ def assemble(
         parameters=profile.parameters,
         gradient_bytes=profile.gradient_bytes,
         forward_flops=profile.forward_flops,
-        precision=workload.precision,
+        precision=workload.precision
+        or " or ".join(sorted({p.precision for curve in curves for p in curve.predictions})),
         samples_per_epoch=case.samples,
         samples_note="from the workload"
         if workload.dataset
@@ -136,6 +138,12 @@ def assemble(
         epoch_times=tuple(epochs),
         batch_per_gpu=workload.batch_per_gpu,
     )
+
+
+def _as_it_ran(workload: Workload, measurements: Sequence[Measurement]) -> Workload:
+    """Where a workload leaves the precision open, its runs say which it was."""
+    precision = workload.precision or measurements[0].spec.get("precision")
+    return workload.model_copy(update={"precision": precision})
 
 
 def _finding_here(

@@ -16,12 +16,16 @@ from gpuyard.cli.catalog.rows import (
 )
 from gpuyard.cli.catalog.view import NameArgument
 from gpuyard.cli.output import JsonOption, PageOption, show
+from gpuyard.cli.precision import (
+    PRECISIONS,
+    PYTORCHS_DEFAULT,
+    parse_precision,
+    trained_in_asked,
+)
 from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.report.answer import Answer
-
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 
 
 def add_gpus(app: typer.Typer) -> None:
@@ -38,7 +42,12 @@ def add_gpus(app: typer.Typer) -> None:
             ),
         ] = None,
         precision: Annotated[
-            str | None, typer.Option(help=f"With --for: {', '.join(_PRECISIONS)}.")
+            str | None,
+            typer.Option(
+                metavar="NAME",
+                help=f"With --for: {', '.join(PRECISIONS)}.",
+                show_default=PYTORCHS_DEFAULT,
+            ),
         ] = None,
         batch: Annotated[
             int | None, typer.Option(min=1, help="With --for: batch size per GPU.")
@@ -90,15 +99,17 @@ def _ranking(
     from gpuyard.report.answers.gpu_ranking import gpu_ranking_answer
     from gpuyard.workloads import profile_of
 
-    if precision is not None and precision not in _PRECISIONS:
-        raise UnknownName("precision", precision, _PRECISIONS)
+    if precision is not None:
+        parse_precision(precision)
     if choice.cloud is not None:
         known = {price.cloud for price in prices()}
         if choice.cloud not in known:
             raise UnknownName("cloud", choice.cloud, known)
     spec = read_workload(workload)
-    update = {"precision": precision, "batch_per_gpu": batch}
-    spec = spec.model_copy(update={key: value for key, value in update.items() if value})
+    profile = profile_of(spec)
+    spec = trained_in_asked(spec, profile, precision)
+    if batch is not None:
+        spec = spec.model_copy(update={"batch_per_gpu": batch})
     wanted = gpus_named(choice.gpu) if choice.gpu else frozenset(table().ids())
     asked = [
         gpu
@@ -112,7 +123,7 @@ def _ranking(
     clouds = (choice.cloud,) if choice.cloud else ()
     ranked, without = rank_gpus(
         spec,
-        profile_of(spec),
+        profile,
         asked,
         sort=sort,
         clouds=clouds,

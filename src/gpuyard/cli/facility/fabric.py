@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.output import JsonOption, show, working, writable
+from gpuyard.cli.precision import PYTORCHS_DEFAULT, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ def fabric(
     batch: Annotated[
         int | None, typer.Option(min=1, help="With --workload: batch size per GPU.")
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --workload: fp32, tf32, fp16 or bf16.",
+            show_default=PYTORCHS_DEFAULT,
+        ),
+    ] = None,
     svg: Annotated[
         Path | None, typer.Option(help="Write the drawing to this file.", callback=writable)
     ] = None,
@@ -73,7 +82,7 @@ def fabric(
             raise UserMistake(
                 "with --workload the network is proposed: leave the other options out"
             )
-        _propose(workload, on, target_efficiency, batch=batch, svg=svg,
+        _propose(workload, on, target_efficiency, batch=batch, precision=precision, svg=svg,
                  racks=(nodes_per_rack, racks_per_row), json_output=json_output)  # fmt: skip
         return
     if nodes is None or ports_per_node is None or (switch is None) == (rate is None):
@@ -133,6 +142,7 @@ def _propose(
     target_efficiency: str,
     *,
     batch: int | None,
+    precision: str | None,
     racks: tuple[int, int | None],
     svg: Path | None,
     json_output: bool,
@@ -146,12 +156,16 @@ def _propose(
 
     if workload is None or on is None:
         raise UserMistake("a proposal needs both --workload and --on")
+    if precision is not None:
+        parse_precision(precision)
     spec = read_workload(workload)
+    profile = profile_of(spec)
+    spec = trained_in_asked(spec, profile, precision)
     target = parse_share(target_efficiency)
     cluster = read_cluster(on)
     floor = TypicalFloor.of(cluster.nodes, *racks)
     with working("trying the switches of the catalog"):
-        choice = choose_fabric(spec, profile_of(spec), cluster, target, batch=batch, floor=floor)
+        choice = choose_fabric(spec, profile, cluster, target, batch=batch, floor=floor)
     from gpuyard.report.answers.facility.fabric import proposal_answer
 
     _show(proposal_answer(choice), choice.chosen.design, svg, json_output=json_output)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 
 
 def storage(
@@ -17,6 +18,7 @@ def storage(
         ),
     ],
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size per GPU.")] = None,
+    precision: PrecisionOption = None,
     checkpoint_size: Annotated[
         str | None, typer.Option(help="Size of a checkpoint; by default 12 bytes per parameter.")
     ] = None,
@@ -38,18 +40,24 @@ def storage(
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.facility.storage import size_storage
-    from gpuyard.hardware.clusters import read_cluster
+    from gpuyard.hardware.clusters import machine_of, read_cluster
     from gpuyard.planner.storage_need import CheckpointPlan, published_need, storage_request
+    from gpuyard.predict.precision import precision_on
     from gpuyard.report.answers.facility.storage_sizing import storage_answer
     from gpuyard.workloads import profile_of
 
+    if precision is not None:
+        parse_precision(precision)
     spec, cluster = read_workload(workload), read_cluster(on)
+    profile = profile_of(spec)
+    spec = trained_in_asked(spec, profile, precision)
     checkpoint = CheckpointPlan(
         size_bytes=units.parse_bytes(checkpoint_size) if checkpoint_size else None,
         seconds=units.parse_seconds(checkpoint_time),
         every_seconds=units.parse_seconds(checkpoint_every),
         kept=checkpoints_kept,
     )
-    request = storage_request(spec, profile_of(spec), cluster, checkpoint, batch=batch)
+    request = storage_request(spec, profile, cluster, checkpoint, batch=batch)
     sizing, published = size_storage(request), published_need(spec, cluster)
-    show(storage_answer(sizing, spec, cluster, published), json_output=json_output)
+    used = precision_on(machine_of(cluster)[0], spec, profile)
+    show(storage_answer(sizing, spec, cluster, published, used), json_output=json_output)

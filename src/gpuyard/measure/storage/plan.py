@@ -12,6 +12,7 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.kind import Listing
 from gpuyard.predict import compute_line
+from gpuyard.predict.precision import precision_on
 from gpuyard.specs import Workload
 from gpuyard.units import counted, format_bytes, format_seconds, format_share
 
@@ -134,8 +135,10 @@ def _need(model: str, gpu: str, batch: int | None) -> tuple[float, float, int, f
         )
     profile = models().get(model)
     used = batch or Workload(name=model, model=model).batch_per_gpu
-    line = compute_line(Workload(name=model, model=model), profile, gpus().get(gpu))
+    workload, row = Workload(name=model, model=model), gpus().get(gpu)
+    line = compute_line(workload, profile, row)
+    source = f"{line.source}, {precision_on(row, workload, profile)}"
     seconds = line.fixed_seconds + used * line.seconds_per_sample
     # MLPerf's own record of the same model, where it has one: a compressed image, not the tensor
     record = next((n.record_bytes for n in storage_needs() if n.model == model), None)
-    return seconds, record or float(profile.input_bytes), used, _LEAST_UTILISATION, line.source
+    return seconds, record or float(profile.input_bytes), used, _LEAST_UTILISATION, source

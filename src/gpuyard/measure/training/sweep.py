@@ -7,16 +7,18 @@ from typing import Any, Literal, cast
 
 from gpuyard import paths
 from gpuyard.catalog import gpus
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.clock import Progress
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
+from gpuyard.predict.precision import default_precision
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, Place
 from gpuyard.run.protocol import Device
-from gpuyard.specs import ExchangeOptions, StrategyName, Workload
+from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 from gpuyard.units import format_bit_rate
 from gpuyard.workloads import profile_of
 from gpuyard.workloads.resolve import code_digest, require_torch
@@ -165,9 +167,11 @@ def plan_sweep(
     testbed = this_testbed()
     synthetic = _synthetic(workload, gpu) if gpu is not None else None
     device = "cpu" if synthetic else device or ("cuda" if all(place.gpus_by_node) else "cpu")
+    precision = workload.precision or _usual_precision(workload, device, gpu, place)
+    workload = workload.model_copy(update={"precision": precision})
     check_strategy(
         strategy,
-        precision=workload.precision if synthetic is None else "fp32",
+        precision=precision if synthetic is None else "fp32",
         device=device,
         gpus=len(testbed.gpus),
     )
@@ -221,6 +225,20 @@ def check_points(count: int) -> None:
         raise UserMistake(
             f"{count:,} points are too many for one sweep, {_MOST_POINTS:,} is the most"
         )
+
+
+def _usual_precision(
+    workload: Workload, device: Device, synthetic: str | None, place: Place
+) -> Precision:
+    """What PyTorch computes in there without a setting. It is decided here, so that a record says it."""
+    names = [name for there in place.gpus_by_node for name in there] if device == "cuda" else []
+    gpu = gpus().get(synthetic) if synthetic else catalog_gpu(names[0]) if names else None
+    if gpu is None or gpu.tf32_tflops is None:
+        return "fp32"
+    try:
+        return default_precision(profile_of(workload), gpu)
+    except GpuyardError:  # what it computes can't be said, though it may train
+        return "fp32"
 
 
 def _synthetic(workload: Workload, gpu: str) -> SyntheticGpu:

@@ -20,7 +20,7 @@ from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 
 _LEARNING_RATE = 0.01
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_AUTOCAST: dict[Precision | None, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Trainer:
@@ -151,8 +151,11 @@ def parameter_checksum(module: nn.Module) -> str:
     return f"{checksum:08x}"
 
 
-def set_precision(precision: Precision) -> None:
-    """fp32 means fp32: convolutions on NVIDIA GPUs would use TF32 unasked."""
+def set_precision(precision: Precision | None) -> None:
+    """fp32 means fp32: convolutions on NVIDIA GPUs would use TF32 unasked. None, which nobody has decided:
+    as PyTorch does."""
+    if precision is None:
+        return
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if torch.cuda.is_available():
         torch.backends.cudnn.allow_tf32 = precision == "tf32"

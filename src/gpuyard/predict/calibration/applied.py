@@ -11,10 +11,10 @@ from gpuyard.predict.calibration.document import (
     ConstantName,
     HardwareCalibration,
 )
-from gpuyard.predict.calibration.rows import LineKey, line_key
-from gpuyard.predict.compute import ComputeLine, compute_line
+from gpuyard.predict.compute import ComputeLine, compute_line, scaled_words
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.precision import figure_precision, precision_on
 from gpuyard.predict.transport import Pipe
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 
@@ -57,23 +57,25 @@ def source_of(entry: HardwareCalibration) -> str:
 def calibrated_line(
     workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
 ) -> ComputeLine:
-    """The best that is known: figures that the workload gives for this GPU, then what was measured on
-    it, then figures of other GPUs, then a roofline."""
-    given = {known.gpu for known in workload.measured}
-    key = line_key(workload, profile)
-    found = None if gpu.id in given else _line(calibration, gpu.id, key)
+    """The best that is known: figures that the workload gives for this GPU and precision, then what was
+    measured on it, then figures of other precisions or GPUs, then a roofline."""
+    precision = precision_on(gpu, workload, profile)
+    given = [
+        (known.gpu, figure_precision(known.gpu, known.precision, workload, profile))
+        for known in workload.measured
+    ]
+    found = None if (gpu.id, precision) in given else _line(calibration, workload, profile, gpu)
     if found is not None:
         entry, line = found
-        source = source_of(entry)
-        return ComputeLine(line.fixed_seconds, line.seconds_per_sample, "measured", source)
-    elsewhere = None if given else _line(calibration, None, key)
-    if elsewhere is None:
+        if (entry.processor, line.precision) == (gpu.id, precision):
+            source = source_of(entry)
+            return ComputeLine(line.fixed_seconds, line.seconds_per_sample, "measured", source)
+    if given or found is None:
         return compute_line(workload, profile, gpu)
-    entry, line = elsewhere
-    scaled = compute_line(
-        workload.model_copy(update={"measured": _figures(entry.processor, line)}), profile, gpu
-    )
-    return replace(scaled, source=f"{source_of(entry)}, scaled by the two GPUs' rooflines")
+    figures = _figures(entry.processor, line)
+    scaled = compute_line(workload.model_copy(update={"measured": figures}), profile, gpu)
+    words = scaled_words(gpu, precision, entry.processor, line.precision)
+    return replace(scaled, source=f"{source_of(entry)}, {words}")
 
 
 def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:
@@ -115,18 +117,25 @@ def _best_entry(
 
 
 def _line(
-    calibration: Calibration | None, gpu: str | None, key: LineKey
+    calibration: Calibration | None, workload: Workload, profile: ModelProfile, gpu: Gpu
 ) -> tuple[HardwareCalibration, CalibratedLine] | None:
-    """The one with most runs, on this GPU or, with None, on any that the catalog knows."""
+    """On this GPU before others that the catalog knows, in the precision that the workload has there before
+    others; of equals the one with most runs."""
     found = [
         (entry, line)
         for entry in (calibration.hardware if calibration else ())
         for line in entry.lines
-        if line.key == key
-        and (entry.processor == gpu if gpu is not None else entry.hardware.gpu is not None)
+        if (line.model, line.gradient_bytes) == (workload.model, profile.gradient_bytes)
         and entry.device == "cuda"
+        and (entry.processor == gpu.id or entry.hardware.gpu is not None)
     ]
-    return max(found, key=lambda pair: pair[1].runs, default=None)
+
+    def near(pair: tuple[HardwareCalibration, CalibratedLine]) -> tuple[bool, bool, int]:
+        entry, line = pair
+        there = precision_on(entry.hardware.gpu, workload, profile)
+        return entry.processor == gpu.id, line.precision == there, line.runs
+
+    return max(found, key=near, default=None)
 
 
 def _figures(gpu: str, line: CalibratedLine) -> tuple[KnownThroughput, ...]:
@@ -137,6 +146,7 @@ def _figures(gpu: str, line: CalibratedLine) -> tuple[KnownThroughput, ...]:
             gpu=gpu,
             batch_per_gpu=batch,
             samples_per_second=batch / (line.fixed_seconds + batch * line.seconds_per_sample),
+            precision=line.precision,
         )
         for batch in (small, large)
     )

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpuyard.errors import UserMistake
 from gpuyard.predict.calibration.rows import Hardware, LineKey
+from gpuyard.specs import Precision
 
 VERSION = 1
 ConstantName = Literal[
@@ -41,7 +42,7 @@ class CalibratedLine(_Record):
 
     workload: str
     model: str
-    precision: str
+    precision: Precision
     gradient_bytes: int
     fixed_seconds: _NotNegative
     seconds_per_sample: _Positive

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuyard.catalog import Gpu, ModelProfile, gpus
-from gpuyard.specs import StrategyName, Workload
+from gpuyard.predict.precision import precision_on
+from gpuyard.specs import Precision, StrategyName, Workload
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class LineKey:
     """Runs with the same compute line: the name that a user gave the workload does not matter."""
 
     model: str
-    precision: str
+    precision: Precision
     gradient_bytes: int
 
 
@@ -58,7 +59,8 @@ class TrainingRow:
 
     @property
     def key(self) -> LineKey:
-        return line_key(self.workload, self.profile)
+        precision = precision_on(self.hardware.gpu, self.workload, self.profile)
+        return LineKey(self.workload.model, precision, self.profile.gradient_bytes)
 
     @property
     def configuration(self) -> Configuration:
@@ -72,7 +74,3 @@ class LinkRates:
 
     bytes_per_second: float
     source: str
-
-
-def line_key(workload: Workload, profile: ModelProfile) -> LineKey:
-    return LineKey(workload.model, workload.precision, profile.gradient_bytes)

@@ -7,6 +7,7 @@ from gpuyard.predict.explain.any_platform import remedies_anywhere
 from gpuyard.predict.explain.inputs import faster_inputs
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.explain.links import other_links
+from gpuyard.predict.explain.precisions import other_precisions
 from gpuyard.predict.prediction import Prediction, Remedy, samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import Proposal
@@ -81,6 +82,7 @@ def proposals(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]
         if scenario.cluster is not None:
             yield from other_links(scenario, scenario.cluster, here)
     yield from faster_inputs(scenario, here)
+    yield from other_precisions(scenario, here)
 
 
 def _bigger_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:

@@ -6,6 +6,7 @@ from typing import Any
 from gpuyard.catalog.hardware import end_of_life
 from gpuyard.catalog.published_rows import PublishedFigure
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
+from gpuyard.predict.precision import computed_in
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -40,16 +41,35 @@ def gpu_ranking_answer(
     sort: str,
 ) -> Answer:
     """A table, charts for a page, and the published rows."""
-    asked = f"{workload.name}, {workload.precision}, batch {workload.batch_per_gpu} per GPU"
+    there = sorted({one.precision for one in ranked})
+    precision = workload.precision or " or ".join(there) or "fp32"
+    asked = f"{workload.name}, {precision}, batch {workload.batch_per_gpu} per GPU"
     parts: list[Part] = [
-        Charts(_charts(ranked)),
+        Charts(_charts(ranked, precision)),
         _table(ranked, f"One GPU with {asked}: {_TITLES[sort]}"),
         *_notes(ranked),
     ]
+    if workload.precision is None:
+        parts.append(
+            Sentence(
+                "Precision: PyTorch's default, tf32 for convolutions on NVIDIA GPUs that have it, else fp32 "
+                "(--precision).",
+                "quiet",
+            )
+        )
+    slow = [one.gpu.id for one in ranked if computed_in(one.precision, one.gpu) != one.precision]
+    if slow:
+        parts.append(
+            Sentence(
+                f"Compute {precision} at the speed of fp32 or slower, so that it saves memory and no time: "
+                f"{', '.join(slow)}.",
+                "quiet",
+            )
+        )
     if without:
         parts.append(
             Sentence(
-                f"Left out, because the catalog has no {workload.precision} rate of them: "
+                f"Left out, because the catalog has neither their {precision} rate nor one that stands in: "
                 f"{', '.join(without)}.",
                 "quiet",
             )
@@ -59,14 +79,16 @@ def gpu_ranking_answer(
     document = {
         "workload": workload.name,
         "model": workload.model,
-        "precision": workload.precision,
+        "precision": workload.precision or (there[0] if len(there) == 1 else None),
         "batch_per_gpu": workload.batch_per_gpu,
         "sort": sort,
         "gpus": [_document(one) for one in ranked],
         "left_out": list(without),
         "published": [figure.model_dump(mode="json") for figure in published],
     }
-    return Answer(parts, document, title=f"GPUs for {workload.name}", verb="catalog gpus")
+    return Answer(
+        parts, document, title=f"GPUs for {workload.name} in {precision}", verb="catalog gpus"
+    )
 
 
 def _table(ranked: Sequence[RankedGpu], title: str) -> Table:
@@ -74,6 +96,7 @@ def _table(ranked: Sequence[RankedGpu], title: str) -> Table:
         "GPU",
         "samples/s",
         Column("speed is", 3),
+        Column("precision", 10),
         Column("GB", 6),
         Column("bought $", 5),
         Column("samples/s per $1,000", 1),
@@ -97,6 +120,7 @@ def _row(one: RankedGpu) -> list[Words]:
         one.gpu.id if one.fits else Text(f"{one.gpu.id} (does not fit)", "bad"),
         rate,
         one.basis,
+        one.precision,
         f"{one.gpu.memory_gb:g}",
         "" if one.usd is None else f"{one.usd:,.0f}",
         _figure(one.per_thousand_usd),
@@ -132,7 +156,7 @@ def _notes(ranked: Sequence[RankedGpu]) -> list[Part]:
     return said
 
 
-def _charts(ranked: Sequence[RankedGpu]) -> list[Chart]:
+def _charts(ranked: Sequence[RankedGpu], precision: str) -> list[Chart]:
     captions = {
         "speed": "Samples a second of one GPU.",
         "speed-per-dollar": "Samples a second for each $1,000 that the GPU costs, without a machine around it.",
@@ -140,7 +164,7 @@ def _charts(ranked: Sequence[RankedGpu]) -> list[Chart]:
         "speed-per-watt": "Samples a second for each watt of the board.",
     }
     return [
-        Chart(f"chart-{sort}", caption, {ALL_BATCHES: option})
+        Chart(f"chart-{sort}", f"{caption} Trained in {precision}.", {ALL_BATCHES: option})
         for sort, caption in captions.items()
         if (option := ranking_option(ranked, sort, SORTS[sort])) is not None
     ]
@@ -185,6 +209,8 @@ def _document(one: RankedGpu) -> dict[str, Any]:
         "batch_per_gpu": one.batch_per_gpu,
         "speed_basis": one.basis,
         "speed_source": one.source,
+        "precision": one.precision,
+        "precision_note": one.precision_note,
         "fits": one.fits,
         "memory_gb": one.gpu.memory_gb,
         "board_watts": one.gpu.board_watts,

@@ -52,9 +52,10 @@ def predict_answer(
 ) -> Answer:
     """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
     about how its machines are wired, `gpu` is what is in them."""
-    title = f"{result.workload} on {result.cluster} ({', '.join(how)})"
+    title = f"{result.workload} on {result.cluster} ({', '.join([result.precision, *how])})"
     table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
-    sentences = [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
+    sentences = [result.precision_note] if result.precision_note else []
+    sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
     old = end_of_life(gpu) if gpu else None
@@ -69,7 +70,7 @@ def predict_answer(
     return Answer(
         parts,
         document | ({"why": why.as_json()} if why else {}),
-        title=f"{result.workload} on {result.cluster}",
+        title=title,
         verb="predict",
     )
 
@@ -85,14 +86,32 @@ def comparison_answer(
         parts += answer.parts if whole else [_own_speed(result)]
     return Answer(
         parts,
-        {"workload": results[0].workload, "clusters": [answer.document for _, answer in answers]},
-        title=f"{results[0].workload} on {len(results)} clusters",
+        {
+            "workload": results[0].workload,
+            "precision": _one_precision(results),
+            "clusters": [answer.document for _, answer in answers],
+        },
+        title=f"{results[0].workload} on {len(results)} clusters ({_precisions(results)})",
         verb="predict",
     )
 
 
+def _one_precision(results: Sequence[ClusterPrediction]) -> str | None:
+    """Of all of them, if it is the same."""
+    found = {result.precision for result in results}
+    return found.pop() if len(found) == 1 else None
+
+
+def _precisions(results: Sequence[ClusterPrediction]) -> str:
+    """ "tf32", or "fp32 or tf32": GPUs without tf32 compute in fp32."""
+    return " or ".join(sorted({result.precision for result in results}))
+
+
 def _own_speed(result: ClusterPrediction) -> Sentence:
-    return Sentence(f"{result.cluster}: single-GPU speed: {result.single_gpu_speed}.", "quiet")
+    precision = result.precision_note.removesuffix(".").replace("Precision", "precision", 1)
+    return Sentence(
+        f"{result.cluster}: {precision}; single-GPU speed: {result.single_gpu_speed}.", "quiet"
+    )
 
 
 def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequence[str]) -> Table:
@@ -111,15 +130,18 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
         rows.append(
             [
                 result.cluster,
+                result.precision,
                 *("" if p is None else _rate(p, fastest[p.gpus]) for p in own),
                 units.format_share(largest.scaling_efficiency),
                 _choke(largest),
             ]
         )
     return Table(
-        f"{results[0].workload}, samples/s at a batch of {batch} per GPU ({', '.join(how)})",
+        f"{results[0].workload}, samples/s at a batch of {batch} per GPU "
+        f"({', '.join([_precisions(results), *how])})",
         (
             "cluster",
+            Column("precision", len(counts) + 1),
             *(
                 Column(f"{gpus} GPU{'' if gpus == 1 else 's'}", 0 if gpus == counts[-1] else n)
                 for n, gpus in zip(range(len(counts), 0, -1), counts, strict=True)

@@ -33,9 +33,13 @@ def topology_answer(graph: MachineGraph, summary: TopologySummary) -> Answer:
 
 
 def comparison_answer(
-    workload: str, gpu: str, batch: int, compared: Sequence["LayoutPrediction"]
+    workload: str,
+    gpu: str,
+    batch: int,
+    compared: Sequence["LayoutPrediction"],
+    precision_note: str = "",
 ) -> Answer:
-    """What each topology makes of a workload, the fastest first."""
+    """What each topology makes of a workload, the fastest first; the note is about the precision."""
     columns = (
         "topology",
         "GPUs",
@@ -57,9 +61,19 @@ def comparison_answer(
         ]
         for c in compared
     ]
-    title = f"{workload} on {gpu}, batch {batch} per GPU"
-    document = {"workload": workload, "gpu": gpu, "layouts": [c.as_json() for c in compared]}
-    return Answer([Table(title, columns, rows)], document, title=title, verb="topo compare")
+    precision = compared[0].prediction.precision
+    title = f"{workload} on {gpu}, {precision}, batch {batch} per GPU"
+    document = {
+        "workload": workload,
+        "gpu": gpu,
+        "precision": precision,
+        "precision_note": precision_note,
+        "layouts": [c.as_json() for c in compared],
+    }
+    parts: list[Part] = [Table(title, columns, rows)]
+    if precision_note:
+        parts.append(Sentence(precision_note))
+    return Answer(parts, document, title=title, verb="topo compare")
 
 
 def _row(choice: Choice) -> list[str]:

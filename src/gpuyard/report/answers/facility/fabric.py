@@ -43,7 +43,10 @@ def proposal_answer(choice: FabricChoice) -> Answer:
         ]
         for c in choice.frontier
     ]
-    title = f"Networks: the cheapest for each efficiency, of {choice.tried} that were tried"
+    title = (
+        f"Networks: the cheapest for each efficiency, of {choice.tried} that were tried, training in "
+        f"{choice.chosen.prediction.precision}"
+    )
     parts: list[Part] = [Table(title, columns, rows), Sentence(choice.verdict)]
     parts += _parts(choice.chosen.design, "Proposed")
     return Answer(parts, _choice_document(choice))
@@ -205,6 +208,7 @@ def _choice_document(choice: FabricChoice) -> dict[str, Any]:
     return fabric_document(choice.chosen.design) | {
         "choice": {
             **picked(choice, "target_efficiency", "reached", "tried", "verdict"),
+            "precision": choice.chosen.prediction.precision,
             "chosen": _candidate_document(choice.chosen),
             "enough": _candidate_document(choice.enough),
             "frontier": [_candidate_document(candidate) for candidate in choice.frontier],

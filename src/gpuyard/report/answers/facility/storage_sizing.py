@@ -6,7 +6,7 @@ from gpuyard.catalog.storage import StorageNeed
 from gpuyard.facility.storage import StorageFit, StorageSizing
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
 from gpuyard.report.document import picked
-from gpuyard.specs import Cluster, Workload
+from gpuyard.specs import Cluster, Precision, Workload
 from gpuyard.units import (
     format_byte_rate,
     format_bytes,
@@ -17,7 +17,11 @@ from gpuyard.units import (
 
 
 def storage_answer(
-    sizing: StorageSizing, workload: Workload, cluster: Cluster, published: StorageNeed | None
+    sizing: StorageSizing,
+    workload: Workload,
+    cluster: Cluster,
+    published: StorageNeed | None,
+    precision: Precision,
 ) -> Answer:
     """The need, every way of the catalog against it, and the simplest that is enough."""
     columns = (
@@ -25,7 +29,7 @@ def storage_answer(
         *("enough", Column("basis", 1)),
     )
     parts: list[Part] = [
-        _need(sizing, f"Storage for {workload.name} on {cluster.name}"),
+        _need(sizing, f"Storage for {workload.name} on {cluster.name}, {precision}"),
         Table("Ways to build it", columns, [_row(fit) for fit in sizing.fits]),
         Sentence(sizing.verdict),
     ]
@@ -54,7 +58,7 @@ def storage_answer(
                 f" ({published.record_bytes / 1e3:.0f} kB per record, {published.date})."
             )
         )
-    named = {"workload": workload.name, "cluster": cluster.name}
+    named = {"workload": workload.name, "cluster": cluster.name, "precision": precision}
     own = {"cluster_storage": None if read is None else _own_document(sizing, read)}
     return Answer(parts, named | _document(sizing, published) | own)
 

@@ -32,7 +32,7 @@ def workload_charts(slug: str, workload: WorkloadResult, looks: Looks) -> Charts
     """The charts of one workload and the batch sizes to choose from."""
     return Charts(
         list(_charts(slug, workload, looks)),
-        title=workload.name,
+        title=f"{workload.name}, {workload.precision}",
         anchor=f"charts-{slug}",
         batches=batches_of(workload),
         shown_batch=reference_batch(workload),

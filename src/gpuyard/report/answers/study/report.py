@@ -331,8 +331,15 @@ def _measured(workload: WorkloadResult) -> Table:
         columns.append("doubtful")
         for row, point in zip(rows, workload.measured, strict=True):
             row.append(Text(point.doubt or "", "caution"))
-    title = f"Measured on {here_platform(workload)}: {count} {'run' if count == 1 else 'runs'}"
+    runs = f"{count} {'run' if count == 1 else 'runs'}"
+    title = f"Measured on {here_platform(workload)}{_measured_in(workload)}: {runs}"
     return Table(title, columns, rows, folded=True)
+
+
+def _measured_in(workload: WorkloadResult) -> str:
+    """The curve of this machine has the precision of its runs."""
+    there = [p.precision for curve in workload.curves if curve.here for p in curve.predictions]
+    return f" in {there[0]}" if there else ""
 
 
 def _predicted(curve: Curve) -> Table:
@@ -361,7 +368,8 @@ def _predicted(curve: Curve) -> Table:
         for p in curve.predictions
     ]
     configurations = "configuration" if count == 1 else "configurations"
-    title = f"Predicted for {curve.platform}{here}: {count} {configurations}"
+    precision = " or ".join(sorted({p.precision for p in curve.predictions}))
+    title = f"Predicted for {curve.platform}{here} in {precision}: {count} {configurations}"
     return Table(title, columns, rows, folded=True)
 
 
@@ -377,7 +385,8 @@ def _epochs(workload: WorkloadResult) -> Table:
     ]
     rows = [[str(batch), *map(formats.seconds, times)] for batch, times in epochs.rows]
     samples = formats.number(workload.samples_per_epoch)
-    return Table(f"Time for an epoch of {samples} samples", columns, rows, folded=True)
+    title = f"Time for an epoch of {samples} samples in {workload.precision}"
+    return Table(title, columns, rows, folded=True)
 
 
 def _method(result: StudyResult) -> list[Part]:

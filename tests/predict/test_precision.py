@@ -1,0 +1,204 @@
+"""What is trained in which precision, what that costs and saves, and what stands on figures of another one."""
+
+import pytest
+
+from gpuyard.catalog import gpus, models
+from gpuyard.errors import UserMistake
+from gpuyard.predict import Prediction, Remedy, compute_line, predict, scenario_of
+from gpuyard.predict.calibration.applied import calibrated_line
+from gpuyard.predict.calibration.document import (
+    CalibratedLine,
+    Calibration,
+    CheckedErrors,
+    HardwareCalibration,
+)
+from gpuyard.predict.compute import roofline
+from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.precision import (
+    at_precision,
+    computed_in,
+    faster_half,
+    precision_on,
+    precision_words,
+)
+from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, Precision, Workload
+
+
+def workload(
+    model: str = "resnet50", precision: Precision | None = None, **described: object
+) -> Workload:
+    return Workload.model_validate(
+        {"name": model, "model": model, "precision": precision, **described}
+    )
+
+
+def used(gpu: str, model: str = "resnet50", precision: Precision | None = None) -> Precision:
+    return precision_on(gpus().get(gpu), workload(model, precision), models().get(model))
+
+
+def reliefs(spec: Workload, gpu: str, count: int = 1) -> tuple[Prediction, dict[str, Remedy]]:
+    machine = MachineSpec(gpu=gpu, gpus=count)
+    cluster = Cluster(name="c", nodes=2, machine=machine, network=Network(link="ethernet-100g"))
+    scenario = scenario_of(spec, models().get(spec.model), cluster)
+    (prediction,) = predict(scenario, scenario.platform.placements([2 * count])).predictions
+    return prediction, {remedy.what: remedy for remedy in relieve(scenario, prediction)}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "precision"),
+    [
+        ("a100-sxm4-40gb", "resnet50", "tf32"),
+        ("rtx-4090", "spoken-digits-conv", "tf32"),
+        ("a100-sxm4-40gb", "gpt2", "fp32"),
+        ("a100-sxm4-40gb", "vit-b-16", "fp32"),
+        ("v100-sxm2-16gb", "resnet50", "fp32"),
+        ("mi300x", "resnet50", "fp32"),
+    ],
+)
+def test_what_nobody_sets_is_what_pytorch_does(gpu: str, model: str, precision: Precision) -> None:
+    assert used(gpu, model) == precision
+    assert precision in precision_words(gpus().get(gpu), workload(model), models().get(model))
+    assert "default" in precision_words(gpus().get(gpu), workload(model), models().get(model))
+
+
+def test_what_is_set_is_taken_as_it_is() -> None:
+    assert used("a100-sxm4-40gb", precision="fp32") == "fp32"
+    assert used("v100-sxm2-16gb", precision="tf32") == "fp32"
+    assert used("gtx-1080-ti", precision="fp16") == "fp16"
+    words = precision_words(
+        gpus().get("v100-sxm2-16gb"), workload(precision="tf32"), models().get("resnet50")
+    )
+    assert words.endswith("has no tf32.")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision"),
+    [
+        ("gtx-1080-ti", "fp16"),
+        ("m40", "fp16"),
+        ("p100-sxm2-16gb", "fp16"),
+        ("v100-sxm2-16gb", "bf16"),
+        ("t4", "bf16"),
+    ],
+)
+def test_cards_without_fast_16_bit_units_have_fp32s_speed(gpu: str, precision: Precision) -> None:
+    card, profile = gpus().get(gpu), models().get("resnet50")
+    assert computed_in(precision, card) == "fp32"
+    slow, fp32 = roofline(profile, card, precision), roofline(profile, card, "fp32")
+    assert slow == fp32
+    words = precision_words(card, workload(precision=precision), profile)
+    assert "at the speed of fp32 or slower: it saves memory, not time" in words
+
+
+def test_what_has_no_rate_at_all_is_refused_with_what_it_has() -> None:
+    with pytest.raises(UserMistake, match=r"no fp16 rate for tpu-v4.*it has bf16"):
+        roofline(models().get("resnet50"), gpus().get("tpu-v4"), "fp16")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "half"),
+    [("a100-sxm4-40gb", "bf16"), ("v100-sxm2-16gb", "fp16"), ("gtx-1080-ti", "fp16")],
+)
+def test_bf16_is_proposed_where_it_is_fast(gpu: str, half: Precision) -> None:
+    assert faster_half(gpus().get(gpu)) == half
+
+
+def test_mixed_precision_is_among_what_helps_and_its_exchange_is_no_smaller() -> None:
+    spec = workload("gpt2", batch_per_gpu=2)
+    prediction, found = reliefs(spec, "a100-sxm4-40gb", 4)
+    assert prediction.precision == "fp32"
+    half, tf32 = found["bf16 training (mixed precision, autocast)"], found["tf32 instead of fp32"]
+    assert half.gain > tf32.gain > 1.3
+    assert half.memory_bytes is not None
+    assert half.memory_bytes < prediction.memory_bytes
+    assert "exchanged in fp32" in half.caveat
+    in_bf16, others = reliefs(workload("gpt2", "bf16", batch_per_gpu=2), "a100-sxm4-40gb", 4)
+    assert half.samples_per_second == pytest.approx(in_bf16.samples_per_second)
+    assert half.memory_bytes == pytest.approx(in_bf16.memory_bytes)
+    assert not [what for what in others if "training" in what or "tf32" in what]
+    assert in_bf16.step.exposed_communication_seconds > (
+        prediction.step.exposed_communication_seconds
+    )
+
+
+def test_fp16_needs_loss_scaling_and_is_what_volta_gets_even_instead_of_bf16() -> None:
+    for precision in (None, "bf16"):
+        _, found = reliefs(workload(precision=precision), "v100-sxm2-16gb", 4)
+        half = found["fp16 training (mixed precision, autocast)"]
+        assert half.gain > 1.5
+        assert "GradScaler" in half.caveat
+
+
+def test_pascal_is_offered_it_only_to_fit() -> None:
+    _, fits = reliefs(workload(batch_per_gpu=64), "gtx-1080-ti")
+    assert not [what for what in fits if "training" in what]
+    prediction, found = reliefs(workload(batch_per_gpu=160), "gtx-1080-ti")
+    assert prediction.fits is False
+    half = found["fp16 training (mixed precision, autocast)"]
+    assert half.makes_fit
+    assert half.memory_bytes is not None
+    assert half.memory_bytes < gpus().get("gtx-1080-ti").memory_bytes
+
+
+def test_one_that_does_not_fit_is_not_proposed() -> None:
+    _, found = reliefs(workload("gpt2-xl", batch_per_gpu=8), "rtx-3090", 4)
+    assert not [what for what in found if "training" in what]
+
+
+KNOWN = KnownThroughput(gpu="a100-sxm4-40gb", batch_per_gpu=64, samples_per_second=800)
+
+
+def test_a_figure_stays_one_of_the_precision_that_it_was_measured_in() -> None:
+    profile, gpu = models().get("resnet50"), gpus().get("a100-sxm4-40gb")
+    mine = workload(measured=[KNOWN.model_dump()])
+    as_measured = compute_line(mine, profile, gpu)
+    assert as_measured.basis == "measured"
+    other = at_precision(mine, profile, "bf16")
+    assert [known.precision for known in other.measured] == ["tf32"]
+    line = compute_line(other, profile, gpu)
+    assert line.basis == "scaled"
+    assert "scaled by the GPU's rooflines in tf32 and bf16" in line.source
+    ratio = (
+        roofline(profile, gpu, "bf16").seconds_per_sample
+        / roofline(profile, gpu, "tf32").seconds_per_sample
+    )
+    assert line.seconds_per_sample == pytest.approx(as_measured.seconds_per_sample * ratio)
+    back = compute_line(at_precision(other, profile, "tf32"), profile, gpu)
+    assert back.basis == "measured"
+
+
+def test_a_figure_of_the_same_precision_is_taken_before_one_of_another() -> None:
+    profile = models().get("resnet50")
+    both = [
+        KNOWN.model_dump() | {"precision": "fp16", "samples_per_second": 1500},
+        KNOWN.model_dump() | {"precision": "tf32"},
+    ]
+    spec = workload(precision="fp16", measured=both)
+    line = compute_line(spec, profile, gpus().get("a100-sxm4-40gb"))
+    assert line.basis == "measured"
+    assert 64 / (line.fixed_seconds + 64 * line.seconds_per_sample) == pytest.approx(1500)
+    elsewhere = compute_line(spec, profile, gpus().get("v100-sxm2-16gb"))
+    assert "in tf32" not in elsewhere.source
+
+
+def test_a_calibration_of_another_precision_is_scaled_not_taken() -> None:
+    profile, gpu = models().get("resnet50"), gpus().get("a100-sxm4-40gb")
+    measured = CalibratedLine(
+        workload="r", model="resnet50", precision="tf32", gradient_bytes=profile.gradient_bytes,
+        fixed_seconds=0.001, seconds_per_sample=0.001, fixed_basis="measured", runs=4,
+        smallest_batch=32, largest_batch=64,
+    )  # fmt: skip
+    errors = CheckedErrors(
+        configurations=2, mean_before=0.1, mean_after=0.1, median_before=0.1, median_after=0.1,
+        mean_fitted=0.1,
+    )  # fmt: skip
+    hardware = HardwareCalibration(
+        device="cuda", processor=gpu.id, count=8, cores_per_worker=None, hosts=("here",), runs=4,
+        link_benches=0, first_run="", last_run="", torch=(), constants=(), lines=(measured,),
+        errors=errors,
+    )  # fmt: skip
+    runs = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
+    assert calibrated_line(workload(), profile, gpu, runs).basis == "measured"
+    line = calibrated_line(workload(precision="bf16"), profile, gpu, runs)
+    assert line.basis == "scaled"
+    assert "rooflines in tf32 and bf16" in line.source
