@@ -24,3 +24,13 @@ def test_a_wrong_value_is_told_with_what_was_expected(cli: Cli) -> None:
         (["train", "resnet18", "--workers", "0"], "must be 1 or more, got '0'"),
     ):
         assert sentence in " ".join(cli(*value, status=2).stderr.split())
+
+
+def test_a_default_is_part_of_its_sentence_and_no_room_is_lost(cli: Cli) -> None:
+    shown = cli("bench", "train", "--help", environment={"COLUMNS": "80"}).stdout
+    assert "[default" not in shown
+    assert "(default: 3 s)" in " ".join(shown.replace("│", " ").split())
+    assert "gpuyard bench train [OPTIONS] WORKLOAD " in shown
+    (option,) = [line for line in shown.splitlines() if "--dry-run" in line]
+    assert option.index("Show what would be done") < 32
+    assert cli("bench", "train", "-h", environment={"COLUMNS": "80"}).stdout == shown

@@ -47,6 +47,26 @@ def test_columns_are_left_out_where_the_width_is_short_the_least_wanted_first() 
     assert "Not shown at this width: nodes, caveat (--wide)." in " ".join(narrower.split())
 
 
+def test_columns_are_left_out_before_words_are_squeezed() -> None:
+    words = "a sentence that says in so many words what one would have to be careful about"
+    columns = ["change", "caveat", Column("first", 1), Column("second", 2), Column("third", 3)]
+    table = Table("", columns, [[words, words, "1,234.5", "1,234.5", "1,234.5"]])
+    text = shown(table, width=70)
+    assert "Not shown at this width: third (--wide)." in text
+    widths = [len(cell) for cell in text.splitlines()[0].split("┳")]
+    assert min(widths[:2]) >= 20
+    # where nothing can be left out, words give way and numbers don't
+    kept = shown(Table("", ["change", "caveat", "a", "b", "c"], table.rows), width=70)
+    assert kept.count("1,234.5") == 3 and max(map(len, kept.splitlines())) <= 70
+
+
+def test_heads_fold_before_words_are_squeezed() -> None:
+    rows = [["a machine with eight GPUs and a network", "$1", "$2"]]
+    columns = ["what", "cost of a finished run", "total over the horizon"]
+    text = shown(Table("", columns, rows), width=64)
+    assert "a machine with eight GPUs and a network" in text
+
+
 def test_wide_shows_every_column_on_one_line_each() -> None:
     wide = shown(WIDE_TABLE, width=40, wide=True)
     (row,) = [line for line in wide.splitlines() if "12,345.6" in line]

@@ -7,6 +7,7 @@ import pytest
 
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.study import study_result_from_json
+from gpuyard.units import counted
 from tests.conftest import Cli
 
 MODEL = """\
@@ -96,7 +97,7 @@ def test_a_study_of_a_model_of_ones_own(cli: Cli, project: Path, home: Path) -> 
     store.add(doubted)
     told = cli("study", "wide.study.yaml", "--output", "out", cwd=project)
     note = (
-        f"Doubtful: wide with {doubted.workers} worker(s) at a batch of "
+        f"Doubtful: wide with {counted(doubted.workers, 'worker')} at a batch of "
         f"{doubted.batch_per_worker}: {busy}."
     )
     assert f"Note: {note}" in told.stdout

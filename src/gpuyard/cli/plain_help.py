@@ -3,7 +3,9 @@ as wide as the terminal, and of a wrong value what was expected. Options that ha
 had the same name for the same thing are still taken, and no help shows them."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,18 +56,60 @@ def unwrapped(text: str) -> str:
 def with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
     """Each with what stands for its value."""
     signature = inspect.signature(callback).parameters if callback else {}
+    if look := sys.modules.get("typer.rich_utils"):  # help is being printed
+        look.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)  # its empty columns take half of the room
     for parameter in parameters:
         declared = signature.get(parameter.name)
+        _say_default_in_words(parameter)
+        if parameter.name == "help":
+            _without_a_column_of_short_names(parameter)
         # what is out of range is told when it happens
         parameter._get_number_range_help_str = lambda: None
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or parameter.name.upper()
             parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005
+            parameter._usage_display_name = partial(_usage, parameter)
         elif parameter.metavar is None and (parameter.is_flag or parameter.name == "help"):
             parameter.metavar = ""
         elif parameter.metavar is None and declared is not None:
             parameter.metavar = _placeholder(declared.annotation)
     return parameters
+
+
+def _usage(argument: Any) -> str:
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return name if argument.nargs == 1 else f"{name}..."
+
+
+def _say_default_in_words(parameter: Any) -> None:
+    """In its sentence: typer would give it a line of its own wherever the width is short."""
+    shown, default = parameter.show_default, parameter.default
+    if not shown or not parameter.help or "default" in parameter.help:
+        return
+    parameter.show_default = False
+    if isinstance(shown, str):
+        words = shown
+    elif isinstance(default, bool) or default is None or callable(default):
+        return
+    else:
+        unit = " s" if parameter.metavar == "TIME" else ""
+        words = f"{default:g}{unit}" if isinstance(default, float) else str(default)
+    parameter.help = f"{parameter.help.removesuffix('.')} (default: {words})."
+
+
+def _without_a_column_of_short_names(parameter: Any) -> None:
+    """`-h` works, but for it alone every help would be a tenth narrower."""
+    if "-h" not in parameter.opts:
+        return
+    both, add = parameter.opts, parameter.add_to_parser
+
+    def add_both(parser: Any, context: Any) -> None:
+        parameter.opts = both
+        add(parser, context)
+        parameter.opts = ["--help"]
+
+    parameter.opts = ["--help"]
+    parameter.add_to_parser = add_both
 
 
 def _placeholder(annotation: Any) -> str | None:

@@ -49,7 +49,7 @@ def predict(
     gpus: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of GPUs, e.g. 1,2,4,8.", show_default="doubled up to all of the cluster"
+            help="Numbers of GPUs, e.g. 1,2,4,8.", show_default="doubled up to the whole cluster"
         ),
     ] = None,
     gpus_per_node: Annotated[

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 1000  # in a file or a pipe no line is broken
 _MOST_PROSE = 100  # longer lines are hard to read
-_LEAST_PROSE = 16  # a column of words may become as narrow as this
+_READABLE_PROSE = (
+    20  # narrower than this a column of words is hard to read: others are left out first
+)
+_LEAST_PROSE = 16  # where nothing can be left out, it may become as narrow as this
 _FIGURE = r"[±+−×-]? ?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
 _NUMBER = re.compile(rf"^(?:–|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?)$")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
@@ -231,6 +234,8 @@ class _Size:
     """How wide a column would like to be, and how narrow it can be: numbers are never broken."""
 
     natural: int
+    folded: int  # with the words of its head below each other
+    readable: int
     least: int
     numeric: bool
 
@@ -239,12 +244,20 @@ class _Size:
         cells = [_text(row[index]) for row in rows]
         numeric = any(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
         longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
-        least = longest
+        readable = least = longest
         if not numeric:
             word = max((len(word) for cell in cells for word in cell.split()), default=0)
-            least = min(longest, max(_LEAST_PROSE, min(word, 2 * _LEAST_PROSE)))
+            whole_words = min(word, 2 * _LEAST_PROSE)
+            readable = min(longest, max(_READABLE_PROSE, whole_words))
+            least = min(longest, max(_LEAST_PROSE, whole_words))
         head = max((len(word) for word in name.split()), default=0)
-        return cls(max(len(name), longest), max(head, least), numeric)
+        return cls(
+            natural=max(len(name), longest),
+            folded=max(head, longest),
+            readable=max(head, readable),
+            least=max(head, least),
+            numeric=numeric,
+        )
 
 
 def _text(words: Words) -> str:
@@ -258,20 +271,18 @@ def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> S
         (i for i in shown if columns[i].drop), key=lambda i: (columns[i].drop, i), reverse=True
     )
     for index in by_worth:
-        if sum(sizes[i].least + 3 for i in shown) + 1 <= width:
+        if sum(sizes[i].readable + 3 for i in shown) + 1 <= width:
             break
         shown.remove(index)
     return shown
 
 
 def _widths(sizes: Sequence[_Size], room: int) -> list[int]:
-    """What each column gets: the widest gives first, and none gives more than it can."""
+    """What each column gets: first heads fold, then the widest gives, and none gives more than it can."""
     widths = [size.natural for size in sizes]
     excess = sum(widths) + 3 * len(widths) + 1 - room
-    while excess > 0:
-        giving = [i for i, size in enumerate(sizes) if widths[i] > size.least]
-        if not giving:
-            break
-        widths[max(giving, key=lambda i: widths[i])] -= 1
-        excess -= 1
+    for floors in ([size.folded for size in sizes], [size.least for size in sizes]):
+        while excess > 0 and (giving := [i for i, w in enumerate(widths) if w > floors[i]]):
+            widths[max(giving, key=lambda i: widths[i])] -= 1
+            excess -= 1
     return widths

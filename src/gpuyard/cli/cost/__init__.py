@@ -51,7 +51,7 @@ def cost(
     ] = None,
     buy: Annotated[float | None, usd("Price of buying, e.g. '$8000'.")] = None,
     hours_per_year: Annotated[
-        float | None, typer.Option(help="Hours of use per year (default 2000).")
+        float | None, typer.Option(help="Hours of use per year (default: 2000).")
     ] = None,
     utilisation: Annotated[
         float | None, share("The same as a share of all hours, e.g. '60 %'.")
@@ -60,10 +60,10 @@ def cost(
         float, share("How much faster the bought machine is, e.g. '30 %'.")
     ] = 0.0,
     horizon: Annotated[
-        int | None, quantity(months, "TIME", "Planning horizon (default 3 years).")
+        int | None, quantity(months, "TIME", "Planning horizon (default: 3 years).")
     ] = None,
     term: Annotated[
-        int, quantity(months, "TIME", "Term of a price by the year (default 1 year).")
+        int, quantity(months, "TIME", "Term of a price by the year (default: 1 year).")
     ] = 12,
     rest: Annotated[
         str | None,
@@ -79,7 +79,7 @@ def cost(
         int | None, typer.Option(help="Draw all inputs at once, this many times.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    swing: Annotated[float, share("How far off each input may be (default 20 %).")] = 0.2,
+    swing: Annotated[float, share("How far off each input may be (default: 20 %).")] = 0.2,
     vary: Annotated[
         list[str] | None,
         typer.Option(

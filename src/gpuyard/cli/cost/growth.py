@@ -40,7 +40,7 @@ def growth(
         ),
     ] = 0.0,
     usable: Annotated[
-        float, share("Share of a machine's hours that people can fill (default 70 %).")
+        float, share("Share of a machine's hours that people can fill (default: 70 %).")
     ] = 0.7,
     price_falls: Annotated[float, share("How much cheaper machines get each year.")] = 0.0,
     value_kept: Annotated[float, share("Resale value kept each year, e.g. '70 %'.")] = 0.0,

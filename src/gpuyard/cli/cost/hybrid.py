@@ -53,10 +53,10 @@ def hybrid(
     ] = None,
     gpus: Annotated[float, typer.Option(min=0, help="With --load: GPUs when busy.")] = 8.0,
     base_share: Annotated[
-        float, share("With --load: share of them at other times (default 10 %).")
+        float, share("With --load: share of them at other times (default: 10 %).")
     ] = 0.1,
     busy_share: Annotated[
-        float, share("With --load spiky: share of the year that is busy (default 5 %).")
+        float, share("With --load spiky: share of the year that is busy (default: 5 %).")
     ] = 0.05,
     every: Annotated[
         float | None,
@@ -70,7 +70,7 @@ def hybrid(
         str | None,
         typer.Option(metavar="PRICE", help="Also reserve GPUs, each at e.g. '$5000/year'."),
     ] = None,
-    error: Annotated[float, share("How far off the demand may be (default 30 %).")] = 0.3,
+    error: Annotated[float, share("How far off the demand may be (default: 30 %).")] = 0.3,
     owning: RunningOptions,
     price_date: PriceDateOption = None,
     html: PageOption = None,

@@ -82,11 +82,11 @@ def day(text: str) -> datetime.date:
         raise UserMistake(f"{text!r} is not a day; write it like 2026-01-31") from None
 
 
-HorizonOption = Annotated[int, quantity(months, "TIME", "Planning horizon (default 3 years).")]
+HorizonOption = Annotated[int, quantity(months, "TIME", "Planning horizon (default: 3 years).")]
 DiscountRateOption = Annotated[float, share("Discount rate per year, for the present value.")]
 GpusPerMachineOption = Annotated[int, typer.Option(min=1, help="GPUs in one machine.")]
 PriceDateOption = Annotated[
-    datetime.date | None, quantity(day, "DAY", "The day of the prices you give (default today).")
+    datetime.date | None, quantity(day, "DAY", "The day of the prices you give (default: today).")
 ]
 
 
@@ -140,7 +140,7 @@ class OwningOptions(RunningOptions):
     )
     financed: Annotated[float, share("Share of the up-front cost that is borrowed.")] = 0.0
     interest: Annotated[float, share("Interest on the loan per year, e.g. '6 %'.")] = 0.0
-    loan: Annotated[float, quantity(years, "TIME", "Term of the loan (default 3 years).")] = 3.0
+    loan: Annotated[float, quantity(years, "TIME", "Term of the loan (default: 3 years).")] = 3.0
     depreciation: Annotated[
         float, quantity(years, "TIME", "Instead of --value-kept: straight-line, e.g. '5 years'.")
     ] = 0.0
