@@ -49,7 +49,8 @@ def test_columns_are_left_out_where_the_width_is_short_the_least_wanted_first() 
 
 def test_columns_are_left_out_before_words_are_squeezed() -> None:
     words = "a sentence that says in so many words what one would have to be careful about"
-    columns = ["change", "caveat", Column("first", 1), Column("second", 2), Column("third", 3)]
+    droppable = [Column("first", 1), Column("second", 2), Column("third", 3)]
+    columns: list[Column | str] = ["change", "caveat", *droppable]
     table = Table("", columns, [[words, words, "1,234.5", "1,234.5", "1,234.5"]])
     text = shown(table, width=70)
     assert "Not shown at this width: third (--wide)." in text
@@ -58,6 +59,21 @@ def test_columns_are_left_out_before_words_are_squeezed() -> None:
     # where nothing can be left out, words give way and numbers don't
     kept = shown(Table("", ["change", "caveat", "a", "b", "c"], table.rows), width=70)
     assert kept.count("1,234.5") == 3 and max(map(len, kept.splitlines())) <= 70
+
+
+def test_numbers_dates_and_names_of_rows_are_never_broken() -> None:
+    inlet = "iec-60309-3p-n-e-63a, iec-60309-3p-e-60a"
+    rows = [[f"raritan-px-{n}-with-a-long-name", inlet, "1,234", "11.36 (95 %)", "2026-08-22"]
+            for n in range(3)]  # fmt: skip
+    for width in range(60, 100):
+        text = shown(Table("", ["id", "inlet", "C13", "rate", "date"], rows), width=width)
+        assert text.count("-with-a-long-name") == 3
+        for figure in ("1,234", "11.36 (95 %)", "2026-08-22"):
+            assert text.count(figure) in (0, 3)
+        assert max(map(len, text.splitlines())) <= width
+    # an id that has no room is broken where it has a hyphen, one that has room is not
+    text = shown(Table("", ["a", "b"], [["1", inlet]]), width=27)
+    assert "│ iec-60309-3p-n-e- " in text and "│ iec-60309-3p-e-60a " in text
 
 
 def test_heads_fold_before_words_are_squeezed() -> None:

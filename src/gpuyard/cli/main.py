@@ -4,7 +4,9 @@ import contextlib
 import errno
 import io
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -98,6 +100,17 @@ def _sentence(text: object) -> str:
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
+def _lines(text: str) -> str:
+    """On a terminal, broken between words; elsewhere as it is."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+
+
 def _command(name: str) -> Any:
     room = "gpuyard.cli.measure" if name in _IN_MEASURE else "gpuyard.cli"
     module = import_module(f"{room}.{name}")
@@ -167,7 +180,7 @@ def main() -> None:
     except GpuyardError as error:
         if os.environ.get("GPUYARD_DEBUG") == "1":
             raise
-        sys.stderr.write(f"gpuyard: {_sentence(error)}\n")
+        sys.stderr.write(_lines(f"gpuyard: {_sentence(error)}") + "\n")
         sys.exit(error.exit_status)
     except SystemExit as leaving:
         if leaving.code == _STOPPED:  # typer's own answer to Ctrl-C is silence

@@ -56,7 +56,8 @@ def unwrapped(text: str) -> str:
 def with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
     """Each with what stands for its value."""
     signature = inspect.signature(callback).parameters if callback else {}
-    if look := sys.modules.get("typer.rich_utils"):  # help is being printed
+    look: Any = sys.modules.get("typer.rich_utils")
+    if look is not None:  # help is being printed
         look.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)  # its empty columns take half of the room
     for parameter in parameters:
         declared = signature.get(parameter.name)

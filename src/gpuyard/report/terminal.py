@@ -36,10 +36,14 @@ _MOST_PROSE = 100  # longer lines are hard to read
 _READABLE_PROSE = (
     20  # narrower than this a column of words is hard to read: others are left out first
 )
+_LONGEST_NAME = 40
 _LEAST_PROSE = 16  # where nothing can be left out, it may become as narrow as this
 _FIGURE = r"[±+−×-]? ?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
-_NUMBER = re.compile(rf"^(?:–|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?)$")
+_DATE = r"\d{4}-\d\d(?:-\d\d)?(?: \d\d:\d\d)?"
+_NUMBER = re.compile(rf"^(?:–|{_DATE}|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?(?: \({_FIGURE}\))?)$")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
+_WORDS = re.compile(r" +|[^ ]+")
+_PIECES = re.compile(r"[^-]+-*|-+")  # a long word may be broken after each
 _STYLES: dict[Tone, str] = {
     "plain": "",
     "strong": "bold",
@@ -91,9 +95,8 @@ def print_answer(answer: Answer, *, wide: bool = False, out: "Console | None" = 
 
 def say(text: str, tone: Tone = "plain", *, stderr: bool = True) -> None:
     """One line beside an answer: what was written where, what is being done."""
-    from rich.text import Text as RichText
-
-    console(stderr=stderr).print(RichText(printable(text), _STYLES[tone]), soft_wrap=True)
+    out = console(stderr=stderr)
+    out.print(_prose(text, out, tone), soft_wrap=True)
 
 
 def _print(parts: Sequence[Part], out: "Console", *, wide: bool) -> None:
@@ -147,7 +150,12 @@ def _prose(
     shown = printable(text)
     if out.width < _PIPE_WIDTH:
         glued = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", shown)
-        wrapped = textwrap.fill(glued, min(out.width, _MOST_PROSE) - indent)
+        wrapped = textwrap.fill(
+            glued,
+            min(out.width, _MOST_PROSE) - indent,
+            break_long_words=False,  # names and paths are copied from here
+            break_on_hyphens=False,
+        )
         shown = wrapped.replace("\N{NO-BREAK SPACE}", " ")
     indented = textwrap.indent(shown, " " * indent)
     return RichText(first + indented[len(first) :], _STYLES[tone])
@@ -205,8 +213,9 @@ def _print_table(table: Table, out: "Console", *, wide: bool) -> None:
     sizes = [_Size.of(column.name, table.rows, i) for i, column in enumerate(columns)]
     shown = range(len(columns)) if wide else _fitting(columns, sizes, out.width)
     room = _PIPE_WIDTH if wide else out.width
+    widths = _widths([sizes[i] for i in shown], room)
     drawn = RichTable(header_style="bold")
-    for index, width in zip(shown, _widths([sizes[i] for i in shown], room), strict=True):
+    for index, width in zip(shown, widths, strict=True):
         drawn.add_column(
             _rich(columns[index].name),
             justify="right" if sizes[index].numeric else "left",
@@ -214,7 +223,7 @@ def _print_table(table: Table, out: "Console", *, wide: bool) -> None:
             width=width,
         )
     for row in table.rows:
-        drawn.add_row(*(_rich(row[index]) for index in shown))
+        drawn.add_row(*(_cell(row[i], width) for i, width in zip(shown, widths, strict=True)))
     if table.title:
         out.print(_prose(table.title, out, "strong"))
     (_widened(out) if wide else out).print(drawn)
@@ -245,11 +254,12 @@ class _Size:
         numeric = any(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
         longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
         readable = least = longest
-        if not numeric:
+        names = index == 0 and not any(" " in cell for cell in cells)  # are typed again: whole
+        if not numeric and not (names and longest <= _LONGEST_NAME):
             word = max((len(word) for cell in cells for word in cell.split()), default=0)
-            whole_words = min(word, 2 * _LEAST_PROSE)
-            readable = min(longest, max(_READABLE_PROSE, whole_words))
-            least = min(longest, max(_LEAST_PROSE, whole_words))
+            piece = max((len(p) for cell in cells for p in _pieces(cell, 0)), default=0)
+            readable = min(longest, max(_READABLE_PROSE, min(word, 2 * _LEAST_PROSE)))
+            least = min(longest, max(_LEAST_PROSE, min(piece, 2 * _LEAST_PROSE)))
         head = max((len(word) for word in name.split()), default=0)
         return cls(
             natural=max(len(name), longest),
@@ -264,8 +274,31 @@ def _text(words: Words) -> str:
     return printable(words.text if isinstance(words, Text) else words)
 
 
+def _pieces(text: str, width: int) -> list[str]:
+    """What of a line stays together: a number with its unit, and words; long ones up to a hyphen."""
+    glued = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text.replace("\n", " "))
+    words = _WORDS.findall(glued)
+    return [p for word in words for p in ([word] if len(word) <= width else _PIECES.findall(word))]
+
+
+def _cell(words: Words, width: int) -> "RenderableType":
+    """As lines of this width."""
+    text, lines = _text(words), []
+    for whole in text.split("\n"):
+        line = ""
+        for piece in _pieces(whole, width):
+            if line and len(line) + len(piece.rstrip()) > width:
+                lines.append(line.rstrip(" "))
+                line = ""
+            line += piece if line else piece.lstrip(" ")
+        lines.append(line.rstrip(" "))
+    folded = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    return _rich(Text(folded, words.tone) if isinstance(words, Text) else folded)
+
+
 def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> Sequence[int]:
-    """The columns that fit, in their order: those that readers miss least go first."""
+    """The columns that fit, in their order: those that readers miss least go first, and where none of
+    these is left, the last ones, as numbers are never broken."""
     shown = list(range(len(columns)))
     by_worth = sorted(
         (i for i in shown if columns[i].drop), key=lambda i: (columns[i].drop, i), reverse=True
@@ -274,6 +307,8 @@ def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> S
         if sum(sizes[i].readable + 3 for i in shown) + 1 <= width:
             break
         shown.remove(index)
+    while len(shown) > 1 and sum(sizes[i].least + 3 for i in shown) + 1 > width:
+        shown.pop()
     return shown
 
 

@@ -160,7 +160,7 @@ def published() -> View:
             "series": lambda f: f.series,
             "date": lambda f: f.date,
         },
-        least=("date", "series", "batch/GPU", "samples/s"),
+        least=("date", "series", "batch/GPU", "samples/s", "id"),
         gpu=lambda f: f.gpu,
     )
 
@@ -189,6 +189,6 @@ def staged_copies() -> View:
             "peer": lambda c: c.peer_gb_per_second,
             "date": lambda c: c.date,
         },
-        least=("date", "peer"),
+        least=("date", "peer", "slot"),
         gpu=lambda c: c.gpu,
     )

@@ -73,7 +73,8 @@ def _sizes_table(demand: Demand, found: Hybrid) -> Table:
 
 def _wrong_table(found: Hybrid) -> Table:
     return Table(
-        f"If demand differs from the forecast, with {found.best.own_gpus:g} GPUs owned",
+        f"If demand differs from the forecast, with {found.best.own_gpus:g} "
+        f"{'GPU' if found.best.own_gpus == 1 else 'GPUs'} owned",
         ["demand", "cost per year", "better to own", "lost per year"],
         [
             [

@@ -245,12 +245,12 @@ def _horizon_words(question: RentOrOwnQuestion) -> str:
 
 def _tornado_table(bars: list[TornadoBar]) -> Table:
     def months(value: float | None) -> str:
-        return "never" if value is None else f"{value:.1f} months"
+        return "never" if value is None else f"{value:.1f}"
 
     return Table(
         "What matters most, the widest first",
         ["input", "from", "to", "saving at low", "saving at high",
-         Column("even at low", 1), Column("even at high", 2)],
+         Column("months to even, low", 1), Column("months to even, high", 2)],
         [
             [
                 input_name(bar.name),
