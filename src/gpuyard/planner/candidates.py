@@ -10,6 +10,7 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Premises, Rows, cost_of
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
+from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
 from gpuyard.planner.throughput import (
     Grid,
     Shape,
@@ -17,6 +18,7 @@ from gpuyard.planner.throughput import (
     configurations,
     predict_shapes,
     usable_lines,
+    widened,
 )
 from gpuyard.predict import Calibration, ComputeLine
 from gpuyard.predict.table import Floats, Integers
@@ -56,6 +58,12 @@ class Candidates:
         asked = self.plan.search.ways
         codes = [asked.index(one) for one in acquisitions if one in asked]
         return np.isin(self.columns.acquisition, codes)[self.offer]
+
+    @property
+    def network_known(self) -> Truths:
+        """Which of them are one machine, or joined as somebody says."""
+        found: Truths = np.array([not o.network_assumed for o in self.offers], dtype=bool)
+        return found[self.offer]
 
     @property
     def most_machines(self) -> Floats:
@@ -118,7 +126,12 @@ def candidates_of(
             shapes.append(one.shape)
         shape_of[number] = positions[key]
     _check_count(grid, shapes, shape_of)
-    predicted = predict_shapes(workload, profile, shapes, lines, grid)
+    predicted = widened(
+        predict_shapes(workload, profile, shapes, lines, grid),
+        shapes,
+        lambda some: predict_shapes(workload, profile, some, lines, grid),
+        (SLOW_NETWORK, FAST_NETWORK),
+    )
     offer, row = _join(shape_of, predicted, len(shapes))
     columns = OfferColumns.of(usable, plan.search.ways, data, runs, grid.nodes)
     costs = cost_of(

@@ -128,11 +128,18 @@ class Offer:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.server.gpu, self.server.gpus, self.server.topology, self.network)
+        server = self.server
+        return Shape(server.gpu, server.gpus, server.topology, self.network, self.network_assumed)
 
     @property
-    def shape_key(self) -> tuple[str, int, Topology, Network | None]:
-        return (self.server.gpu.id, self.server.gpus, self.server.topology, self.network)
+    def shape_key(self) -> tuple[str, int, Topology, Network | None, bool]:
+        server = self.server
+        return (server.gpu.id, server.gpus, server.topology, self.network, self.network_assumed)
+
+    @property
+    def network_assumed(self) -> bool:
+        """Nobody says how several of them are joined."""
+        return self.server.network_assumed and self.joining is not None
 
     @property
     def housed(self) -> tuple[str, Network | None]:
@@ -143,7 +150,8 @@ class Offer:
     def network_words(self) -> str:
         if self.network is None:
             return "one machine"
-        return network_name(self.network) + (" (assumed)" if self.server.network_assumed else "")
+        name = network_name(self.network)
+        return f"an unknown network ({name} assumed)" if self.network_assumed else name
 
 
 @dataclass(frozen=True)

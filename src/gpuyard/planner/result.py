@@ -105,6 +105,7 @@ class Choice:
     network_usd: float = 0.0  # switches, cables and cards of all its bought clusters
     network_price_source: str = ""
     price_dates: tuple[str, ...] = ()  # of all that the price is made of
+    network_is_assumed: bool = False  # the interval is wider then
 
     @property
     def allowed(self) -> bool:

@@ -117,7 +117,7 @@ class _Ranked:
     ranking: Ranking
     mixes: Mixes
     winner: Choice | None
-    row: int | None  # of the winner, or of what it owns
+    rows: tuple[int, ...]  # that the winner is made of: of a mix, what it owns and what it rents
     front: tuple[Choice, ...]
     runners_up: tuple[Alternative, ...]
 
@@ -130,10 +130,10 @@ class _Ranked:
 def _ranked(candidates: Candidates) -> _Ranked:
     ranking = rank(candidates)
     mixes = find_mixes(candidates, ranking)
-    winner, row = _winner(candidates, ranking, mixes)
+    winner, rows = _winner(candidates, ranking, mixes)
     front = _front(candidates, ranking, mixes, winner)
     others = runners_up(candidates, ranking, winner)
-    return _Ranked(candidates, ranking, mixes, winner, row, front, others)
+    return _Ranked(candidates, ranking, mixes, winner, rows, front, others)
 
 
 def _housed(candidates: Candidates, site: Site) -> _Ranked:
@@ -204,30 +204,30 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
         alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
         assumptions=assumptions(candidates),
         runners_up=ranked.runners_up,
-        would_change=would_change(candidates, ranking, winner),
+        would_change=would_change(candidates, ranking, winner, ranked.rows),
         site=candidates.premises.name,
         refused=refused,
         electricity=candidates.premises.tariff if set(OWNED) & set(plan.search.ways) else None,
-        places=sitings(candidates, ranking, winner, ranked.row),
+        places=sitings(candidates, ranking, winner, next(iter(ranked.rows), None)),
     )
 
 
 def _winner(
     candidates: Candidates, ranking: Ranking, mixes: Mixes
-) -> tuple[Choice | None, int | None]:
-    """The cheapest run that meets the goal, in the plainest setting that is hardly worse, and its row."""
+) -> tuple[Choice | None, tuple[int, ...]]:
+    """The cheapest run that meets the goal, in the plainest setting that is hardly worse, and its rows."""
     mixed = mixes.cheapest(mixes.mixed & mixes.in_time & mixes.in_budget)
     pure = ranking.winner
     usd = candidates.costs.usd_per_run
     if mixed is not None and (pure is None or mixes.usd_per_run[mixed] < usd[pure]):
         plain = plainest_mix(candidates, ranking, mixes, mixed)
         (winner,) = mixed_choices(candidates, ranking, plain, [0])
-        return winner, int(plain.base[0])
+        return winner, (int(plain.base[0]), int(plain.rest[0]))
     if pure is None:
-        return None, None
+        return None, ()
     row = plainest(candidates, ranking, pure)
     (winner,) = choices(candidates, ranking, [row])
-    return winner, row
+    return winner, (row,)
 
 
 def _goal(candidates: Candidates, workload: Workload) -> Goal:

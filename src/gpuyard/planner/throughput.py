@@ -7,8 +7,8 @@ many kinds of hardware.
 """
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,7 @@ class Shape:
     gpus: int
     topology: Topology
     network: Network | None
+    network_assumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,10 @@ class Throughputs:
     scaling_efficiency: Floats
     memory_bytes: Floats
     update_samples: Floats  # what one update of the weights sees
+    on_slow_network: (
+        Floats  # samples per second where it is assumed and slower than that; else as above
+    )
+    on_fast_network: Floats
 
     @property
     def rows(self) -> int:
@@ -212,6 +217,38 @@ def predict_shapes(
         scaling_efficiency=np.maximum(compute, fed) / seconds,
         memory_bytes=memory,
         update_samples=gpus * batch * passes,
+        on_slow_network=rate,
+        on_fast_network=rate,
+    )
+
+
+def widened(
+    predicted: Throughputs,
+    shapes: Sequence[Shape],
+    predict: Callable[[Sequence[Shape]], Throughputs],
+    ends: tuple[Network, Network],
+) -> Throughputs:
+    """Where nobody knows the network, the interval is from the low end on a slow one to the high end on a fast one."""
+    unknown = [number for number, shape in enumerate(shapes) if shape.network_assumed]
+    if not unknown:
+        return predicted
+    slow, fast = (
+        predict([replace(shapes[number], network=network) for number in unknown])
+        for network in ends
+    )
+    rows = np.flatnonzero(np.isin(predicted.shape, unknown))
+
+    def put(column: Floats, values: Floats, worst: Callable[..., Floats]) -> Floats:
+        changed = column.copy()
+        changed[rows] = worst(column[rows], values)
+        return changed
+
+    return replace(
+        predicted,
+        low=put(predicted.low, slow.low, np.minimum),
+        high=put(predicted.high, fast.high, np.maximum),
+        on_slow_network=put(predicted.samples_per_second, slow.samples_per_second, np.minimum),
+        on_fast_network=put(predicted.samples_per_second, fast.samples_per_second, np.maximum),
     )
 
 

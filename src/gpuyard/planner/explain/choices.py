@@ -61,6 +61,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 price_is_assumed=is_assumed(candidates.plan, offer.acquisition),
                 network_usd=(joined.usd if joined else 0.0) * int(costs.clusters[number]),
                 network_price_source=joined.source if joined else "",
+                network_is_assumed=offer.network_assumed,
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),

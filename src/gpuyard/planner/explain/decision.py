@@ -1,7 +1,7 @@
 """What comes next to the choice, and what would change it: another price, other runs, no deadline, what nobody knows."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,9 +79,9 @@ def _cheapest(candidates: Candidates, among: Truths) -> int | None:
 
 
 def would_change(
-    candidates: Candidates, ranking: Ranking, winner: Choice | None
+    candidates: Candidates, ranking: Ranking, winner: Choice | None, rows: Sequence[int]
 ) -> tuple[str, ...]:
-    """Each in a sentence, what is nearest first."""
+    """Each in a sentence, what is nearest first. `rows` are what the choice is made of."""
     if winner is None:
         return ()
     return (
@@ -89,6 +89,8 @@ def would_change(
         *_other_runs(candidates, ranking, winner),
         *_without_deadline(candidates, ranking, winner),
         *_slow_end(candidates, winner),
+        *_slow_network(candidates, ranking, rows),
+        *_fast_network(candidates, ranking, winner),
     )
 
 
@@ -214,4 +216,55 @@ def _slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
             f"A measurement: at the slow end of its interval a run takes "
             f"{units.format_seconds(winner.run_seconds_high)}, longer than the "
             f"{units.format_seconds(limit)}. Measuring one GPU would narrow it."
+        )
+
+
+def _slow_network(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> Iterator[str]:
+    """What the choice would be worth if the network that nobody knows were slow, where that matters."""
+    limit = candidates.plan.time_per_run
+    for row in rows:
+        offer = candidates.offers[candidates.offer[row]]
+        if not offer.network_assumed:
+            continue
+        at = np.array([row])
+        slow = candidates.priced(at, candidates.throughputs.on_slow_network[candidates.row[at]])
+        seconds, usd = float(slow.run_seconds[0]), float(slow.usd_per_run[0])
+        others = candidates.acquired_by(offer.acquisition) & ranking.feasible
+        others &= candidates.network_known
+        near = _cheapest(candidates, others)
+        why = ""
+        if limit is not None and seconds > limit:
+            why = f"longer than the {units.format_seconds(limit)}"
+        elif near is not None and candidates.costs.usd_per_run[near] < usd:
+            (other,) = choices(candidates, ranking, [near])
+            why = f"more than {other.what} at {dollars(other.usd_per_run)}"
+        if why:
+            yield (
+                f"The network between several {offer.server.name}: nobody says what it is, and 10 Gbit/s is assumed. "
+                f"At 5 Gbit/s a run takes {units.format_seconds(seconds)} and costs {dollars(usd)}, {why}."
+            )
+
+
+def _fast_network(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """What would beat the choice if the network that nobody knows were fast."""
+    rows = np.flatnonzero(ranking.allowed & ~candidates.network_known)
+    if not len(rows):
+        return
+    plan = candidates.plan
+    fast = candidates.priced(rows, candidates.throughputs.on_fast_network[candidates.row[rows]])
+    meets = fast.usd_per_run < winner.usd_per_run
+    if plan.time_per_run is not None:
+        meets &= fast.run_seconds <= plan.time_per_run
+    if plan.budget is not None:
+        meets &= fast.total_usd <= plan.budget
+    if not meets.any():
+        return
+    best = int(np.argmin(np.where(meets, fast.usd_per_run, np.inf)))
+    offer = candidates.offers[candidates.offer[rows[best]]]
+    nodes = int(candidates.throughputs.nodes[candidates.row[rows[best]]])
+    if (offer.server.id, offer.acquisition, nodes) != (winner.offer, winner.way, winner.nodes):
+        yield (
+            f"A fast network: nobody says how several {offer.server.name} are joined. At 100 Gbit/s instead of the "
+            f"assumed 10, {many(nodes)}{offer.server.name}, {ACQUIRED[offer.acquisition]}, would cost "
+            f"{dollars(float(fast.usd_per_run[best]))} per run."
         )

@@ -20,7 +20,7 @@ from gpuyard.planner.result import (
     dollars,
     share_of_runs,
 )
-from gpuyard.planner.servers import unusable_prices
+from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
 from gpuyard.predict.compute import ComputeBasis
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
@@ -202,6 +202,12 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
     if "spot" in plan.search.ways and not plan.policy.data_stays:
         found.append(
             f"Each spot instance is interrupted {plan.spot.interruptions_per_hour:g} times per hour."
+        )
+    unknown = {o.server.cloud for o in candidates.offers if o.network_assumed}
+    if unknown:
+        clouds = ", ".join(sorted(cloud for cloud in unknown if cloud))
+        found.append(
+            f"Network between several machines of {clouds}: where nobody says it, {UNKNOWN_NETWORK}."
         )
     if candidates.no_precision:
         found.append(
