@@ -4,6 +4,7 @@
     ├── MissingRequirement   a package, device or right is not here; says how to get it
     └── UserMistake          what was asked for is wrong: exit status 2
         ├── BadQuantity      "10 GBit" where a rate was expected
+        ├── CodeNotAllowed   a spec from elsewhere names code, and nobody has said that it may run
         ├── UnknownName      a name that no table has, with the closest one that it has
         └── SpecError        a spec file, with file, line and key
 
@@ -13,6 +14,7 @@
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class GpuyardError(Exception):
@@ -33,6 +35,18 @@ class UserMistake(GpuyardError):
 
 class BadQuantity(UserMistake):
     """A quantity that does not parse, or has the wrong unit."""
+
+
+class CodeNotAllowed(UserMistake):
+    """Code that a spec names, and why it is not taken for the user's own."""
+
+    def __init__(self, file: Path, code: str, reason: str) -> None:
+        self.file = file
+        self.found = f"{file} names code: {code}, and {reason}"
+        super().__init__(
+            f"{self.found}, so it is not run unasked; read it, then add --allow-code, or run gpuyard "
+            "in the project that it belongs to"
+        )
 
 
 class UnknownName(UserMistake):

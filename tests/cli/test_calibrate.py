@@ -250,8 +250,9 @@ def test_without_scipy_the_way_to_get_it_is_said(
     gpuyard_process: Cli, project: Path, on_gpus: list[Measurement]
 ) -> None:
     (project / "runs.jsonl").write_text(to_json_lines(on_gpus))
-    (project / "scipy.py").write_text("raise ImportError('no scipy')\n")
-    path = os.pathsep.join([str(project), os.environ.get("PYTHONPATH", "")])
+    (project / "without").mkdir()
+    (project / "without" / "scipy.py").write_text("raise ImportError('no scipy')\n")
+    path = os.pathsep.join([str(project / "without"), os.environ.get("PYTHONPATH", "")])
     asked = ("calibrate", "--results", "runs.jsonl")
     done = gpuyard_process(*asked, cwd=project, status=1, environment={"PYTHONPATH": path})
     assert "calibrating needs scipy; get it with: pip install 'gpuyard[fit]'" in done.stderr

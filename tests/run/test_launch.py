@@ -30,8 +30,8 @@ def test_each_host_has_one_agent_that_knows_the_first_and_starts_its_ranks() -> 
     assert (first.jobs, second.jobs) == (tuple(told[:3]), tuple(told[3:]))
     assert (first.command.node, second.command.node) == ("10.0.0.1", "10.0.0.2")
     said = remote_words(second)
-    assert {"--nnodes=2", "--nproc-per-node=2", "--node-rank=1", "--max-restarts=0"} < said
-    assert {"--master-addr=10.0.0.1", "--master-port=29500"} < said
+    assert {"--nnodes=2", "--nproc-per-node=2", "--rdzv-conf=rank=1", "--max-restarts=0"} < said
+    assert {"--rdzv-backend=gpuyard", "--rdzv-endpoint=10.0.0.1:29500"} < said
     assert "--nproc-per-node=3" in remote_words(first)
     assert second.command.argv[-1].endswith(" -P -m a.worker")
 
@@ -40,7 +40,7 @@ def test_on_this_machine_one_agent_has_all_ranks_and_no_port() -> None:
     (crew,) = crews(Here(), jobs(2), "a.worker", "torchrun")
     assert [job.rank for job in crew.jobs] == [0, 1]
     argv = crew.command.argv
-    assert {"--nnodes=1", "--nproc-per-node=2", "--rdzv-conf=store_type=file"} < set(argv)
+    assert {"--nnodes=1", "--nproc-per-node=2", "--rdzv-endpoint=127.0.0.1:0"} < set(argv)
     assert not any("port" in argument for argument in argv)
 
 

@@ -61,9 +61,8 @@ def known_names() -> KnownNames:
 def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:
     """A workload file, or a catalog model as a workload with synthetic data."""
     if is_file(name_or_path, beside):
-        path = beside / name_or_path
-        found = read_spec(path, Workload, known_names())
-        return found.read_in(str(path.absolute().parent))
+        file = beside / name_or_path
+        return read_spec(file, Workload, known_names()).read_from(file)
     if name_or_path not in models():
         names = known_names()
         raise UnknownName(
@@ -88,7 +87,10 @@ def read_plan(path: Path) -> "Plan":
     """The workload that it names is read by whoever makes the plan."""
     from gpuyard.specs.plan import Plan
 
-    return read_spec(path, Plan, known_names())
+    plan = read_spec(path, Plan, known_names())
+    if isinstance(plan.workload, str):
+        return plan
+    return plan.model_copy(update={"workload": plan.workload.read_from(path)})
 
 
 def read_offers(path: Path) -> "Offers":

@@ -1,6 +1,7 @@
 """The root command, and the one place where an error becomes an exit status."""
 
 import contextlib
+import contextvars
 import errno
 import io
 import os
@@ -10,15 +11,17 @@ import textwrap
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from gpuyard import __version__, paths, temporaries
+from gpuyard.cli.allow_code import add_allow_code_option, agreed
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
-from gpuyard.errors import GpuyardError, quoted
+from gpuyard.errors import CodeNotAllowed, GpuyardError, quoted
+from gpuyard.interpreter import forget_current_directory
 from gpuyard.printable import printable
 
 _STOPPED = 130
@@ -121,6 +124,7 @@ def _command(name: str) -> Any:
         alone.command(name)(getattr(module, name))
     command = typer.main.get_group(alone).commands[name]
     take_old_spellings(command, name)
+    add_allow_code_option(command, name)
     make_plain(add_wide_option(command))
     return command
 
@@ -168,20 +172,26 @@ def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any)
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    forget_current_directory()
     sys.excepthook = _show_traceback
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack some of our characters
+    contextvars.copy_context().run(_run)  # what is allowed is so for this command line
+
+
+def _run() -> None:
     try:
         try:
             app(prog_name="gpuyard")
         finally:
             sys.stdout.flush()  # that a disk is full is found here, not while Python ends
+    except CodeNotAllowed as found:
+        if not agreed(found):
+            _fail(found)
+        _run()  # nothing was done yet: code is asked for before anything else
     except GpuyardError as error:
-        if os.environ.get("GPUYARD_DEBUG") == "1":
-            raise
-        sys.stderr.write(_lines(f"gpuyard: {_sentence(error)}") + "\n")
-        sys.exit(error.exit_status)
+        _fail(error)
     except SystemExit as leaving:
         if leaving.code == _STOPPED:  # typer's own answer to Ctrl-C is silence
             sys.stderr.write("gpuyard: stopped; what was finished is kept\n")
@@ -205,3 +215,10 @@ def main() -> None:
 def _write_no_more() -> None:
     """Python would complain again while flushing at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(error: GpuyardError) -> NoReturn:
+    if os.environ.get("GPUYARD_DEBUG") == "1":
+        raise error
+    sys.stderr.write(_lines(f"gpuyard: {_sentence(error)}") + "\n")
+    sys.exit(error.exit_status)

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,26 +82,21 @@ def add_wide_option(command: Any) -> Any:
     for child in getattr(command, "commands", {}).values():
         add_wide_option(child)
     if any("--json" in parameter.opts for parameter in command.params):
-        command.params.append(_wide_option())
+        command.params.append(
+            added_flag("--wide", "Show all columns, however narrow the terminal.", _choose_width)
+        )
     return command
 
 
-def _wide_option() -> Any:
+def added_flag(name: str, help: str, callback: Callable[[bool], None]) -> Any:
+    """A flag for commands whose own code has nothing to do with it."""
     alone = typer.Typer(add_completion=False)
 
     @alone.command()
     def _(
-        *,
-        wide: Annotated[
-            bool,
-            typer.Option(
-                "--wide",
-                callback=_choose_width,
-                help="Show all columns, however narrow the terminal.",
-            ),
-        ] = False,
+        *, flag: Annotated[bool, typer.Option(name, callback=callback, help=help)] = False
     ) -> None:
-        del wide
+        del flag
 
     (option,) = typer.main.get_command(alone).params
     option.expose_value = False

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import secrets
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
+from gpuyard.interpreter import module_argv
 from gpuyard.lab import network, state
 from gpuyard.lab.network import check_can_make_labs
 from gpuyard.lab.plan import INTERFACE, LabPlan, NodePlan
@@ -50,9 +50,7 @@ class Node:
         The host name is the address, so that it resolves to the node for programs that look it up.
         """
         cores = ",".join(map(str, self.cores))
-        # -P: what lies in the directory that it is started from is not taken for a module
-        python = [sys.executable, "-P", "-m", "gpuyard.lab.enter"]
-        enter = [*python, self.namespace, self.address, cores]
+        enter = [*module_argv("gpuyard.lab.enter"), self.namespace, self.address, cores]
         return [*enter, "--", *argv]
 
     def enter(self) -> None:

@@ -15,13 +15,13 @@ from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.record import Testbed
-from gpuyard.measure.training.measurement import Measurement, workload_of_spec
+from gpuyard.measure.training.measurement import Measurement
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
 from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import Workload
-from gpuyard.workloads import profile_of
+from gpuyard.workloads.profiles import catalog_profile
 
 _SIGMAS_OF_95 = 1.96
 _MOST_REASONS = 3  # in one note; each has its own figures
@@ -44,11 +44,12 @@ def calibration_rows(
     *,
     doubtful_too: bool = False,
 ) -> CalibrationRows:
-    """What can't be used, because its model can't be looked at here or it was not plain training on
+    """What can't be used, because nobody kept its model's profile or it was not plain training on
     one machine, is left out, and a note says so; so is what is not credible, unless asked for.
 
-    Runs are judged again: those of other stores and earlier versions may never have been."""
-    profiles: dict[str, tuple[Workload, ModelProfile] | None] = {}
+    Runs are judged again: those of other stores and earlier versions may never have been. No code that a run
+    names is looked for: runs may come from anybody."""
+    unusable: list[str] = []
     rows, used = [], []
     others = Counter(filter(None, map(_not_plain, measurements)))
     notes = [
@@ -63,28 +64,29 @@ def calibration_rows(
         notes += _left_out("bench of links", [bench.doubt for bench in benches if bench.doubt])
         benches = [bench for bench in benches if not bench.doubt]
     for measurement in plain:
-        name = measurement.model_dump_json(include={"spec"})
-        if name not in profiles:
-            try:
-                workload = workload_of_spec(measurement.spec)
-                profiles[name] = workload, profile_of(workload)
-            except (GpuyardError, ValidationError) as problem:
-                said = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
-                notes.append(f"Runs of {measurement.workload} are left out: {said}")
-                profiles[name] = None
-        known = profiles[name]
-        if known is None:
+        try:
+            workload = Workload.model_validate(measurement.spec)
+            profile = catalog_profile(workload) or measurement.profile
+        except (GpuyardError, ValidationError) as problem:
+            said = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
+            unusable.append(f"Runs of {measurement.workload} are left out: {said}")
             continue
-        if not doubtful_too and (doubt := Credibility(*known)(measurement, None)):
+        if profile is None:
+            unusable.append(
+                f"Runs of {measurement.workload} are left out: an older gpuyard kept no profile of "
+                f"{workload.model} with them; measure them again with --fresh"
+            )
+            continue
+        if not doubtful_too and (doubt := Credibility(workload)(measurement, None)):
             doubts.append(doubt)
             continue
-        row = _row(measurement, *known)
+        row = _row(measurement, workload, profile)
         if min(row.step_seconds, row.busy_seconds) <= 0:
             notes.append(f"Run {measurement.id} is left out: it has no time for compute")
             continue
         rows.append(row)
         used.append(measurement)
-    notes += _left_out("run", doubts)
+    notes += [*dict.fromkeys(unusable), *_left_out("run", doubts)]
     links = _links({row.hardware for row in rows}, benches)
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 

@@ -4,17 +4,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import psutil
 
-from gpuyard.catalog import ModelProfile
-from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.specs import Precision, Workload
 from gpuyard.units import format_bit_rate, format_per_second, format_share
-from gpuyard.workloads import profile_of
+from gpuyard.workloads.profiles import catalog_profile
 
 MOST_SPREAD = 0.20
 """Between the slowest and the fastest window, over the fastest."""
@@ -35,8 +32,8 @@ Judge = Callable[[Measurement, float | None], str | None]
 class Credibility:
     """Judges runs of one workload."""
 
-    def __init__(self, workload: Workload, profile: ModelProfile | None = None) -> None:
-        self._workload, self._known = workload, profile
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
 
     def __call__(self, measurement: Measurement, foreign_share: float | None) -> str | None:
         """The reason why the run is not credible; None: it is."""
@@ -49,14 +46,6 @@ class Credibility:
             or _uneven(m)
         )
 
-    @cached_property
-    def _profile(self) -> ModelProfile | None:
-        """Not before there is something to judge, as it runs a user's own module."""
-        try:
-            return self._known or profile_of(self._workload)
-        except GpuyardError:  # what it asks of hardware can't be said, though it trains
-            return None
-
     def _too_fast(self, m: Measurement) -> str | None:
         each = m.samples_per_second / m.workers
         if m.synthetic is not None:
@@ -66,9 +55,10 @@ class Credibility:
             # where the workload leaves it open, the run says what it was
             precision = self._workload.precision or m.spec.get("precision") or "fp32"
             peak, what = _peak_flops(m, precision)
-            if peak is None or self._profile is None or not self._profile.forward_flops:
+            profile = catalog_profile(self._workload) or m.profile
+            if peak is None or profile is None or not profile.forward_flops:
                 return None
-            most = peak / (3 * self._profile.forward_flops)
+            most = peak / (3 * profile.forward_flops)
         if each > _CLOCK * most:
             return (
                 f"{format_per_second(each)} samples/s a worker is more than {what} can do "

@@ -4,14 +4,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
 from gpuyard.measure.record import Part
 from gpuyard.run.launch import Environment, Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device, Refusal
+from gpuyard.run.protocol import Device, Refusal, Rendezvous
 from gpuyard.run.ranks import private_directory, run_ranks
-from gpuyard.specs import Workload
+from gpuyard.specs.workload import PackedWorkload
 
 SILENCE_SECONDS = 600.0
 """After which ranks that say nothing are stopped."""
@@ -27,21 +27,13 @@ class RankJob(Part):
     cores: tuple[int, ...]
     device: Device
     silence_seconds: float = SILENCE_SECONDS
+    rendezvous: Rendezvous | None = None
 
 
 class WorkloadJob(RankJob):
-    """What a rank that trains is told besides: what, and where the code of its own that it names may be."""
+    """What a rank that trains is told besides."""
 
-    workload: Workload
-    own_code: str | None = None
-
-    @model_validator(mode="after")
-    def _workload_knows_where_it_was_read(self) -> "WorkloadJob":
-        if self.own_code is not None:
-            self.__dict__["workload"] = self.workload.read_in(self.own_code)
-        elif self.workload.directory is not None:
-            self.__dict__["own_code"] = self.workload.directory
-        return self
+    workload: PackedWorkload
 
 
 class EventReader(Generic[Event]):

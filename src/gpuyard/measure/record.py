@@ -8,12 +8,22 @@ import socket
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, cast
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+)
 
 from gpuyard import __version__
+from gpuyard.catalog.models import ModelProfile
 from gpuyard.hardware.cpu import cpu_model, os_name, usable_cores
 from gpuyard.run.probe import cuda_gpus
 
@@ -77,6 +87,28 @@ class Record(Part):
     def as_json(self) -> dict[str, Any]:
         """For programs; an export holds no more than the record itself."""
         return self.model_dump(mode="json")
+
+
+def _profile_or_none(value: Any, handler: ValidatorFunctionWrapHandler) -> ModelProfile | None:
+    try:
+        return cast("ModelProfile | None", handler(value))
+    except ValidationError:  # of another version of gpuyard: the run itself can still be read
+        return None
+
+
+def _without_computed(
+    profile: ModelProfile | None, _handler: SerializerFunctionWrapHandler
+) -> dict[str, Any] | None:
+    return None if profile is None else profile.model_dump(mode="json", round_trip=True)
+
+
+OwnProfile = Annotated[
+    ModelProfile | None,
+    WrapValidator(_profile_or_none),
+    WrapSerializer(_without_computed),
+    Field(description="of a user's own model; the catalog has those of others"),
+]
+"""Kept with a run, so that nobody has to run the model's code to make use of it."""
 
 
 class Cause(Part):

@@ -33,7 +33,7 @@ _MOST_CHECKS = 20  # each finds all that is refused of what is recommended then
 def plan_workload(plan: Plan, directory: Path) -> Workload:
     """The workload that the plan is for."""
     if isinstance(plan.workload, Workload):
-        return plan.workload.read_in(str(directory.absolute()))
+        return plan.workload
     return read_workload(plan.workload, directory)
 
 

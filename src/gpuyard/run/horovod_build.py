@@ -9,12 +9,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.interpreter import module_argv
 from gpuyard.temporaries import held_directory, shared_directory
 from gpuyard.workloads.resolve import require_torch
 
@@ -66,7 +66,7 @@ def plan_build() -> HorovodBuild:
         raise MissingRequirement("horovod has to be compiled; install a C++ compiler, like g++")
     if shutil.which("cmake") is None:
         raise MissingRequirement("horovod has to be compiled; install cmake")
-    pip = (sys.executable, "-m", "pip", "install")
+    pip = (*module_argv("pip"), "install")
     return HorovodBuild(
         compiler=compiler,
         commands=(

@@ -1,14 +1,14 @@
 """Who starts the ranks: gpuyard itself, or torchrun, PyTorch's own launcher, as a value."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from gpuyard.run.places.place import Place, Seat
-from gpuyard.run.process import Command, python_path
-from gpuyard.run.protocol import Job
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.run.places.place import Meeting, Place, Seat
+from gpuyard.run.process import Command
+from gpuyard.run.protocol import TORCHRUN_BACKEND, Job
 
 Launcher = Literal["torchrun", "direct"]
 Environment = Callable[[int], Mapping[str, str]]
@@ -27,11 +27,6 @@ class Crew:
     command: Command
 
 
-def worker_argv(worker: str) -> tuple[str, ...]:
-    """What starts a rank that runs this module."""
-    return (sys.executable, "-P", "-m", worker)
-
-
 def crews(
     place: Place,
     jobs: Sequence[Job],
@@ -46,7 +41,7 @@ def crews(
             Crew(
                 (job,),
                 place.command(
-                    seat.node, worker_argv(worker), _variables(place, seat, job, environment)
+                    seat.node, module_argv(worker), _variables(place, seat, job, environment)
                 ),
             )
             for seat, job in seated
@@ -65,7 +60,7 @@ def _variables(place: Place, seat: Seat, job: Job, environment: Environment) -> 
     threads = str(len(job.cores))
     pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
     return {
-        **python_path(),
+        **import_path(),
         **pinned,
         **seat.environment(place.meeting),
         **environment(seat.rank),
@@ -75,23 +70,17 @@ def _variables(place: Place, seat: Seat, job: Job, environment: Environment) -> 
 def _agent_argv(
     place: Place, seat: Seat, nodes: int, directory: str, worker: str
 ) -> tuple[str, ...]:
-    """Over several nodes there is an agent on each, and they meet at the first.
+    """Over several nodes there is an agent on each, and they meet through the run's own store.
 
-    On this machine there is one that opens no port at all: torchrun would listen on every interface.
+    torchrun's own would listen on every interface; on this machine there is one agent, which needs none.
     """
-    agent = (*worker_argv(_AGENT), directory, str(seat.local_world_size))
+    agent = (*module_argv(_AGENT), directory, str(seat.local_world_size))
     how_many = (f"--nnodes={nodes}", f"--nproc-per-node={seat.local_world_size}")
-    if place.meeting is None:
-        store = ("--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--rdzv-id=gpuyard")
-        where: tuple[str, ...] = (
-            *store,
-            f"--rdzv-endpoint={directory}/torchrun",
-            "--local-addr=127.0.0.1",
-        )
-    else:
-        where = (
-            f"--node-rank={seat.node}",
-            f"--master-addr={place.meeting.address}",
-            f"--master-port={place.meeting.port}",
-        )
-    return (*agent, *how_many, *where, "--max-restarts=0", "--no-python", *worker_argv(worker))
+    there = place.meeting or Meeting("127.0.0.1", 0)
+    where = (
+        f"--rdzv-backend={TORCHRUN_BACKEND}",
+        f"--rdzv-endpoint={there.address}:{there.port}",
+        f"--rdzv-conf=rank={seat.node}",
+        "--rdzv-id=gpuyard",
+    )
+    return (*agent, *how_many, *where, "--max-restarts=0", "--no-python", *module_argv(worker))

@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from statistics import median
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
-from gpuyard.run.protocol import MEETING_POINT, Device, Job
+from gpuyard.errors import GpuyardError
+from gpuyard.run.protocol import Device, Job
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
-
-
-def meeting_point(directory: str) -> str:
-    """Where the ranks find each other: through a file where they share a disk, else as they were told.
-
-    Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
-    ranks of this machine alone stay on its loopback.
-    """
-    told = os.environ.get(MEETING_POINT)
-    if told is not None:
-        return told
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    return f"file://{directory}/rendezvous"
+MOST_TEXT_BYTES = 2**20
 
 
 class Member(Job, Protocol):
@@ -48,6 +37,31 @@ def own_device(job: Member) -> torch.device:
     return device
 
 
+def meet(job: Member) -> Any:
+    """Let the ranks find each other: through a file where they are on one machine, else through the run's store.
+
+    Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
+    ranks of this machine alone stay on its loopback. What is returned has to be kept as long as they talk.
+    """
+    if job.rendezvous is None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        store: Any = dist.FileStore(f"{job.directory}/rendezvous", job.processes)  # type: ignore[attr-defined]
+    else:
+        from gpuyard.run.store import RunStore, StoreKeeper
+
+        if job.rendezvous.keeps:
+            StoreKeeper(job.rendezvous)
+        store = RunStore(job.rendezvous, job.silence_seconds)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
+        store=dist.PrefixStore("ranks", store),  # type: ignore[attr-defined]
+        rank=job.rank,
+        world_size=job.processes,
+        timeout=timedelta(seconds=job.silence_seconds),
+    )
+    return store
+
+
 class Peers:
     """With one process every method is the identity, and nothing is set up."""
 
@@ -57,13 +71,7 @@ class Peers:
         if self.count == 1:
             return
         self.backend = "nccl" if job.device == "cuda" else "gloo"
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
-            init_method=meeting_point(job.directory),
-            rank=self.rank,
-            world_size=self.count,
-            timeout=timedelta(seconds=job.silence_seconds),
-        )
+        self._store = meet(job)
 
     def barrier(self) -> None:
         """Wait for all."""
@@ -95,12 +103,25 @@ class Peers:
         return [float(number) / self.count for number in total]
 
     def collect(self, text: str) -> list[str]:
-        """What every rank says, by rank."""
+        """What every rank says, by rank: as text, since an object that is unpickled runs code."""
         if self.count == 1:
             return [text]
-        heard: list[str | None] = [None] * self.count
-        dist.all_gather_object(heard, text)
-        return [str(said) for said in heard]
+        said = text.encode()
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
+        dist.all_gather(lengths, torch.tensor([len(said)]))
+        sizes = [int(length) for length in lengths]
+        if not 0 <= min(sizes) <= max(sizes) <= MOST_TEXT_BYTES:
+            raise GpuyardError(
+                f"a rank has {max(sizes)} bytes to say, and {MOST_TEXT_BYTES} are the most"
+            )
+        padded = torch.zeros(max(1, *sizes), dtype=torch.uint8)
+        padded[: len(said)] = torch.tensor(list(said), dtype=torch.uint8)
+        heard = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(heard, padded)
+        return [
+            bytes(one[:size].tolist()).decode(errors="replace")
+            for one, size in zip(heard, sizes, strict=True)
+        ]
 
     def all_reduce_seconds(self, size_bytes: int, device: torch.device) -> float | None:
         """The median time of a bare all-reduce of so many bytes of float32."""

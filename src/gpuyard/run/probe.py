@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard.errors import GpuyardError
-from gpuyard.run.process import Command, python_path, start, stop
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.run.process import Command, start, stop
 
 if TYPE_CHECKING:
     from gpuyard.run.places.place import Place
 
 _ANSWER_SECONDS = 120.0  # importing torch from a busy file server takes its time
 _LAST_LINES = 5
-_PROBE = (sys.executable, "-P", "-m", "gpuyard.run.probe")
+_PROBE = module_argv("gpuyard.run.probe")
 
 
 class Found(BaseModel):
@@ -47,7 +48,7 @@ def cuda_gpus() -> tuple[str, ...]:
 
 def ask(place: "Place") -> tuple[Found, ...]:
     """What each of its nodes answers; all are asked at once."""
-    commands = [place.command(node, _PROBE, python_path()) for node in range(len(place.nodes))]
+    commands = [place.command(node, _PROBE, import_path()) for node in range(len(place.nodes))]
     started = []
     with contextlib.ExitStack() as until_end:
         stderr = [until_end.enter_context(tempfile.TemporaryFile()) for _ in commands]

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -30,11 +29,6 @@ class Command:
             "argv": list(self.argv),
             "environment": dict(self.environment),
         }
-
-
-def python_path() -> dict[str, str]:
-    """For a Python on another node: it imports what this one would."""
-    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def start(command: Command, stderr: IO[bytes] | int | None = None) -> subprocess.Popen[bytes]:

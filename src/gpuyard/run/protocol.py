@@ -1,18 +1,37 @@
 """What who starts ranks and the ranks themselves have agreed on, whatever the ranks are there for."""
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["cpu", "cuda"]
 LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
-# its own name: a stray MASTER_ADDR in a user's shell must not move a run of this machine
-MEETING_POINT = "GPUYARD_MEETING_POINT"
 JOBS_DIRECTORY = "GPUYARD_JOBS"
 """Where the ranks of one agent find their jobs, which it has read for them, by their rank."""
 
 RANK_PREFIX = "[rank{}]:"
 """Before each line that a rank of an agent writes on stderr."""
+
+
+STRANGER = "gpuyard-stranger: "
+"""Before the address of somebody who knocked where the ranks meet, on a line of stderr."""
+TORCHRUN_BACKEND = "gpuyard"
+"""How the agents of torchrun meet: through the run's own store."""
+
+
+class Rendezvous(BaseModel):
+    """Where the ranks of several nodes meet, and what each has to know to be let in.
+
+    It is told on stdin, with the rest of the job: a command line or an environment can be seen by others.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    address: str
+    port: int
+    others: tuple[str, ...] = Field(description="nodes that have to reach it")
+    secret: str = Field(repr=False)
+    keeps: bool = Field(default=False, description="this process keeps the store for all")
 
 
 class Job(Protocol):
@@ -28,6 +47,9 @@ class Job(Protocol):
     def cores(self) -> tuple[int, ...]: ...
     @property
     def silence_seconds(self) -> float: ...
+    @property
+    def rendezvous(self) -> Rendezvous | None: ...
+    def model_copy(self, *, update: dict[str, Any]) -> Self: ...
     def model_dump_json(self) -> str: ...
 
 
@@ -41,6 +63,13 @@ class Refusal(_Message):
     event: Literal["refusal"] = "refusal"
     kind: Literal["GpuyardError", "MissingRequirement", "UserMistake"]
     sentence: str
+
+
+class Done(_Message):
+    """The last word of a rank that has done its work: one that ends without it was ended."""
+
+    event: Literal["done"] = "done"
+    rank: int
 
 
 class Failed(_Message):

@@ -3,6 +3,7 @@
 When its stdin ends, who started it is gone, and so is this process.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,13 +13,13 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.cpu import usable_cores
-from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Refusal
+from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, Refusal
 
 Emit = Callable[[BaseModel], None]
 AnyJob = TypeVar("AnyJob", bound=BaseModel)
@@ -34,9 +35,11 @@ def serve(
 
     From `at_end` on, an end of stdin is not taken for a death of the parent: mpiexec closes it early.
     """
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    stdout = os.dup(1)
     os.dup2(2, 1)
-    job = job_type.model_validate_json(_own_job())
+    of_agent = os.environ.pop(JOBS_DIRECTORY, None)
+    emit = _emitting(stdout, of_agent)
+    job = job_type.model_validate_json(_own_job(of_agent))
     cores = getattr(job, "cores", ())
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
@@ -44,20 +47,35 @@ def serve(
     directory = str(getattr(job, "directory", ""))
     finished = threading.Event()
     threading.Thread(target=_leave_with_parent, args=(directory, finished), daemon=True).start()
-    status = _run_guarded(job, run, events)
-    if status == 0 and at_end is not None:
-        finished.set()
-        at_end()
-    events.flush()
+    status = _run_guarded(job, run, emit)
+    if status == 0:
+        emit(Done(rank=getattr(job, "rank", 0)))
+        if at_end is not None:
+            finished.set()
+            at_end()
     sys.stderr.flush()
     os._exit(status)  # at once: tearing torch down takes time, and peers wait for the sockets
 
 
-def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], events: TextIO) -> int:
-    def emit(event: BaseModel) -> None:
-        events.write(event.model_dump_json() + "\n")
-        events.flush()
+def _emitting(stdout: int, of_agent: str | None) -> Emit:
+    """The ranks of an agent share its stdout, and long lines must not get into each other."""
+    events = os.fdopen(stdout, "wb")
+    lock = None if of_agent is None else (Path(of_agent) / "events.lock").open("wb")
 
+    def emit(event: BaseModel) -> None:
+        if lock is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            events.write(event.model_dump_json().encode() + b"\n")
+            events.flush()
+        finally:
+            if lock is not None:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+    return emit
+
+
+def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], emit: Emit) -> int:
     try:
         run(job, emit)
     except GpuyardError as error:
@@ -101,12 +119,11 @@ def read_lines(count: int) -> list[bytes]:
     return said.splitlines()
 
 
-def _own_job() -> bytes:
+def _own_job(of_agent: str | None) -> bytes:
     """From stdin, or, where one agent has started several ranks, from the file that it wrote for this one."""
-    written = os.environ.pop(JOBS_DIRECTORY, None)
-    if written is None:
+    if of_agent is None:
         return read_lines(1)[0]
-    return (Path(written) / f"rank{os.environ['RANK']}.job").read_bytes()
+    return (Path(of_agent) / f"rank{os.environ['RANK']}.job").read_bytes()
 
 
 def _leave_with_parent(directory: str, finished: threading.Event) -> None:

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import logging
 import queue
+import secrets
 import signal
 import subprocess
 import threading
@@ -15,10 +17,20 @@ from pydantic import ValidationError
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
+from gpuyard.printable import printable
 from gpuyard.run.launch import Crew, Environment, Launcher, crews
 from gpuyard.run.places.place import Place
 from gpuyard.run.process import Command, start, stop
-from gpuyard.run.protocol import LOST_PEER_STATUS, RANK_PREFIX, Failed, Job, Refusal
+from gpuyard.run.protocol import (
+    LOST_PEER_STATUS,
+    RANK_PREFIX,
+    STRANGER,
+    Done,
+    Failed,
+    Job,
+    Refusal,
+    Rendezvous,
+)
 from gpuyard.temporaries import held_directory, shared_directory
 
 _LAST_LINES = 25
@@ -56,7 +68,23 @@ def run_ranks(
     `worker` is the module that each runs: it gets its job as one line of JSON, leaves when stdin ends, and
     says one event a line on stdout, which `parse` reads.
     """
-    return run_crews(crews(place, jobs, worker, launcher, environment), parse)
+    told = invited(place, jobs, launcher)
+    return run_crews(crews(place, told, worker, launcher, environment), parse)
+
+
+def invited(place: Place, jobs: Sequence[Job], launcher: Launcher) -> list[Job]:
+    """Each with where the ranks meet and a secret of this run, where they are on several nodes."""
+    if place.meeting is None:
+        return list(jobs)
+    point = Rendezvous(
+        address=place.meeting.address,
+        port=place.meeting.port,
+        others=place.node_addresses[1:],
+        secret=secrets.token_hex(32),
+    )
+    # of torchrun's, the first agent keeps it
+    first = point.model_copy(update={"keeps": launcher == "direct"})
+    return [job.model_copy(update={"rendezvous": point if job.rank else first}) for job in jobs]
 
 
 def run_crews(started: Sequence[Crew], parse: _Parse[Event]) -> Generator[Event, None, None]:
@@ -88,6 +116,18 @@ def run_crews(started: Sequence[Crew], parse: _Parse[Event]) -> Generator[Event,
         stop(processes)
         for listener in listeners:
             listener.join(_LEAVE_SECONDS)
+        _tell_of_strangers(started)
+
+
+def _tell_of_strangers(started: Sequence[Crew]) -> None:
+    """The first crew keeps the store of those that run on several nodes."""
+    told = [line for line in _stderr_lines(started[0]) if line.startswith(STRANGER)]
+    for line in dict.fromkeys(told):
+        logging.getLogger("gpuyard").warning(
+            "gpuyard: a stranger at %s tried to join this run and was turned away: it did not know the "
+            "run's secret",
+            printable(line.removeprefix(STRANGER)),
+        )
 
 
 def _listen(
@@ -119,6 +159,7 @@ class _Listening(Generic[Event]):
     def __init__(self, started: Sequence[Crew], heard: _Heard, parse: _Parse[Event]) -> None:
         self._started, self._heard, self._parse = started, heard, parse
         self._failed: dict[int, Failed] = {}
+        self._done: set[int] = set()
 
     def events(self) -> Generator[Event, None, None]:
         running = len(self._started)
@@ -133,7 +174,7 @@ class _Listening(Generic[Event]):
                 ) from None
             if not isinstance(said, int):
                 yield said
-            elif said == 0:
+            elif said == 0 and not self._ended_early(number):
                 running -= 1
             else:
                 raise self._died(number, said)
@@ -149,13 +190,17 @@ class _Listening(Generic[Event]):
             if isinstance(event, Refusal):
                 kind: type[GpuyardError] = getattr(errors, event.kind)
                 raise kind(event.sentence)
-            if not isinstance(event, Failed):
+            if isinstance(event, Failed):
+                self._failed[number] = event  # its agent ends as soon as all its words are written
+            elif isinstance(event, Done):
+                self._done.add(event.rank)
+            else:
                 return number, event
-            self._failed[number] = event  # its agent ends as soon as all its words are written
 
-    def _read(self, line: bytes) -> Event | Refusal | Failed:
-        with contextlib.suppress(ValidationError):
-            return Failed.model_validate_json(line)
+    def _read(self, line: bytes) -> Event | Refusal | Failed | Done:
+        for kind in (Failed, Done):
+            with contextlib.suppress(ValidationError):
+                return kind.model_validate_json(line)
         try:
             return self._parse(line)
         except ValidationError as invalid:
@@ -173,7 +218,7 @@ class _Listening(Generic[Event]):
                 other, said = self._next(left)
             except queue.Empty:
                 break
-            if isinstance(said, int) and said != 0:
+            if isinstance(said, int) and (said != 0 or self._ended_early(other)):
                 fault = self._fault(other, said)
                 if fault.status != LOST_PEER_STATUS:
                     number, culprit = other, fault
@@ -185,14 +230,20 @@ class _Listening(Generic[Event]):
 
     def _fault(self, number: int, status: int) -> Failed:
         """As an agent has said, else of the one rank that the crew is."""
-        rank = self._started[number].jobs[0].rank
+        rank = (self._ended_early(number) or [self._started[number].jobs[0].rank])[0]
         return self._failed.get(number, Failed(rank=rank, status=status))
+
+    def _ended_early(self, number: int) -> list[int]:
+        """The ranks of a crew that have not said that they are done."""
+        return [job.rank for job in self._started[number].jobs if job.rank not in self._done]
 
 
 def _how(status: int) -> str:
     if status == LOST_PEER_STATUS:
         return "has lost its connection to another rank, which said nothing (is its host still up?)"
-    if status >= 0:
+    if status == 0:
+        return "ended before its work was done (does the model's code call exit?)"
+    if status > 0:
         return f"ended with status {status}"
     name = signal.Signals(-status).name
     return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
@@ -209,12 +260,16 @@ def _stderr_file(crew: Crew) -> Path:
     return Path(crew.jobs[0].directory) / f"rank{crew.jobs[0].rank}.stderr"
 
 
-def _last_lines(crew: Crew, rank: int) -> str:
+def _stderr_lines(crew: Crew) -> list[str]:
     try:
         text = _stderr_file(crew).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    lines = [line for line in text.splitlines() if line.strip()]
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _last_lines(crew: Crew, rank: int) -> str:
+    lines = [line for line in _stderr_lines(crew) if not line.startswith(STRANGER)]
     prefix = RANK_PREFIX.format(rank)
     own = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
     # an agent's own words only where its rank has none

@@ -1,9 +1,10 @@
 """torchrun's agent on one node: `python -m gpuyard.run.torchrun_agent DIRECTORY RANKS OPTIONS COMMAND…`.
 
-It is torchrun but for four things: it reads the jobs of its ranks from stdin, one a line, and hands each rank
-its own; it says which rank has failed first, and ends as that one did, so that who started it can tell a fault
-from a lost peer; it leaves when who started it has gone; and it leaves no files behind: they are in the run's
-directory, where this node has that.
+It is torchrun but for five things: it reads the jobs of its ranks from stdin, one a line, and hands each rank
+its own; it meets the other agents through the run's own store, which the first agent keeps for all; it says
+which rank has failed first, and ends as that one did, so that who started it can tell a fault from a lost peer;
+it leaves when who started it has gone; and it leaves no files behind: they are in the run's directory, where
+this node has that.
 """
 
 import contextlib
@@ -17,8 +18,16 @@ import time
 from pathlib import Path
 
 import psutil
+from pydantic import BaseModel
 
-from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, RANK_PREFIX, Failed
+from gpuyard.run.protocol import (
+    JOBS_DIRECTORY,
+    LOST_PEER_STATUS,
+    RANK_PREFIX,
+    TORCHRUN_BACKEND,
+    Failed,
+    Rendezvous,
+)
 from gpuyard.run.rank_process import job_file, read_lines, share_cores
 from gpuyard.temporaries import held_directory, shared_directory
 
@@ -33,13 +42,16 @@ def main(arguments: list[str]) -> None:
     here = Path(directory).is_dir()
     with held_directory(Path(directory) if here else shared_directory(), "torchrun") as own:
         left_behind = directory if here else str(own)
-        for job in read_lines(int(ranks)):
+        jobs = read_lines(int(ranks))
+        for job in jobs:
             job_file(str(own), job).write_bytes(job)
         threading.Thread(target=_leave_with_parent, args=(left_behind,), daemon=True).start()
         os.environ[JOBS_DIRECTORY] = str(own)
         share_cores(int(ranks))
         try:
-            status = _run([f"--log-dir={own}", "--tee=2", *options])
+            status = _run(
+                [f"--log-dir={own}", "--tee=2", *options], _FirstJob.model_validate_json(jobs[0])
+            )
         finally:
             if _parent_is_gone(0):
                 shutil.rmtree(left_behind, ignore_errors=True)
@@ -51,12 +63,28 @@ def main(arguments: list[str]) -> None:
     os._exit(status)  # at once: all ranks are gone
 
 
-def _run(arguments: list[str]) -> int:
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a file is enough on one host
+class _FirstJob(BaseModel):
+    """What an agent has to know of the jobs of its ranks."""
+
+    rank: int
+    silence_seconds: float
+    rendezvous: Rendezvous | None = None
+
+
+def _run(arguments: list[str], job: _FirstJob) -> int:
     os.environ["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = RANK_PREFIX.format("${rank}")
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 
+    from gpuyard.run.torchrun_rendezvous import AgentRendezvous
+
+    rendezvous_handler_registry.register(
+        TORCHRUN_BACKEND,
+        lambda asked: AgentRendezvous(
+            asked, job.rendezvous, keeps=job.rank == 0, seconds=job.silence_seconds
+        ),
+    )
     try:
         run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as failed:

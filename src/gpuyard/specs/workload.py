@@ -1,9 +1,21 @@
 """A workload: what is trained, on what data, and what is already known about its speed."""
 
 import math
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+    model_validator,
+)
 
 from gpuyard.specs.base import (
     MOST_LISTED,
@@ -141,7 +153,8 @@ class Workload(Spec):
     ] = None
     measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MOST_LISTED)] = ()
 
-    _directory: str | None = PrivateAttr(None)
+    # no key: a file must not say of itself where it lies
+    _file: Path | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _tokens_for_next_token(self) -> "Workload":
@@ -154,23 +167,33 @@ class Workload(Spec):
         return self
 
     @property
-    def directory(self) -> str | None:
-        """Where its file is: code of the user's own is looked for there, too."""
-        return self._directory
-
-    @property
-    def own_code(self) -> list[str]:
-        """Every module:factory that it names."""
-        named = [self.model, self.dataset.source if self.dataset else ""]
-        return [reference for reference in named if ":" in reference]
-
-    def read_in(self, directory: str | None) -> "Workload":
-        """The same, known to be described in a file of this directory."""
-        copy = self.model_copy()
-        copy._directory = directory
-        return copy
-
-    @property
     def autocast(self) -> bool:
         """Whether it trains in mixed precision: 16-bit numbers where they do, fp32 where they must."""
         return self.precision in ("fp16", "bf16")
+
+    @property
+    def file(self) -> Path | None:
+        """What it was read from; None: a program made it, or it is a model of the catalog."""
+        return self._file
+
+    def read_from(self, file: Path | None) -> "Workload":
+        """The same, with where it comes from."""
+        copied = self.model_copy()
+        copied._file = file
+        return copied
+
+
+def _pack(workload: Workload, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    file = workload.file.absolute() if workload.file else None  # the other may be elsewhere
+    return {"spec": handler(workload), "file": str(file) if file else None}
+
+
+def _unpack(packed: Any, handler: ValidatorFunctionWrapHandler) -> Workload:
+    if isinstance(packed, Workload):
+        return packed
+    spec: Workload = handler(packed["spec"])
+    return spec.read_from(Path(packed["file"]) if packed["file"] else None)
+
+
+PackedWorkload = Annotated[Workload, WrapValidator(_unpack), WrapSerializer(_pack)]
+"""For messages to another process, which then knows where it was read from."""

@@ -3,18 +3,17 @@
 Importing this module does not import torch; a program without it gets a sentence.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake, closest_name
 from gpuyard.specs import Target, Tensor, Workload
+from gpuyard.workloads.own_code import code_directories, code_of, find_module
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +39,8 @@ def build_task(workload: Workload) -> "Task":
     from gpuyard.workloads.task import Task
 
     reference = _factory_reference(workload.model)
-    built = call_factory(import_factory(reference, "model", workload.directory), reference)
+    directories = code_directories(workload) if reference in code_of(workload) else ()
+    built = call_factory(import_factory(reference, "model", directories), reference)
     if isinstance(built, Task):
         return built
     if isinstance(built, nn.Module):
@@ -49,27 +49,6 @@ def build_task(workload: Workload) -> "Task":
         f"{reference} returned a {type(built).__name__}; "
         "a model factory returns a torch.nn.Module or a gpuyard Task"
     )
-
-
-def code_digest(reference: str, beside: str | None = None) -> str | None:
-    """A hash of the file that a module:factory is in, without importing it; None where not found.
-
-    Two measurements of one spec are the same only if the code behind it is.
-    """
-    module_name = reference.partition(":")[0]
-    places: list[str] = [str(Path.cwd()), *sys.path, *([beside] if beside else [])]
-    parts = module_name.split(".")
-    for depth in range(1, len(parts) + 1):
-        found = PathFinder.find_spec(".".join(parts[:depth]), places)
-        if found is None:
-            return None
-        if depth == len(parts):
-            origin = Path(found.origin) if found.origin else None
-            if origin is None or not origin.is_file():
-                return None
-            return hashlib.sha256(origin.read_bytes()).hexdigest()[:16]
-        places = list(found.submodule_search_locations or [])
-    return None
 
 
 def _factory_reference(model: str) -> str:
@@ -82,20 +61,16 @@ def _factory_reference(model: str) -> str:
     return MODELS[model]
 
 
-def import_factory(reference: str, kind: str, beside: str | None = None) -> Callable[[], Any]:
-    """Looked for in this directory, among what is installed, and at last beside the file that names it."""
+def import_factory(
+    reference: str, kind: str, directories: tuple[Path, ...] = ()
+) -> Callable[[], Any]:
+    """Looked for in these directories last: nothing in them stands in for what is installed."""
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise UserMistake(
             f"{reference!r} is not a {kind}; write it as module:factory, like my_models:small"
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does
-    if beside is not None and beside not in sys.path:
-        sys.path.append(
-            beside
-        )  # last, so that no file there takes the place of an installed package
+    sys.path += [place for place in map(str, directories) if place not in sys.path]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
@@ -104,16 +79,12 @@ def import_factory(reference: str, kind: str, beside: str | None = None) -> Call
             raise UserMistake(
                 f"{module_name} cannot be imported: it needs {missing.name}, which is not installed"
             ) from missing
+        places = ["among the installed packages", *(f"in {place}" for place in directories)]
         raise UserMistake(
-            f"there is no module {module_name!r} for the {kind} {reference!r}; "
-            f"it is looked for in {here}, among the installed packages"
-            + (
-                f" and beside the file that names it, in {beside}"
-                if beside not in (None, here)
-                else ""
-            )
+            f"there is no module {module_name!r} for the {kind} {reference!r}; it is looked for "
+            + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
         ) from None
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise own_code_fault(f"{module_name} cannot be imported", fault) from fault
     found: Any = module
     for name in attribute.split("."):
@@ -121,7 +92,9 @@ def import_factory(reference: str, kind: str, beside: str | None = None) -> Call
             public = [known for known in dir(found) if not known.startswith("_")]
             closest = closest_name(name, public)
             hint = f"; did you mean {closest!r}?" if closest else ""
-            raise UserMistake(f"{module_name} has no {attribute!r}{hint}")
+            raise UserMistake(
+                f"{module_name} has no {attribute!r}{hint}{_hidden(module_name, directories)}"
+            )
         found = getattr(found, name)
     if not callable(found):
         raise UserMistake(
@@ -141,11 +114,11 @@ def call_factory(factory: Callable[[], Any], reference: str) -> Any:
         raise own_code_fault(f"{reference} failed", error) from error
     except GpuyardError:
         raise
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise own_code_fault(f"{reference} failed", fault) from fault
 
 
-def own_code_fault(what: str, fault: Exception) -> UserMistake:
+def own_code_fault(what: str, fault: BaseException) -> UserMistake:
     """One sentence about a fault in the user's code, with the last line of theirs that it passed."""
     if isinstance(fault, SyntaxError) and fault.filename:
         return UserMistake(f"{what}: {fault.filename}:{fault.lineno}: {fault.msg}")
@@ -155,7 +128,19 @@ def own_code_fault(what: str, fault: Exception) -> UserMistake:
         if "site-packages" not in frame.filename and not frame.filename.startswith((_OURS, "<"))
     ]
     where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    if isinstance(fault, SystemExit):
+        return UserMistake(f"{what}: {where}it ends the program with exit({fault.code!r})")
     return UserMistake(f"{what}: {where}{type(fault).__name__}: {fault}")
+
+
+def _hidden(module_name: str, directories: tuple[Path, ...]) -> str:
+    """Where an installed module has the name of the user's own."""
+    taken, top = find_module(module_name, ()), module_name.partition(".")[0]
+    for place in directories:
+        mine = next((p for p in (place / f"{top}.py", place / top) if p.exists()), None)
+        if mine is not None and taken is not None and not taken.is_relative_to(place):
+            return f"; it is {taken}, which comes before {mine}: rename yours"
+    return ""
 
 
 def _task_of_module(module: Any, workload: Workload) -> "Task":

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard import paths
 from gpuyard.errors import UserMistake
 from gpuyard.specs import Target, Workload
 from gpuyard.workloads.disk_images import find_images, is_on_disk
+from gpuyard.workloads.own_code import code_directories
 from gpuyard.workloads.resolve import call_factory, import_factory
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
             )
         return _of_items(images, source)
     if ":" in source:
-        return _of_dataset(source, workload.directory)
+        return _of_dataset(source, code_directories(workload))
     raise UserMistake(
         f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits', module:factory, "
         "or a path like ./images"
@@ -146,8 +148,8 @@ def _spoken_digits(workload: Workload, task: "Task") -> Samples:
     return _of_tensors((sounds,), digits, f"Free Spoken Digit Dataset, {len(sounds)} clips")
 
 
-def _of_dataset(reference: str, beside: str | None) -> Samples:
-    built = call_factory(import_factory(reference, "dataset", beside), reference)
+def _of_dataset(reference: str, directories: tuple[Path, ...]) -> Samples:
+    built = call_factory(import_factory(reference, "dataset", directories), reference)
     if not (isinstance(built, Sized) and hasattr(built, "__getitem__")):
         raise UserMistake(
             f"{reference} returned a {type(built).__name__}; a dataset factory returns a torch "

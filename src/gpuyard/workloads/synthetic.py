@@ -17,7 +17,7 @@ from torch.autograd.function import FunctionCtx
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.specs import Workload
-from gpuyard.workloads.profiles import profile_of
+from gpuyard.workloads.profiles import profile_here
 from gpuyard.workloads.profiling import trained_layers
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.task import Task
@@ -39,7 +39,7 @@ class SyntheticLayer:
 
 def synthetic_layers(workload: Workload) -> tuple[SyntheticLayer, ...]:
     """In the order of backward."""
-    profile = profile_of(workload)
+    profile = profile_here(workload)
     shapes = _shapes(workload)
     total = sum(layer.forward_flops for layer in profile.layers)
     found, done = [], 0

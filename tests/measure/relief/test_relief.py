@@ -14,6 +14,7 @@ from gpuyard.measure.relief.run import run_relief
 from gpuyard.run.places import Here
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Workload
+from gpuyard.workloads import profile_of
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
@@ -98,7 +99,7 @@ def alone(make: Callable[..., Measurement], seconds: float) -> Measurement:
 def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measurement]) -> None:
     linear = Workload(name="digits", model="spoken-digits-linear")
     slow = RunPlace(kind="lab", nodes=("a", "b"), link_bytes_per_second=125e6)
-    choked = predicted_gains(linear, alone(make_measurement, 0.1), 2, slow)
+    choked = predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, slow)
     # 48 MB of gradients over 1 Gbit/s take 0.4 s; half of it 0.2 s: (0.1 + 0.4) / (0.1 + 0.2) at most
     assert choked is not None
     assert 1.2 < choked[ExchangeOptions(compress="fp16")] < 1.9
@@ -108,7 +109,7 @@ def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measu
         > choked[ExchangeOptions(compress="fp16")]
     )
     # a step of a minute waits for nothing that could be saved
-    assert predicted_gains(linear, alone(make_measurement, 60.0), 2, slow) == {}
+    assert predicted_gains(linear, profile_of(linear), alone(make_measurement, 60.0), 2, slow) == {}
 
 
 def test_where_the_link_is_not_known_nothing_is_foreseen(
@@ -116,5 +117,11 @@ def test_where_the_link_is_not_known_nothing_is_foreseen(
 ) -> None:
     linear = Workload(name="digits", model="spoken-digits-linear")
     unknown = RunPlace(kind="hosts", nodes=("a", "b"))
-    assert predicted_gains(linear, alone(make_measurement, 0.1), 2, unknown) is None
-    assert predicted_gains(linear, alone(make_measurement, 0.1), 2, RunPlace()) is not None
+    assert (
+        predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, unknown)
+        is None
+    )
+    assert (
+        predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, RunPlace())
+        is not None
+    )

@@ -37,7 +37,16 @@ def bench(slurm: SlurmCluster, tiny: Build, tmp_path: Path) -> Bench:
     ) -> CompletedProcess[str]:
         spec = tmp_path / "tiny.workload.yaml"
         spec.write_text(tiny(factory).model_dump_json(exclude_none=True), encoding="utf-8")
-        command = [sys.executable, "-m", "gpuyard", "bench", "train", str(spec), "--slurm"]
+        command = [
+            sys.executable,
+            "-m",
+            "gpuyard",
+            "bench",
+            "train",
+            str(spec),
+            "--slurm",
+            "--allow-code",
+        ]
         allocate = ["salloc", "--quiet", "--nodes=2", *salloc, "sh", "-c", script, "sh"]
         return slurm.run(
             *allocate,

@@ -20,7 +20,13 @@ def test_two_ranks_on_each_of_two_hosts_train_together(
     spec.write_text(tiny().model_dump_json(exclude_none=True), encoding="utf-8")
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    where = (f"--hosts={','.join(HOSTS)}", "--ranks-per-node=2", "--workers=4", "--batch=8")
+    where = (
+        f"--hosts={','.join(HOSTS)}",
+        "--ranks-per-node=2",
+        "--workers=4",
+        "--batch=8",
+        "--allow-code",
+    )
     with ssh_hosts(tmp_path, hidden) as programs:
         monkeypatch.setenv("PATH", str(programs), prepend=":")
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

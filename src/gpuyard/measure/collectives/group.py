@@ -1,14 +1,13 @@
 """The ranks of a bench as torch.distributed sees them, and the few things that they agree on."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from time import perf_counter
 
 import torch
 import torch.distributed as dist
 
 from gpuyard.measure.collectives.records import CollectivesJob
-from gpuyard.run.peers import meeting_point, own_device, synchronize
+from gpuyard.run.peers import meet, own_device, synchronize
 
 
 class TorchGroup:
@@ -17,13 +16,7 @@ class TorchGroup:
     def __init__(self, job: CollectivesJob) -> None:
         self.rank, self.count = job.rank, job.processes
         self.device = own_device(job)
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
-            init_method=meeting_point(job.directory),
-            rank=self.rank,
-            world_size=self.count,
-            timeout=timedelta(seconds=job.silence_seconds),
-        )
+        self._store = meet(job)
 
     def clock(self) -> float:
         """Now, when the device has done what it was told."""

@@ -6,6 +6,7 @@ from functools import partial
 
 import psutil
 
+from gpuyard.interpreter import import_path, module_argv
 from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
 from gpuyard.measure.collectives.plan import CollectivesPlan
@@ -24,9 +25,8 @@ from gpuyard.measure.collectives.verdict import find_slow, judge
 from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.predict.constants import TCP_PAYLOAD
-from gpuyard.run.launch import Crew, worker_argv
+from gpuyard.run.launch import Crew
 from gpuyard.run.places import Here
-from gpuyard.run.process import python_path
 from gpuyard.run.ranks import private_directory, run_crews
 from gpuyard.units import format_bytes
 
@@ -97,8 +97,8 @@ def _under_mpi(
 ) -> Iterator[Iterator[RankEvent]]:
     from gpuyard.measure.collectives.mpi import MPI_WORKER, under_mpiexec
 
-    variables = {**python_path(), "OMP_NUM_THREADS": str(len(plan.cores_by_worker[0]))}
-    argv = under_mpiexec(plan.workers, worker_argv(MPI_WORKER))
+    variables = {**import_path(), "OMP_NUM_THREADS": str(len(plan.cores_by_worker[0]))}
+    argv = under_mpiexec(plan.workers, module_argv(MPI_WORKER))
     with private_directory() as directory:
         # mpiexec decides where its ranks are
         leader = job(rank=0, processes=plan.workers, directory=str(directory), cores=())

@@ -15,7 +15,8 @@ from gpuyard.run.places import Here
 from gpuyard.run.protocol import Device
 from gpuyard.specs import Workload
 from gpuyard.units import counted, format_share
-from gpuyard.workloads.resolve import code_digest, require_torch
+from gpuyard.workloads.own_code import code_digest, code_of
+from gpuyard.workloads.resolve import require_torch
 
 SAMPLES_PER_UPDATE = 50
 
@@ -112,7 +113,7 @@ def plan_convergence(
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
         "workload": workload.model_dump(mode="json"),
-        "code": [code_digest(r, workload.directory) for r in workload.own_code],
+        "code": [code_digest(r, workload) for r in code_of(workload)],
         "workers": workers,
         "batch_per_worker": batch,
         "cores_each": len(cores_by_worker[0]),

@@ -18,12 +18,14 @@ from gpuyard.measure.convergence.records import (
 from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.run.places import Here
+from gpuyard.workloads.own_code import check_allowed
 
 _WORKER = "gpuyard.measure.convergence.worker"
 
 
 def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) -> ConvergenceRun:
     """Train, or go on where the checkpoint is."""
+    check_allowed(plan.workload)
     epochs: list[EpochDone] = []
     clock = Clock(range(1, plan.epochs + 1))
     if plan.fresh:

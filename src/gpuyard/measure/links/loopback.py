@@ -16,6 +16,7 @@ from threading import Thread
 from time import monotonic, perf_counter
 
 from gpuyard.errors import GpuyardError
+from gpuyard.interpreter import import_path, module_argv
 
 MOST_BYTES = 4 * 10**9
 _HOST = "127.0.0.1"
@@ -82,19 +83,12 @@ def loopback_seconds(
 
 def _start(port: int, secret: bytes, budget_seconds: float) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "gpuyard.measure.links.loopback",
-            str(port),
-            str(budget_seconds),
-        ],
+        [*module_argv("gpuyard.measure.links.loopback"), str(port), str(budget_seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the bench, which then stops this
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        env={**os.environ, **import_path()},
     )
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError), process.stdin as stdin:

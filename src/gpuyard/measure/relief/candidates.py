@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from gpuyard.catalog import ModelProfile
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.predict import (
     CPU_VARIATION,
@@ -26,7 +27,6 @@ from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABY
 from gpuyard.predict.transport import between_machines
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Workload
-from gpuyard.workloads import profile_of
 
 LEAST_GAIN = 1.03
 """As in `gpuyard predict --why`."""
@@ -43,7 +43,7 @@ CANDIDATES = (
 
 
 def predicted_gains(
-    workload: Workload, alone: Measurement, workers: int, place: RunPlace
+    workload: Workload, profile: ModelProfile, alone: Measurement, workers: int, place: RunPlace
 ) -> dict[ExchangeOptions, float] | None:
     """Speed-ups over plain DDP that are worth it, the largest first; None where the link is not known.
 
@@ -52,7 +52,6 @@ def predicted_gains(
     platform = _platform(workers, place)
     if platform is None:
         return None
-    profile = profile_of(workload)
     batch = alone.batch_per_worker
     seconds = alone.step.step_seconds
     line = ComputeLine(0.0, seconds / batch, "measured here", f"run {alone.id}")

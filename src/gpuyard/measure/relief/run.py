@@ -7,13 +7,14 @@ from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import key_of, made_now
 from gpuyard.measure.relief.plan import ReliefPlan
 from gpuyard.measure.relief.records import ReliefJob, ReliefResult, Relieved, read_event
+from gpuyard.measure.training.sweep import completed
 
 _WORKER = "gpuyard.measure.relief.worker"
 
 
 def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefResult:
     """Train with plain DDP and with each remedy, one after the other."""
-    sweep, processes = plan.sweep, plan.workers
+    sweep, processes = completed(plan.sweep), plan.workers
     runs: list[Relieved] = []
     clock = Clock(plan.remedies)
     job = partial(

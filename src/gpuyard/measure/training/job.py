@@ -3,7 +3,7 @@
 from typing import Literal
 
 from gpuyard.measure.ranks import EventReader, WorkloadJob
-from gpuyard.measure.record import Part
+from gpuyard.measure.record import OwnProfile, Part
 from gpuyard.measure.training.measurement import MeasuredStep, SyntheticGpu, Window
 from gpuyard.specs import ExchangeOptions, StrategyName
 
@@ -48,6 +48,7 @@ class PointResult(Part):
     parameter_checksums: tuple[str, ...]
     backend: str
     data_source: str
+    profile: OwnProfile = None
 
 
 read_event: EventReader[PointProgress | PointResult] = EventReader(PointProgress | PointResult)

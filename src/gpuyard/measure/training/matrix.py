@@ -18,6 +18,7 @@ from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, check_point
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
+from gpuyard.workloads.own_code import check_allowed
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ def run_matrix(
         everything_stored = not fresh and all(
             credible_run(store, sweep, point) for sweep in sweeps for point in sweep.points
         )
+        if not everything_stored:
+            for sweep in sweeps:
+                check_allowed(sweep.workload)  # before a lab is made for it
         planned = sweeps[0].place
         with contextlib.nullcontext(planned) if everything_stored else planned.up() as place:
             for sweep in sweeps:

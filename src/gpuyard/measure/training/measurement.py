@@ -1,15 +1,14 @@
 """One timed run with everything needed to believe it, or to do it again."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import Part, Record, Testbed
+from gpuyard.measure.record import OwnProfile, Part, Record, Testbed
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device
-from gpuyard.specs import ExchangeOptions, StrategyName, Workload
+from gpuyard.specs import ExchangeOptions, StrategyName
 from gpuyard.units import format_bit_rate
 
 
@@ -58,19 +57,6 @@ class Provenance(Testbed):
     data_source: str
     seed: int
     launcher: Annotated[Launcher, Field(description="who started the ranks")] = "direct"
-
-
-def stored_spec(workload: Workload) -> dict[str, Any]:
-    """The workload, and where its file was if it names code of the user's own: that may be beside it."""
-    spec = workload.model_dump(mode="json")
-    own = workload.directory is not None and bool(workload.own_code)
-    return spec | ({"directory": workload.directory} if own else {})
-
-
-def workload_of_spec(spec: Mapping[str, Any]) -> Workload:
-    """The workload of a run. Raises pydantic's error where an older or newer gpuyard wrote it."""
-    known = {key: value for key, value in spec.items() if key != "directory"}
-    return Workload.model_validate(known).read_in(spec.get("directory"))
 
 
 def place_words(place: RunPlace) -> str:
@@ -123,6 +109,7 @@ class Measurement(Record):
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None
     place: RunPlace = RunPlace()
+    profile: OwnProfile = None
     provenance: Provenance
 
 

@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import torch
 
+from gpuyard.catalog import ModelProfile
+from gpuyard.errors import GpuyardError
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob
 from gpuyard.measure.training.measurement import Window
 from gpuyard.measure.training.statistics import rate_of_windows
 from gpuyard.measure.training.timing import finite, measured_step, time_windows
 from gpuyard.measure.training.trainer import Trainer, parameter_checksum
 from gpuyard.run.peers import Peers
+from gpuyard.workloads.profiles import catalog_profile, profile_here
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import Samples, build_batches, load_samples
 from gpuyard.workloads.task import Task
@@ -32,6 +35,16 @@ def task_of(job: TrainingJob) -> Task:
     from gpuyard.workloads.synthetic import synthetic_task
 
     return synthetic_task(job.workload, lambda batch: job.dilation * gpu.step_seconds(batch))
+
+
+def own_profile(job: TrainingJob) -> ModelProfile | None:
+    """What the first rank says of a user's own model; None too where that can't be said, though it trains."""
+    if job.rank or catalog_profile(job.workload) is not None:
+        return None
+    try:
+        return profile_here(job.workload)
+    except GpuyardError:
+        return None
 
 
 def measure_point(

@@ -11,8 +11,8 @@ from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
-from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection, stored_spec
-from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent
+from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
+from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent, completed
 from gpuyard.run.launch import Environment
 
 _WORKER = "gpuyard.measure.training.worker"
@@ -53,6 +53,7 @@ def run_sweep(
     missing = [point for point in sweep.points if point not in known]
     if not missing:
         return [known[point] for point in sweep.points]
+    sweep = completed(sweep)
     with only_one_measures():
         for workers in sorted({point.workers for point in missing}):
             todo = [point for point in missing if point.workers == workers]
@@ -155,7 +156,7 @@ def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement
     return Measurement(
         **made_now(point.key),
         workload=sweep.workload.name,
-        spec=stored_spec(sweep.workload),
+        spec=sweep.workload.model_dump(mode="json"),
         workers=point.workers,
         strategy=sweep.strategy,
         device=sweep.device,

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from gpuyard import paths
-from gpuyard.catalog import gpus
+from gpuyard.catalog import ModelProfile, gpus
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.clock import Progress
@@ -20,8 +20,9 @@ from gpuyard.run.places import Here, Place
 from gpuyard.run.protocol import Device
 from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 from gpuyard.units import format_bit_rate
-from gpuyard.workloads import profile_of
-from gpuyard.workloads.resolve import code_digest, require_torch
+from gpuyard.workloads.own_code import check_allowed, code_digest, code_of
+from gpuyard.workloads.profiles import catalog_profile, profile_of
+from gpuyard.workloads.resolve import require_torch
 
 _MOST_POINTS = 10_000
 
@@ -48,7 +49,9 @@ class Sweep:
     testbed: Testbed
     points: tuple[Point, ...]
     remedy: ExchangeOptions
+    gpu: str | None
     synthetic: SyntheticGpu | None
+    """None too where `gpu` is emulated for a user's own model, whose code a plan doesn't run."""
     place: Place
     repeat: int
     launcher: Launcher
@@ -61,7 +64,7 @@ class Sweep:
             "strategy": self.strategy,
             "launcher": self.launcher,
             "remedy": self.remedy.model_dump(),
-            "gpu": self.synthetic.gpu if self.synthetic else None,
+            "gpu": self.gpu,
             "device": self.device,
             "seconds_per_point": self.seconds_per_point,
             "cores_by_worker": [list(cores) for cores in self.cores_by_worker],
@@ -92,9 +95,12 @@ class Sweep:
             "dilation": self.place.dilation,
         }
 
+    def with_precision(self, precision: Precision | None) -> "Sweep":
+        return replace(self, workload=self.workload.model_copy(update={"precision": precision}))
+
     @property
     def title(self) -> str:
-        on = f"synthetic {self.synthetic.gpu}" if self.synthetic else self.device
+        on = f"synthetic {self.gpu}" if self.gpu else self.device
         remedy = "" if self.remedy.plain else f" with {self.remedy.label}"
         place = self.place.record(len(self.cores_by_worker))
         where = "" if place.kind == "here" else f", {place_words(place)}"
@@ -165,28 +171,30 @@ def plan_sweep(
     check_points(len(workers) * len(batches))
     remedy, place = remedy or ExchangeOptions(), place or Here()
     testbed = this_testbed()
-    synthetic = _synthetic(workload, gpu) if gpu is not None else None
-    device = "cpu" if synthetic else device or ("cuda" if all(place.gpus_by_node) else "cpu")
-    precision = workload.precision or _usual_precision(workload, device, gpu, place)
+    profile = catalog_profile(workload)
+    emulated = None if gpu is None else gpus().get(gpu).id
+    synthetic = synthetic_gpu(workload, profile, emulated) if emulated and profile else None
+    device = "cpu" if emulated else device or ("cuda" if all(place.gpus_by_node) else "cpu")
+    precision = workload.precision or _usual_precision(profile, device, emulated, place)
     workload = workload.model_copy(update={"precision": precision})
     check_strategy(
         strategy,
-        precision=precision if synthetic is None else "fp32",
+        precision=precision if precision and emulated is None else "fp32",
         device=device,
         gpus=len(testbed.gpus),
     )
     if device == "cuda" and (missing := place.missing_gpus(workers[-1])) is not None:
         raise UserMistake(missing)
-    check_remedy(remedy, strategy, synthetic=synthetic is not None)
+    check_remedy(remedy, strategy, synthetic=emulated is not None)
     if strategy == "horovod" and place.why_no_horovod is not None:
         raise UserMistake(place.why_no_horovod)
     over_nodes = place.meeting is not None
     launcher = launcher or ("torchrun" if strategy == "ddp" and over_nodes else "direct")
     check_launcher(launcher, strategy)
-    cores_by_worker = place.cores_by_worker(workers[-1], computing=synthetic is None)
+    cores_by_worker = place.cores_by_worker(workers[-1], computing=emulated is None)
     common: dict[str, Any] = {
         "workload": workload.model_dump(mode="json"),
-        "code": [code_digest(r, workload.directory) for r in workload.own_code],
+        "code": [code_digest(r, workload) for r in code_of(workload)],
         "data": _data_is_here(workload),
         "strategy": strategy,
         "device": device,
@@ -198,7 +206,7 @@ def plan_sweep(
         "gpuyard": testbed.gpuyard,
         # only what is there: plain points have the keys that they always had
         **({} if remedy.plain else {"remedy": remedy.model_dump(mode="json")}),
-        **({} if synthetic is None else {"synthetic": synthetic.model_dump(mode="json")}),
+        **_of_gpu(emulated, synthetic),
         **({} if place.identity() is None else {"place": place.identity()}),
         **({} if repeat == 0 else {"repeat": repeat}),
     }
@@ -212,6 +220,7 @@ def plan_sweep(
         testbed=testbed,
         points=tuple(Point(w, b, _key(common, w, b)) for w in workers for b in batches),
         remedy=remedy,
+        gpu=emulated,
         synthetic=synthetic,
         place=place,
         repeat=repeat,
@@ -228,21 +237,54 @@ def check_points(count: int) -> None:
 
 
 def _usual_precision(
-    workload: Workload, device: Device, synthetic: str | None, place: Place
-) -> Precision:
-    """What PyTorch computes in there without a setting. It is decided here, so that a record says it."""
+    profile: ModelProfile | None, device: Device, emulated: str | None, place: Place
+) -> Precision | None:
+    """What PyTorch computes in there without a setting. It is decided here, so that a record says it.
+
+    None: that follows from the profile of a user's own model.
+    """
     names = [name for there in place.gpus_by_node for name in there] if device == "cuda" else []
-    gpu = gpus().get(synthetic) if synthetic else catalog_gpu(names[0]) if names else None
+    gpu = gpus().get(emulated) if emulated else catalog_gpu(names[0]) if names else None
     if gpu is None or gpu.tf32_tflops is None:
         return "fp32"
+    return None if profile is None else default_precision(profile, gpu)
+
+
+def completed(sweep: Sweep) -> Sweep:
+    """With what a plan leaves open as it would have to run a user's own model.
+
+    Raises CodeNotAllowed where that is not allowed, whether anything is open or not.
+    """
+    check_allowed(sweep.workload)
+    emulated = sweep.gpu if sweep.synthetic is None else None
+    if emulated is None and sweep.workload.precision is not None:
+        return sweep
     try:
-        return default_precision(profile_of(workload), gpu)
-    except GpuyardError:  # what it computes can't be said, though it may train
-        return "fp32"
+        profile = profile_of(sweep.workload)
+    except GpuyardError:
+        if emulated is not None:
+            raise
+        # what it computes can't be said, though it may train
+        return sweep.with_precision("fp32")
+    precision = sweep.workload.precision or _usual_precision(
+        profile, sweep.device, sweep.gpu, sweep.place
+    )
+    found = sweep.with_precision(precision)
+    if emulated is None:
+        return found
+    return replace(found, synthetic=synthetic_gpu(sweep.workload, profile, emulated))
 
 
-def _synthetic(workload: Workload, gpu: str) -> SyntheticGpu:
-    line = compute_line(workload, profile_of(workload), gpus().get(gpu))
+def _of_gpu(gpu: str | None, synthetic: SyntheticGpu | None) -> dict[str, Any]:
+    # of a user's own model the times follow from its code, which has its own part in the key
+    if gpu is None:
+        return {}
+    return {"synthetic": {"gpu": gpu} if synthetic is None else synthetic.model_dump(mode="json")}
+
+
+def synthetic_gpu(workload: Workload, profile: ModelProfile, gpu: str) -> SyntheticGpu:
+    """How long it computes."""
+    line = compute_line(workload, profile, gpus().get(gpu))
     return SyntheticGpu(
         gpu=gpu,
         fixed_seconds=line.fixed_seconds,

@@ -16,21 +16,21 @@ def _run(job: TrainingJob, emit: Emit) -> None:
     require_torch()
     import torch
 
-    from gpuyard.measure.training.point import measure_point, read_samples
+    from gpuyard.measure.training.point import measure_point, own_profile, read_samples
     from gpuyard.measure.training.trainer import set_precision
     from gpuyard.run.peers import Peers, own_device
 
     set_precision(job.workload.precision)
     device = own_device(job)
     samples = read_samples(job)
+    profile = own_profile(job)
     peers = Peers(job)
     report: Emit = emit if job.rank == 0 else lambda _event: None
     for batch in job.batches:
-        report(
-            measure_point(
-                job, batch, device=device, peers=peers, samples=samples, on_progress=report
-            )
+        result = measure_point(
+            job, batch, device=device, peers=peers, samples=samples, on_progress=report
         )
+        report(result.model_copy(update={"profile": profile}))
         gc.collect()  # the last point's graph, before the next one is built
         if job.device == "cuda":
             torch.cuda.empty_cache()

@@ -65,8 +65,12 @@ class Hosts(OtherMachines):
             raise MissingRequirement("hosts are reached over ssh, which is not installed here")
 
     @property
+    def node_addresses(self) -> tuple[str, ...]:
+        return tuple(name.rpartition("@")[2] for name in self.names)
+
+    @property
     def meeting(self) -> Meeting:
-        return Meeting(self.names[0].rpartition("@")[2], self.port)
+        return Meeting(self.node_addresses[0], self.port)
 
     def command(
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None

@@ -45,6 +45,10 @@ class LabNodes(Place):
         return (cuda_gpus(),) * len(self.plan.nodes)
 
     @property
+    def node_addresses(self) -> tuple[str, ...]:
+        return tuple(node.address for node in self.plan.nodes)
+
+    @property
     def meeting(self) -> Meeting:
         return Meeting(self.plan.nodes[0].address, _PORT)
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard.errors import UserMistake
 from gpuyard.run.process import Command
-from gpuyard.run.protocol import MEETING_POINT
 
 Cores = tuple[tuple[int, ...], ...]
 Kind = Literal["here", "lab", "hosts", "slurm"]
@@ -80,8 +79,7 @@ class Seat:
         }
         if meeting is None:
             return variables
-        there = {"MASTER_ADDR": meeting.address, "MASTER_PORT": str(meeting.port)}
-        return {**variables, **there, MEETING_POINT: "env://"}
+        return {**variables, "MASTER_ADDR": meeting.address, "MASTER_PORT": str(meeting.port)}
 
 
 class Place(ABC):
@@ -119,6 +117,11 @@ class Place(ABC):
     def meeting(self) -> Meeting | None:
         """Where ranks on several nodes meet; None: all are on this machine, and meet through a file."""
         return None
+
+    @property
+    def node_addresses(self) -> tuple[str, ...]:
+        """What the nodes are called on a network; where that is not known, their names."""
+        return self.nodes
 
     @abstractmethod
     def command(

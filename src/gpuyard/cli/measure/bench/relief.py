@@ -99,13 +99,14 @@ def relief(
 def _predicted(
     workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
 ) -> "dict[ExchangeOptions, float] | None":
-    """What the predictor names, from one worker alone; nothing is measured in a dry run.
+    """What the predictor names, from one worker alone; a dry run measures nothing and runs no code.
 
     None: it names nothing, as the run or the link can't say enough.
     """
     from gpuyard.measure import Measurement, plan_sweep, run_sweep
     from gpuyard.measure.relief.candidates import predicted_gains
     from gpuyard.report.terminal import say
+    from gpuyard.workloads.profiles import catalog_profile, profile_of
 
     store = results_store()
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
@@ -125,4 +126,9 @@ def _predicted(
             "caution",
         )
         return None
-    return predicted_gains(workload, measured, workers, place.record(workers))
+    profile = catalog_profile(workload) or measured.profile
+    if profile is None and dry_run:  # an older gpuyard kept none
+        return None
+    return predicted_gains(
+        workload, profile or profile_of(workload), measured, workers, place.record(workers)
+    )

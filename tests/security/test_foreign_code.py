@@ -1,0 +1,437 @@
+"""A data file runs no code unannounced, and code that runs can't end, read or garble the program that asked."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog.specfiles import read_plan, read_workload
+from gpuyard.errors import CodeNotAllowed, GpuyardError, UserMistake
+from gpuyard.measure import Measurement, ResultsStore, plan_sweep, to_json_lines
+from gpuyard.measure.training.sweep import completed
+from gpuyard.specs import Workload
+from gpuyard.workloads.own_code import allow_code, check_allowed
+from gpuyard.workloads.profile_process import profile_elsewhere
+from tests.conftest import MACHINE, Cli, MakeMeasurement, needs_two_cores
+
+NET = "from torch import nn\ndef make():\n    return nn.Linear(16, 4)\n"
+WORKLOAD = (
+    "name: own\nmodel: own_net:make\nbatch_per_gpu: 4\ninput: {shape: [16]}\ntarget: {classes: 4}\n"
+)
+DATA = "dataset: {samples: 10000000, bytes_per_sample: 64, source: 'own_net:data'}\n"
+PLAN = """\
+name: p
+workload: own.workload.yaml
+runs_per_month: 10
+search: {gpus: [t4], nodes: [1]}
+"""
+STUDY = "name: s\nworkloads: [own.workload.yaml]\nmeasure: null\nclusters: [{cluster: dgx-a100, gpus: [1, 2]}]\n"
+SWEEP = "name: s\nworkloads: [own.workload.yaml]\nnodes: [1]\ntime_per_point: 200 ms\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """A project with a model of its own, which leaves a trace when it is imported."""
+
+    def write(code: str = NET, where: str = "project") -> Path:
+        directory = tmp_path / where
+        directory.mkdir()
+        trace = directory / "imported"
+        (directory / "own_net.py").write_text(f"open({str(trace)!r}, 'w').close()\n{code}")
+        (directory / "own.workload.yaml").write_text(WORKLOAD + DATA)
+        (directory / "own.plan.yaml").write_text(PLAN)
+        (directory / "own.study.yaml").write_text(STUDY)
+        (directory / "own.sweep.yaml").write_text(SWEEP)
+        return directory
+
+    return write
+
+
+def ran(directory: Path) -> bool:
+    return (directory / "imported").exists()
+
+
+# what each command needs beside the files that it reads
+READING = {
+    "predict": ("predict", "{}/own.workload.yaml", "--on", "dgx-a100"),
+    "study": ("study", "{}/own.study.yaml", "--output", "out"),
+    "plan": ("plan", "{}/own.plan.yaml"),
+    "playbook": ("playbook", "{}/own.plan.yaml"),
+    "topo": ("topo", "compare", "dual-root", "--workload", "{}/own.workload.yaml", "--gpus", "2"),
+    "ranking": ("catalog", "gpus", "--for", "{}/own.workload.yaml"),
+    "storage": ("facility", "storage", "{}/own.workload.yaml", "--on", "dgx-a100"),
+    "fabric": ("facility", "fabric", "--workload", "{}/own.workload.yaml", "--on", "{}/c.yaml"),
+}
+MEASURING = {
+    "train": ("bench", "train", "{}/own.workload.yaml", "--workers", "1"),
+    "sweep": ("bench", "sweep", "{}/own.sweep.yaml"),
+    "relief": ("bench", "relief", "{}/own.workload.yaml", "--workers", "2"),
+    "fit": ("train", "{}/own.workload.yaml", "--epochs", "1"),
+}
+
+
+def asked(command: tuple[str, ...], directory: Path) -> list[str]:
+    return [word.format(directory) for word in command]
+
+
+@pytest.mark.parametrize(
+    "command", [*READING, *(pytest.param(name, marks=MACHINE) for name in MEASURING)]
+)
+def test_a_spec_from_elsewhere_names_its_code_and_runs_none(
+    cli: Cli, write: Callable[..., Path], tmp_path: Path, command: str
+) -> None:
+    elsewhere, here = write(where="elsewhere"), tmp_path / "here"
+    here.mkdir()
+    (elsewhere / "c.yaml").write_text("name: c\nnodes: 2\nmachine: {gpu: t4, gpus: 2}\nnetwork: {link: ethernet-10g}\n")  # fmt: skip
+    words = asked({**READING, **MEASURING}[command], elsewhere)
+    done = cli(*words, cwd=here, status=2)
+    assert f"{elsewhere}/own.workload.yaml names code: own_net:make" in done.stderr
+    assert f"is not in the current directory, {here}" in done.stderr
+    assert "--allow-code" in done.stderr
+    assert not ran(elsewhere)
+    assert list(here.iterdir()) in ([], [here / "out"])
+
+
+@pytest.mark.parametrize("command", READING)
+def test_code_that_is_allowed_is_found_beside_its_spec(
+    cli: Cli, write: Callable[..., Path], tmp_path: Path, command: str
+) -> None:
+    elsewhere, here = write(where="elsewhere"), tmp_path / "here"
+    here.mkdir()
+    (elsewhere / "c.yaml").write_text("name: c\nnodes: 2\nmachine: {gpu: t4, gpus: 2}\nnetwork: {link: ethernet-10g}\n")  # fmt: skip
+    cli(*asked(READING[command], elsewhere), "--allow-code", cwd=here)
+    assert ran(elsewhere)
+    # it was allowed for that command line, and not for good
+    cli(*asked(READING["predict"], elsewhere), cwd=here, status=2)
+
+
+@MACHINE
+def test_ranks_find_code_that_is_allowed(
+    cli: Cli, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = "def data():\n    return [(torch.zeros(16), 1)] * 8\nimport torch\n"
+    elsewhere, here = write(NET + data, where="elsewhere"), tmp_path / "here"
+    here.mkdir()
+    bench = (*asked(MEASURING["train"], elsewhere), "--time-per-point", "0.2 s", "--json")
+    done = cli(*bench, "--allow-code", cwd=here)
+    (run,) = json.loads(done.stdout)
+    assert run["provenance"]["data_source"] == "own_net:data, 8 samples"
+    assert run["profile"]["parameters"] == 16 * 4 + 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*MEASURING["train"], "--dry-run"),
+        (*MEASURING["train"], "--gpu", "t4", "--dry-run"),
+        (*MEASURING["sweep"], "--dry-run"),
+        (*MEASURING["relief"], "--dry-run"),
+        (*MEASURING["fit"], "--dry-run"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+@pytest.mark.parametrize("where", ["elsewhere", "here"])
+def test_a_dry_run_imports_nothing(
+    cli: Cli, write: Callable[..., Path], tmp_path: Path, command: tuple[str, ...], where: str
+) -> None:
+    project, here = write(), tmp_path / "here"
+    here.mkdir()
+    cli(*asked(command, project), cwd=project if where == "here" else here)
+    assert not ran(project)
+
+
+def runs(make: MakeMeasurement, model: str, **more: object) -> list[Measurement]:
+    spec = {"name": "own", "model": model}
+    return [make(number, spec=spec, workload="own", **more) for number in range(3)]
+
+
+def test_calibrate_imports_nothing_that_an_export_names(
+    gpuyard_process: Cli, write: Callable[..., Path], make_measurement: MakeMeasurement
+) -> None:
+    project = write()
+    for model in ("own_net:make", "os:abort", "sys:exit"):
+        (project / "runs.jsonl").write_text(to_json_lines(runs(make_measurement, model)))
+        done = gpuyard_process("calibrate", "--results", "runs.jsonl", cwd=project, status=1)
+        assert f"kept no profile of {model} with them" in done.stderr
+    assert not ran(project)
+
+
+def test_a_dry_run_of_a_sweep_believes_what_the_record_says_of_the_model(
+    cli: Cli, write: Callable[..., Path], make_measurement: MakeMeasurement, home: Path
+) -> None:
+    project = write()
+    sweep = (*asked(MEASURING["sweep"], project), "--dry-run", "--json")
+    (planned,) = json.loads(cli(*sweep, cwd=project).stdout)["sweeps"]
+    stored = make_measurement(key=planned["points"][0]["key"], workers=1, loss_last=1.0)
+    ResultsStore(home / "results.sqlite").add(stored)
+    (again,) = json.loads(cli(*sweep, cwd=project).stdout)["sweeps"]
+    assert again["points"][0]["stored"]
+    assert not ran(project)
+
+
+def test_what_follows_from_a_models_code_is_decided_when_it_runs(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = "nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 4, 4), nn.Flatten()"
+    project = write(f"from torch import nn\ndef make():\n    return nn.Sequential({layers})\n")
+    monkeypatch.chdir(project)
+    workload = read_workload("own.workload.yaml")
+    planned = plan_sweep(workload, [1], [4], seconds_per_point=1.0, gpu="a100-sxm4-80gb")
+    assert (planned.workload.precision, planned.synthetic) == (None, None)
+    assert not ran(project)
+    found = completed(planned)
+    assert found.workload.precision == "tf32"  # as PyTorch convolves there
+    assert found.synthetic is not None
+    assert found.synthetic.gpu == "a100-sxm4-80gb"
+
+
+@MACHINE
+def test_a_run_keeps_its_models_profile_and_a_calibration_needs_no_code(
+    cli: Cli, write: Callable[..., Path]
+) -> None:
+    project = write("import torch\ndef data():\n    return [(torch.zeros(16), 1)] * 64\n" + NET)
+    bench = ("bench", "train", "own.workload.yaml", "--workers", "1", "--batch", "2,4,8,16")
+    cli(*bench, "--time-per-point", "0.2 s", cwd=project)
+    (project / "own_net.py").unlink()
+    done = cli("calibrate", "--doubtful", "--force", "--dry-run", "--json", cwd=project)
+    assert "left out" not in done.stdout
+    (entry,) = json.loads(done.stdout)["calibration"]["hardware"]
+    assert entry["lines"][0]["model"] == "own_net:make"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import sys\nsys.exit(0)\n", "own_net.py:3: it ends the program with exit(0)"),
+        ("raise SystemExit\n", "it ends the program with exit(None)"),
+        ("import os\nos._exit(0)\n", "ended with status 0 before it had one"),
+        ("import os\nos.abort()\n", "was killed by SIGABRT before it had one"),
+        ("import os\nprint('so far')\nos._exit(3)\n", "its last lines:\n  so far"),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--mine', required=True)\np.parse_args()\n",
+            "it ends the program with exit(2)",
+        ),
+        ("import sys\ndef make():\n    sys.exit('no')\n", "own_net:make failed"),
+        ("import os\nos.write(3, b'{}' * 10)\nos._exit(0)\n", "before it had one"),
+        ("def make():\n    return input()\n", "EOFError"),
+    ],
+)
+def test_code_that_ends_its_process_is_a_sentence(
+    cli: Cli, write: Callable[..., Path], code: str, sentence: str
+) -> None:
+    project = write(code)
+    done = cli(*asked(READING["predict"], project), cwd=project, status=2)
+    assert sentence in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["study", "plan", "topo"])
+def test_no_command_ends_with_the_code_that_it_runs(
+    cli: Cli, write: Callable[..., Path], command: str
+) -> None:
+    project = write("raise SystemExit(0)\n")
+    done = cli(*asked(READING[command], project), cwd=project, status=2)
+    assert "it ends the program with exit(0)" in done.stderr
+
+
+def test_code_reads_no_arguments_of_ours_and_prints_into_no_document(
+    cli: Cli, write: Callable[..., Path]
+) -> None:
+    talkative = """
+import argparse, os, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("rest", nargs="*")
+assert parser.parse_args().rest == [], sys.argv
+print("p-rinted")
+os.write(1, b"w-ritten")
+os.system("echo e-choed")
+"""
+    project = write(talkative + NET)
+    done = cli(*asked(READING["predict"], project), "--json", cwd=project)
+    assert json.loads(done.stdout)["predictions"]
+    for word in ("p-rinted", "w-ritten", "e-choed"):
+        assert word not in done.stdout + done.stderr
+
+
+def test_escapes_of_foreign_code_are_shown_not_sent(cli: Cli, write: Callable[..., Path]) -> None:
+    project = write("import os\nprint('\\033]52;c;bWluZQ==\\007')\nos._exit(1)\n")
+    done = cli(*asked(READING["predict"], project), cwd=project, status=2)
+    assert "\N{REPLACEMENT CHARACTER}]52" in done.stderr
+    assert "\033" not in done.stderr
+
+
+def test_code_that_goes_on_for_ever_is_stopped_with_all_that_it_started(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write(
+        "import subprocess, time\nchild = subprocess.Popen(['sleep', '600'])\n"
+        "open('child', 'w').write(str(child.pid))\nwhile True:\n    print('x' * 10_000)\n"
+    )
+    monkeypatch.chdir(project)
+    with pytest.raises(GpuyardError, match="did not come to an end within 5 s"):
+        profile_elsewhere(read_workload("own.workload.yaml"), most_seconds=5)
+    child = int((project / "child").read_text())
+    stat = Path(f"/proc/{child}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+@MACHINE
+@needs_two_cores
+@pytest.mark.parametrize("launcher", ["direct", "torchrun"])
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import sys\nsys.exit(0)\n", "it ends the program with exit(0)"),
+        ("import os\nos._exit(0)\n", "ended before its work was done"),
+        (
+            "import os\nfrom torch import nn\nclass make(nn.Linear):\n"
+            "    def __init__(self):\n        super().__init__(16, 4)\n"
+            "    def forward(self, x):\n        return super().forward(x) if len(x) < 7 else os._exit(0)\n",
+            "ended before its work was done",
+        ),
+    ],
+    ids=["exit", "_exit", "in a step"],
+)  # fmt: skip
+def test_a_rank_whose_code_ends_it_is_an_error_not_silence(
+    cli: Cli, write: Callable[..., Path], code: str, sentence: str, launcher: str
+) -> None:
+    project = write(code)
+    (project / "own.workload.yaml").write_text(WORKLOAD)
+    bench = ("bench", "train", "own.workload.yaml", "--workers", "2", "--batch", "7")
+    done = cli(
+        *bench, "--time-per-point", "0.2 s", "--launcher", launcher, cwd=project,
+        status=2 if "program" in sentence else 1,
+    )  # fmt: skip
+    assert sentence in done.stderr or "has lost its connection to another rank" in done.stderr
+
+
+class Terminal:
+    """`gpuyard ARGUMENTS` at a terminal."""
+
+    def __init__(self, *arguments: str, cwd: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gpuyard", *arguments],
+            cwd=cwd, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True,
+        )  # fmt: skip
+        os.close(theirs)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        while text not in self.shown:
+            assert select.select([self._ours], [], [], 60)[0], self.shown
+            self.shown += os.read(self._ours, 4096).decode()
+
+    def answer(self, text: str) -> tuple[int, str]:
+        os.write(self._ours, f"{text}\n".encode())
+        out, _ = self._process.communicate(timeout=120)
+        os.close(self._ours)
+        return self._process.returncode, out
+
+
+def test_at_a_terminal_it_asks(write: Callable[..., Path], tmp_path: Path) -> None:
+    elsewhere, here = write(where="elsewhere"), tmp_path / "here"
+    here.mkdir()
+    command = (*asked(READING["predict"], elsewhere), "--json")
+    terminal = Terminal(*command, cwd=here)
+    terminal.until("Run it? [y/N]")
+    assert "own.workload.yaml names code: own_net:make" in terminal.shown
+    assert f"{elsewhere}/own_net.py" in terminal.shown
+    assert terminal.answer("") == (2, "")
+    assert not ran(elsewhere)
+    terminal = Terminal(*command, cwd=here)
+    terminal.until("Run it? [y/N]")
+    status, out = terminal.answer("y")
+    assert status == 0
+    assert json.loads(out)["predictions"]
+
+
+def foreign(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, cwd: Path | None = None
+) -> str | None:
+    monkeypatch.chdir(cwd or directory)
+    workload = read_workload(str(directory / "own.workload.yaml"))
+    try:
+        check_allowed(workload)
+    except CodeNotAllowed as found:
+        return str(found)
+    return None
+
+
+def test_what_is_taken_for_ones_own(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write()
+    assert foreign(project, monkeypatch) is None
+    assert foreign(project, monkeypatch, tmp_path) is None  # below
+    (project / "deeper").mkdir()
+    assert "is not in the current directory" in str(
+        foreign(project, monkeypatch, project / "deeper")
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "too wide to be one project" in str(foreign(project, monkeypatch, tmp_path))
+    link = tmp_path / "link"
+    link.mkdir()
+    (link / "own.workload.yaml").symlink_to(project / "own.workload.yaml")
+    assert "is not in the current directory" in str(foreign(link, monkeypatch))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
+def test_where_everybody_may_write_only_ones_own_files_count(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write()
+    project.chmod(0o1777)
+    assert foreign(project, monkeypatch) is None
+    for file, subject in (("own_net.py", "own_net.py"), ("own.workload.yaml", "and it")):
+        os.chown(project / file, 12345, 12345)
+        assert f"{subject} belongs to somebody else" in str(foreign(project, monkeypatch))
+        os.chown(project / file, 0, 0)
+    project.chmod(0o755)
+    assert foreign(project, monkeypatch, tmp_path) is None
+    tmp_path.chmod(0o1777)
+    os.chown(project, 12345, 12345)
+    said = str(foreign(project, monkeypatch, tmp_path))
+    assert f"it is in {project}, which belongs to somebody else, in a directory" in said
+
+
+def test_a_download_is_told_by_its_mark(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write()
+    try:
+        os.setxattr(project / "own_net.py", "user.xdg.origin.url", b"https://evil.example/net.py")
+    except OSError as error:
+        pytest.skip(f"no marks on files here: {error.strerror}")
+    said = str(foreign(project, monkeypatch))
+    assert "own_net.py was downloaded from https://evil.example/net.py" in said
+
+
+def test_a_spec_can_not_say_where_it_lies(tmp_path: Path) -> None:
+    for key in ("file", "_file"):
+        (tmp_path / "w.yaml").write_text(f"{WORKLOAD}{key}: ./mine.yaml\n")
+        with pytest.raises(UserMistake, match=f"no key is called '{key}'"):
+            read_workload(str(tmp_path / "w.yaml"))
+
+
+def test_a_workload_inside_a_plan_lies_where_the_plan_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "p.yaml"
+    inside = "workload: {name: own, model: 'own_net:make', dataset: {samples: 5}}"
+    file.write_text(PLAN.replace("workload: own.workload.yaml", inside))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    workload = read_plan(file).workload
+    assert isinstance(workload, Workload)
+    with pytest.raises(CodeNotAllowed, match=r"p\.yaml names code"):
+        check_allowed(workload)
+    allow_code(file)
+    check_allowed(workload)
