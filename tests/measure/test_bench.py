@@ -15,7 +15,7 @@ from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.credible import ForeignLoad
 from gpuyard.measure.kind import Listing
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Sentence, Table
+from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer
 from tests.conftest import ROOT
 from tests.measure.conftest import MakeBench
@@ -64,7 +64,7 @@ def test_a_doubt_is_listed_and_shown_whatever_was_measured(make_bench: MakeBench
     (table,) = records_answer(RESULT_KINDS["links"], benches).parts
     assert isinstance(table, Table)
     assert table.columns[-1] == "doubt"
-    assert [row[-1] for row in table.rows] == ["", busy]
+    assert [row[-1] for row in table.rows] == ["", Text(busy, "caution")]
     (plain,) = records_answer(RESULT_KINDS["links"], benches[:1]).parts
     assert isinstance(plain, Table)
     assert "doubt" not in plain.columns

@@ -73,7 +73,7 @@ def test_a_doubtful_run_is_told_and_one_without_a_loss_is_no_success(
     store.add(make_measurement(1, key=point["key"], workers=1, doubt="windows differ"))
     told = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
     assert told.exit_code == 0
-    assert "Doubtful: 000000000001, 1 worker(s) at a batch of 10: windows differ" in told.stderr
+    assert "Doubtful: 000000000001, 1 worker at a batch of 10: windows differ" in told.stderr
     assert "windows differ" in CliRunner().invoke(results.app, ["list"]).stdout
 
     store.add(make_measurement(2, key=point["key"], workers=1, doubt=NO_LOSS))

@@ -1,11 +1,13 @@
 """What a terminal shows: it fits, numbers stay whole, and nothing in a name is obeyed."""
 
 import io
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from gpuyard.measure.kind import Listing
 from gpuyard.report.answer import (
     Answer,
     Card,
@@ -20,7 +22,10 @@ from gpuyard.report.answer import (
     Table,
     Text,
 )
+from gpuyard.report.answers.predict import choke_cell
+from gpuyard.report.answers.results import shown_answer
 from gpuyard.report.terminal import print_answer
+from tests.report.builder import rigs
 
 WIDE_TABLE = Table(
     "resnet50 on 4 machines",
@@ -130,6 +135,20 @@ def test_colour_is_for_terminals_and_for_what_carries_meaning() -> None:
     assert "\x1b[" not in shown(table)
     coloured = shown(table, colour=True)
     assert "\x1b[1;31mdoes not fit" in coloured
+
+
+def test_a_choke_that_more_gpus_do_not_help_against_stands_out() -> None:
+    here, _, _ = rigs(1.0)
+    prediction = here.prediction(4, 50, 46e6)
+    assert choke_cell(replace(prediction, choke="network")) == Text("network", "caution")
+    assert choke_cell(replace(prediction, choke="gpu")) == "gpu"
+
+
+def test_a_slow_link_and_a_wrong_result_stand_out() -> None:
+    listing = Listing("", ["link", "verdict"], [["a", "slow"], ["b", "as expected"]])
+    coloured = shown(*shown_answer([listing], None).parts, colour=True)
+    assert "\x1b[1;31mslow" in coloured and "\x1b[1;31mas expected" not in coloured
+    assert "\x1b[" not in shown(*shown_answer([listing], None).parts)
 
 
 def test_what_is_for_the_page_alone_is_not_printed() -> None:

@@ -162,7 +162,12 @@ def _rate(p: Prediction, fastest: float) -> Words:
 
 
 def _choke(p: Prediction) -> Words:
-    return p.choke if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad")
+    return choke_cell(p) if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad")
+
+
+def choke_cell(p: Prediction) -> Words:
+    """What more GPUs would not help against stands out."""
+    return p.choke if p.choke in ("gpu", "none") else Text(p.choke, "caution")
 
 
 def why_svg(why: "Why", title: str) -> str:

@@ -7,7 +7,20 @@ from gpuyard.measure.bench import Plan
 from gpuyard.measure.kind import AnyRecord, Listing, ResultKind, Shown
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Answer, Column, Facts, Part, Sentence, Table
+from gpuyard.report.answer import Answer, Column, Facts, Part, Sentence, Table, Text, Tone
+
+_DOUBT = "doubt"
+_TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one stands for all others
+    _DOUBT: {"": "caution"},
+    "verdict": {
+        "slow": "bad",
+        "below": "bad",
+        "wrong": "bad",
+        "starves": "bad",
+        "refused": "caution",
+    },
+    "reached": {"no": "caution"},
+}
 
 
 def plan_answer(plan: Plan) -> Answer:
@@ -27,7 +40,7 @@ def records_answer(kind: ResultKind[AnyRecord], records: Sequence[AnyRecord]) ->
     listed = kind.listing(records)
     if any(record.doubt for record in records):
         rows = [[*row, r.doubt or ""] for row, r in zip(listed.rows, records, strict=True)]
-        listed = Listing(listed.title, [*listed.columns, "doubt"], rows)
+        listed = Listing(listed.title, [*listed.columns, _DOUBT], rows)
     document = [record.as_json() for record in records]
     return shown_answer([listed] if records else [], document)
 
@@ -43,4 +56,10 @@ def _part(shown: Listing | str) -> Part:
     if not any(shown.columns):
         return Facts([(name, value) for name, value in shown.rows], shown.title)
     columns = [Column(*c) if isinstance(c, tuple) else c for c in shown.columns]
-    return Table(shown.title, columns, shown.rows)
+    tones = [_TONES.get(c[0] if isinstance(c, tuple) else c, {}) for c in shown.columns]
+    rows = [
+        [Text(cell, tone.get(cell, tone.get("", "plain"))) if tone and cell else cell
+         for cell, tone in zip(row, tones, strict=True)]
+        for row in shown.rows
+    ]  # fmt: skip
+    return Table(shown.title, columns, rows)

@@ -9,6 +9,7 @@ from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Part, Picture, Sentence, Table
+from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import format_byte_rate, format_per_second, format_share
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def comparison_answer(
             format_per_second(c.prediction.samples_per_second),
             format_share(c.of_best),
             format_share(c.prediction.scaling_efficiency),
-            c.prediction.choke,
+            choke_cell(c.prediction),
         ]
         for c in compared
     ]

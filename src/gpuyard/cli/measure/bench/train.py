@@ -119,7 +119,8 @@ def _say_doubts(measurements: "list[Measurement]") -> None:
         if m.doubt is not None:
             say(
                 f"Doubtful: {m.id}, {counted(m.workers, 'worker')} at a batch of {m.batch_per_worker}: "
-                f"{m.doubt}; measure it again with --fresh."
+                f"{m.doubt}; measure it again with --fresh.",
+                "caution",
             )
     if any(m.doubt == NO_LOSS for m in measurements):
         raise GpuyardError(f"{NO_LOSS}: look at data, precision and learning rate first")

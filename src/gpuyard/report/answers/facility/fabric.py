@@ -12,6 +12,7 @@ from gpuyard.planner.fabric_choice import (
 )
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
 from gpuyard.report.answers.facility.room_document import fabric_figures
+from gpuyard.report.answers.predict import choke_cell
 from gpuyard.report.document import picked
 from gpuyard.units import (
     format_bit_rate,
@@ -38,7 +39,7 @@ def proposal_answer(choice: FabricChoice) -> Answer:
             format_usd(c.price_usd),
             format_per_second(c.prediction.samples_per_second),
             format_share(c.efficiency),
-            c.prediction.choke,
+            choke_cell(c.prediction),
             Text("proposed", "good") if c is choice.chosen else "",
         ]
         for c in choice.frontier

@@ -96,7 +96,7 @@ def _row(fit: StorageFit) -> list[Words]:
         format_byte_rate(fit.read_bytes_per_second),
         "" if fit.checkpoint_seconds is None else format_seconds(fit.checkpoint_seconds),
         feeds,
-        Text("yes", "good") if fit.enough else fit.missing,
+        Text("yes", "good") if fit.enough else Text(fit.missing, "bad"),
         fit.option.basis,
     ]
 
