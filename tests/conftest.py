@@ -14,6 +14,7 @@ from gpuyard import lab
 from gpuyard.errors import MissingRequirement
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import MeasuredStep, Measurement, Provenance, Window
+from gpuyard.measure.machine_lock import DIRECTORY_VARIABLE, NAME
 from tests.command_line import Done, run_here, run_process
 
 ROOT = Path(__file__).parents[1]
@@ -51,8 +52,9 @@ def home(
     """No test sees or changes the user's own store."""
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))  # other checkouts test at the same time
     yield directory
-    if (directory / "measuring.lock").exists():
+    if (directory / NAME).exists():
         group = request.node.get_closest_marker("xdist_group")
         assert group == MACHINE.mark, "a test that measures needs the mark MACHINE"
 

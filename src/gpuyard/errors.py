@@ -1,6 +1,7 @@
 """Everything gpuyard raises on purpose.
 
     GpuyardError             could not be done here: exit status 1
+    ├── NotStored            what was measured can't be kept, and is carried along; in `measure.store`
     ├── MissingRequirement   a package, device or right is not here; says how to get it
     └── UserMistake          what was asked for is wrong: exit status 2
         ├── BadQuantity      "10 GBit" where a rate was expected

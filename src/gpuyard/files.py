@@ -130,3 +130,24 @@ def sync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def replace_directory(fresh: Path, target: Path, *, aside: Path) -> None:
+    """Put a directory where another may be, in one step where the system can; the other one is aside then, or fresh."""
+    if not target.exists() or not _exchange(fresh, target):
+        if target.exists():
+            target.rename(aside)
+        fresh.rename(target)
+    sync_directory(target.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Linux's renameat2 with RENAME_EXCHANGE; Python has no name for it."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)

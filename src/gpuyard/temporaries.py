@@ -11,13 +11,13 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, get_args
 
 Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod"]
 """What a directory is for."""
 
 _FILE = re.compile(r"\.gpuyard-part-[0-9a-f]{16}")
-_DIRECTORY = re.compile(r"\.?gpuyard-(?:storage|digits|ranks|torchrun|horovod)-[0-9a-f]{16}")
+_DIRECTORY = re.compile(rf"\.?gpuyard-(?:{'|'.join(get_args(Kind))})-[0-9a-f]{{16}}")
 _LOCK = "held.lock"
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

@@ -8,12 +8,12 @@ import pytest
 
 from gpuyard.errors import GpuyardError
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.bench import only_one_measures
+from gpuyard.measure.machine_lock import only_one_measures
 from tests.measure.conftest import Build
 
 HOLDER = """
 import sys
-from gpuyard.measure.bench import only_one_measures
+from gpuyard.measure.machine_lock import only_one_measures
 with only_one_measures():
     print("held", flush=True)
     sys.stdin.read()

@@ -65,8 +65,8 @@ def test_ssh_never_asks_and_quotes_what_it_sends(
     command = hosts.command(1, ["python", "-m", "x y"], {"RANK": "1"})
     assert command.node == "node2"
     assert command.argv[:5] == ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-    assert command.argv[5] == "node2"
-    words = shlex.split(command.argv[6])
+    assert command.argv[5:7] == ("--", "node2")
+    words = shlex.split(command.argv[7])
     assert words[0] == "env"
     assert "RANK=1" in words
     assert "GPUYARD_HOME=/a b/$(reboot)" in words
@@ -78,7 +78,9 @@ def test_what_a_host_says_at_the_door_is_not_an_answer(programs: Path) -> None:
     assert summed(hosts, 2, "torchrun").total == 0b11
 
 
-@pytest.mark.parametrize("name", ["-oProxyCommand=reboot", "a b", "", "a;b"])
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=reboot", "a b", "", "a;b", "-v@node1", "-@node1", "@node1", "node1\n"]
+)
 def test_a_host_is_never_taken_for_an_option(programs: Path, name: str) -> None:
     with pytest.raises(UserMistake, match="is not a host"):
         Hosts((name,))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard import paths
-from gpuyard.files import replacing, write_text
+from gpuyard.files import replace_directory, replacing, write_text
 from gpuyard.temporaries import held_directory, held_file, shared_directory, sweep
 from tests.conftest import Cli
 
@@ -202,3 +202,23 @@ def test_the_directory_for_temporaries_is_the_users(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     monkeypatch.setenv("TEMP", str(tmp_path))
     assert shared_directory() == tmp_path
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_directory_is_replaced_whole(
+    can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh, target, aside = (tmp_path / name for name in ("fresh", "target", "aside"))
+    renamed: list[Path] = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda one, to: renamed.append(one) or rename(one, to))  # type: ignore[func-returns-value]
+    if not can_exchange:
+        monkeypatch.setattr("gpuyard.files._exchange", lambda *_: False)
+    for name in ("one", "two"):
+        fresh.mkdir()
+        (fresh / name).touch()
+        renamed.clear()
+        replace_directory(fresh, target, aside=aside)
+        assert [path.name for path in target.iterdir()] == [name]
+    assert [path.name for path in (fresh if can_exchange else aside).iterdir()] == ["one"]
+    assert len(renamed) == (0 if can_exchange else 2)  # at no time is there none

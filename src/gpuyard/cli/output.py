@@ -77,6 +77,24 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         say(f"Wrote {html}.")
 
 
+@contextlib.contextmanager
+def shown_if_not_stored(
+    *, json_output: bool, document: Callable[[Any], Any] = lambda record: record
+) -> Iterator[None]:
+    """A measurement that a full disk did not take is shown, in what the command's JSON has around one."""
+    from dataclasses import replace
+
+    from gpuyard.measure.store import NotStored
+    from gpuyard.report.answers.results import record_answer
+
+    try:
+        yield
+    except NotStored as lost:
+        answer = record_answer(lost.record)
+        show(replace(answer, document=document(answer.document)), json_output=json_output)
+        raise
+
+
 def add_wide_option(command: Any) -> Any:
     """Every command that prints tables can print all of their columns: said once, not forty times."""
     for child in getattr(command, "commands", {}).values():

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.options import CalibrationOption, FreshOption, chosen_calibration
-from gpuyard.cli.output import JsonOption, progress_bar, show, writable_directory
+from gpuyard.cli.output import (
+    JsonOption,
+    progress_bar,
+    show,
+    shown_if_not_stored,
+    writable_directory,
+)
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
@@ -37,13 +43,15 @@ def study(
     from gpuyard import paths
     from gpuyard.catalog.specfiles import read_study
     from gpuyard.measure import ResultsStore
-    from gpuyard.report.answers.study.report import study_answer, write_report
+    from gpuyard.report.answers.study.report import refuse_foreign, study_answer, write_report
     from gpuyard.report.terminal import say
 
     spec = read_study(file)
+    refuse_foreign(output)
     constants = chosen_calibration(calibration)
     store = ResultsStore(paths.results_file())
-    result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)
+    with shown_if_not_stored(json_output=json_output, document=lambda one: {"measurements": [one]}):
+        result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)
     report = write_report(result, output)
     show(study_answer(result), json_output=json_output)
     say(f"report: {report}", stderr=json_output)

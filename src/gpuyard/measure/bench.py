@@ -4,17 +4,13 @@ A bench is a folder here. It has a plan, which is a value; a function that runs 
 `ResultKind`, which says how its records are listed, shown and exported. `registry.py` names the kinds.
 """
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from gpuyard import paths
-from gpuyard.errors import GpuyardError
 from gpuyard.measure.clock import Tell
 from gpuyard.measure.credible import ForeignLoad, foreign_doubt
 from gpuyard.measure.kind import AnyRecord, Listing
+from gpuyard.measure.machine_lock import only_one_measures
 from gpuyard.measure.store import ResultsStore
 
 
@@ -52,28 +48,3 @@ def measure(
     if record.is_new:
         store.add(record)
     return record
-
-
-@contextlib.contextmanager
-def only_one_measures() -> Iterator[None]:
-    """Held while measuring, as two on the same cores would both be wrong.
-
-    The kernel frees it with the process, however that ends.
-    """
-    path = paths.home() / "measuring.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise GpuyardError(
-                "another gpuyard is measuring on this machine, and both would be disturbed; "
-                "run it again when that one has finished"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)

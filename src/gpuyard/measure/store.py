@@ -45,6 +45,14 @@ CREATE INDEX measurements_by_key ON measurements (key);
 _COLUMNS = ["number", "id", "key", "created_at", "kind", "workload", "document"]
 
 
+class NotStored(GpuyardError):
+    """What was measured and could not be kept; whoever catches this has the only copy."""
+
+    def __init__(self, why: str, record: Record) -> None:
+        super().__init__(f"{why}; what was measured is shown, and kept nowhere")
+        self.record = record
+
+
 class ResultsStore:
     """Any number of processes may read and add at once; the file appears with the first `add`."""
 
@@ -53,7 +61,13 @@ class ResultsStore:
         self._named: set[str] = set()  # rows that can't be read and were said to be so
 
     def add(self, record: Record) -> None:
-        """Keep it; when this returns, it survives a kill and a power cut."""
+        """Keep it; when this returns, it survives a kill and a power cut. Raises NotStored."""
+        try:
+            self._add(record)
+        except GpuyardError as error:
+            raise NotStored(str(error), record) from error
+
+    def _add(self, record: Record) -> None:
         with self._connection(create=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if not isinstance(record, Measurement):

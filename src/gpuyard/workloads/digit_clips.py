@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog.download import Received, download
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake, quoted
-from gpuyard.files import sync_directory
+from gpuyard.files import replace_directory
 from gpuyard.temporaries import held_directory
 from gpuyard.units import counted
 
@@ -76,10 +76,7 @@ def import_clips(source: Path, target: Path) -> int:
         fresh.mkdir()
         for clip in clips:
             shutil.copyfile(clip.path, fresh / clip.path.name)
-        if target.exists():
-            target.rename(staging / "replaced")
-        fresh.rename(target)
-        sync_directory(target.parent)
+        replace_directory(fresh, target, aside=staging / "replaced")
     return len(clips)
 
 

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
-from gpuyard.measure.bench import only_one_measures
 from gpuyard.measure.clock import Clock
 from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
+from gpuyard.measure.machine_lock import only_one_measures
 from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore

@@ -18,7 +18,7 @@ from gpuyard.run.places.place import Kind, Meeting, Place, room_for_ranks
 from gpuyard.run.probe import ask
 from gpuyard.run.process import Command
 
-_HOST = re.compile(r"^(?:[\w.-]+@)?[A-Za-z0-9_][\w.:-]*$")
+_HOST = re.compile(r"(?:\w[\w.-]*@)?\w[\w.:-]*", re.ASCII)
 _FORWARDED = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "GPUYARD_HOME")
 
 
@@ -59,7 +59,7 @@ class Hosts(OtherMachines):
 
     def __post_init__(self) -> None:
         for name in self.names:
-            if not _HOST.match(name):
+            if not _HOST.fullmatch(name):
                 raise UserMistake(f"{name!r} is not a host; write names like node1,node2")
         if shutil.which("ssh") is None:
             raise MissingRequirement("hosts are reached over ssh, which is not installed here")
@@ -82,7 +82,7 @@ class Hosts(OtherMachines):
             ["env", f"--chdir={Path.cwd()}", *(f"{k}={v}" for k, v in variables.items()), *argv]
         )
         options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-        return Command(self.names[node], ("ssh", *options, self.names[node], there))
+        return Command(self.names[node], ("ssh", *options, "--", self.names[node], there))
 
 
 def reach_hosts(names: Sequence[str], ranks_per_node: int | None = None) -> Hosts:

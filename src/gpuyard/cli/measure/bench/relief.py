@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.measure.bench.running import results_store, run_bench
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption, progress_bar
+from gpuyard.cli.output import JsonOption, progress_bar, shown_if_not_stored
 from gpuyard.cli.places import (
     HostsOption,
     LabOption,
@@ -90,7 +90,8 @@ def relief(
             )
 
         planned(None)  # says what is wrong before anything is measured
-        gains = _predicted(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
+        with shown_if_not_stored(json_output=json_output):
+            gains = _predicted(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
         if not dry_run and gains is not None and not gains:
             say("The predictor names no remedy that would gain 3 % here.")
         run_bench(planned(gains), run_relief, dry_run=dry_run, json_output=json_output)

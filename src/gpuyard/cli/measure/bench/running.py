@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpuyard.cli.output import progress_bar, show
+from gpuyard.cli.output import progress_bar, show, shown_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.bench import AnyPlan
@@ -34,7 +34,7 @@ def run_bench(
     if dry_run:
         show(plan_answer(plan), json_output=json_output)
         return None
-    with progress_bar() as tell:
+    with shown_if_not_stored(json_output=json_output), progress_bar() as tell:
         record = measure(plan, run, results_store(), tell)
     show(record_answer(record), json_output=json_output)
     return record

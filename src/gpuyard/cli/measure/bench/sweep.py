@@ -7,7 +7,7 @@ import typer
 
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.options import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, progress_bar, show, writable
+from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored, writable
 
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore
@@ -59,7 +59,11 @@ def sweep(
         listing = matrix_listing(matrix.name, matrix.sweeps, stored)
         show(shown_answer([listing], matrix.describe(stored)), json_output=json_output)
         return
-    outcome = _run(matrix, store, fresh=fresh)
+    with shown_if_not_stored(
+        json_output=json_output,
+        document=lambda one: {"name": matrix.name, "measurements": [one], "rejected": []},
+    ):
+        outcome = _run(matrix, store, fresh=fresh)
     try:
         if output is not None:
             write_text(output, to_json_lines(outcome.measurements))

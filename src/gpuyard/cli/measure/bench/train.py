@@ -16,7 +16,7 @@ from gpuyard.cli.options import (
     parse_counts,
     parse_exchange,
 )
-from gpuyard.cli.output import JsonOption, progress_bar, show
+from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored
 from gpuyard.cli.places import (
     GpuOption,
     HostsOption,
@@ -100,7 +100,10 @@ def train(
             answer = shown_answer([plan_listing(sweep, stored)], sweep.describe(stored))
             show(answer, json_output=json_output)
             return
-        with progress_bar() as tell:
+        with (
+            shown_if_not_stored(json_output=json_output, document=lambda one: [one]),
+            progress_bar() as tell,
+        ):
             measurements = run_sweep(
                 sweep, store, on_event=lambda event: tell(event.progress), fresh=fresh
             )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpuyard import units
+from gpuyard.errors import UserMistake
 from gpuyard.files import make_directory, write_text
 from gpuyard.predict import Choke, Constant
 from gpuyard.report import formats
@@ -44,6 +45,10 @@ from gpuyard.study.result import (
     Verdict,
     WorkloadResult,
 )
+
+_PAGE, _DOCUMENT = "report.html", "study.json"
+_VERSION = '"gpuyard_version": '
+_BEGINNING_BYTES = 4096  # of a file, in which it says who wrote it
 
 _CHOKES: dict[Choke, tuple[str, str, Tone]] = {  # what is waited for, a sign of it, and its tone
     "gpu": ("the GPUs", "▲", "good"),
@@ -88,11 +93,30 @@ def study_answer(result: StudyResult) -> Answer:
 
 def write_report(result: StudyResult, directory: Path) -> Path:
     """Write report.html and study.json into the directory; returns the path of the page."""
-    answer, page = study_answer(result), directory / "report.html"
+    answer, page = study_answer(result), directory / _PAGE
+    refuse_foreign(directory)
     make_directory(directory)
-    write_text(directory / "study.json", json_text(answer.document))
+    write_text(directory / _DOCUMENT, json_text(answer.document))
     write_text(page, render_page(answer))
     return page
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Who names a directory does not name these files in it: one that is not a study's stays."""
+    for name, sign in ((_PAGE, '<meta name="generator" content="gpuyard '), (_DOCUMENT, _VERSION)):
+        path = directory / name
+        try:
+            with path.open("rb") as file:
+                beginning = file.read(_BEGINNING_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise UserMistake(f"{path} can't be written: {error.strerror}") from error
+        if sign.encode() not in beginning:
+            raise UserMistake(
+                f"{path} is not of a study, so it is not overwritten; move it away, or name "
+                "another directory with --output"
+            )
 
 
 def _short(result: StudyResult) -> list[Part]:
