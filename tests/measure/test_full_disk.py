@@ -24,9 +24,11 @@ from pathlib import Path
 import torch
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.convergence import checkpoint
+from gpuyard.measure.convergence.records import EpochDone
 disk = Path(sys.argv[1])
 file = disk / "c.npz"
-about = checkpoint.About("one", 1, ())
+epoch = EpochDone(epoch=1, seconds=1, loss=1, training_accuracy=0, held_out_accuracy=0, parameter_checksum="0")
+about = checkpoint.About("one", 1, (epoch.model_dump(mode="json"),))
 small, large = torch.nn.Linear(10, 10), torch.nn.Linear(500, 500)
 checkpoint.save(file, about, small, torch.optim.SGD(small.parameters()))
 try:
