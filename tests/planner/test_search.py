@@ -56,7 +56,7 @@ def test_the_front_gets_cheaper_as_it_gets_slower(found: PlanResult) -> None:
 
 def test_every_well_known_alternative_is_answered(found: PlanResult) -> None:
     assert [other.name for other in found.alternatives] == [
-        *(asked.name for asked in well_known()), HYBRID
+        *(asked.name for asked in well_known() if asked.ways != ("keep",)), HYBRID
     ]  # fmt: skip
     told = {other.name: other.sentence for other in found.alternatives}
     assert "data may not leave the building" in told["AWS p4d.24xlarge (8 × A100) on demand"]

@@ -66,12 +66,23 @@ class Candidates:
         return found[self.offer]
 
     @property
-    def most_machines(self) -> Floats:
+    def kept_machines(self) -> Floats:
+        """How many of those that are kept there are; of others there are enough."""
+        most = [o.server.owned if o.acquisition == "keep" else np.inf for o in self.offers]
+        found: Floats = np.array(most, dtype=float)[self.offer]
+        return found
+
+    @property
+    def housed_machines(self) -> Floats:
         """How many of the same machines the site can house."""
         limits = [self.premises.limit(o.housed, o.acquisition) for o in self.offers]
         most = [np.inf if limit is None else limit.machines for limit in limits]
         found: Floats = np.array(most, dtype=float)[self.offer]
         return found
+
+    @property
+    def most_machines(self) -> Floats:
+        return np.minimum(self.kept_machines, self.housed_machines)
 
     def rows(self, chosen: Integers, run_hours: Floats) -> Rows:
         """What the price of some of them is made of, if a run took so long."""

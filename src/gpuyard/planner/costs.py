@@ -233,7 +233,7 @@ def _price(
             return _by_the_run(runs, rows, hours, usd)
         case "spot":
             return _spot(plan, runs, rows)
-        case "buy" | "colocate":
+        case "buy" | "colocate" | "keep":
             return _owned(plan, runs, premises, rows, acquisition)
         case "reserved-1-year" | "reserved-3-years":
             return _reserved(plan, runs, rows, RESERVED_YEARS[acquisition])
@@ -325,5 +325,6 @@ def _owned(
     )
     total = owned_usd(owned, runs.years)
     watts = np.asarray(owned.watts)
-    drawn = watts * premises.own.pue if acquisition == "buy" else np.zeros_like(watts)
+    away = acquisition == "colocate"
+    drawn = np.zeros_like(watts) if away else watts * premises.own.pue
     return Costs(rows.run_hours * 3600, total / runs.total, total, count, busy, drawn, watts)

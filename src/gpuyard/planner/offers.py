@@ -102,7 +102,8 @@ def cloud_data_of(plan: Plan, workload: Workload, profile: ModelProfile) -> Clou
 # $31.212/h is 41 %, p3.8xlarge and p3.16xlarge are 35 %; three years: assumed.
 # Others get a reserved price only where the plan brings the discount.
 RESERVING_CLOUDS = frozenset({"aws", "azure", "gcp", "ibm", "oci"})
-OWNED: tuple[Acquisition, ...] = ("buy", "colocate")
+BOUGHT: tuple[Acquisition, ...] = ("buy", "colocate")
+OWNED: tuple[Acquisition, ...] = (*BOUGHT, "keep")
 DEFAULT_DISCOUNTS: dict[Acquisition, float] = {"reserved-1-year": 0.35, "reserved-3-years": 0.55}
 
 
@@ -122,9 +123,12 @@ class Offer:
 
     def network_price(self, nodes: int) -> NetworkPrice | None:
         """Of one cluster of so many; None where nothing is bought for it."""
-        if self.joining is None or self.acquisition not in OWNED:
-            return None
-        return network_price(self.joining, nodes)
+        return None if self.to_join is None else network_price(self.to_join, nodes)
+
+    @property
+    def to_join(self) -> Joining | None:
+        """The network that is bought for it."""
+        return self.joining if self.acquisition in OWNED and not self.server.joined else None
 
     @property
     def shape(self) -> Shape:
@@ -180,11 +184,11 @@ class OfferColumns:
     ) -> "OfferColumns":
         clouds = {cloud: data.usd(cloud, runs) for cloud in {o.server.cloud for o in offers}}
         # the first stands for everything that needs no network, or comes with one
-        joinings = dict.fromkeys([None, *(o.joining for o in offers if o.acquisition in OWNED)])
+        joinings = dict.fromkeys([None, *(o.to_join for o in offers)])
         position = {joining: row for row, joining in enumerate(joinings)}
         rows = [
             (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd,
-             position[o.joining if o.acquisition in OWNED else None], o.server.watts, o.server.gpus,
+             position[o.to_join], o.server.watts, o.server.gpus,
              o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
             for o in offers
         ]  # fmt: skip
@@ -222,8 +226,11 @@ def offers_of(servers: Sequence[Server], plan: Plan) -> list[Offer]:
         offer
         for server in servers
         # what needs software of its own is only taken where the plan names it
-        if (not server.gpu.own_software if search.gpus is None else server.gpu.id in search.gpus)
-        and (search.offers is None or server.id in search.offers)
+        if server.owned is not None
+        or (
+            (not server.gpu.own_software if search.gpus is None else server.gpu.id in search.gpus)
+            and (search.offers is None or server.id in search.offers)
+        )
         for acquisition in search.ways
         for offer in _joined(server, acquisition, plan)
     ]
@@ -246,6 +253,8 @@ def _price(server: Server, acquisition: Acquisition, plan: Plan) -> tuple[float,
     match acquisition:
         case "buy" | "colocate":
             return None if server.buy_usd is None else (0.0, server.buy_usd)
+        case "keep":
+            return None if server.owned is None else (0.0, server.value_usd)
         case "spot":
             return None if server.spot_usd_per_hour is None else (server.spot_usd_per_hour, 0.0)
         case "on-demand":

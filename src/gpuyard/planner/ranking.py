@@ -137,9 +137,16 @@ def _rules(candidates: Candidates) -> list[Rule]:
         most = plan.search.largest_batch
         too_large = predicted.update_samples[row] > most
         rules.append(Rule(f"an update would see more than {most:,} samples", too_large, True))
+    if plan.owned:
+        needed = predicted.nodes[row] * candidates.costs.clusters
+        rules.append(
+            Rule(
+                "needs more of them than you have", needed > candidates.kept_machines, of_size=True
+            )
+        )
     rules += _premises_rules(candidates)
     if plan.policy.data_stays:
-        rules.append(Rule(DATA_STAYS, ~candidates.acquired_by("buy")))
+        rules.append(Rule(DATA_STAYS, ~candidates.acquired_by("buy", "keep")))
     if plan.policy.clouds is not None:
         clouds = plan.policy.clouds
         foreign = np.array(
@@ -174,7 +181,7 @@ def _site_rules(candidates: Candidates) -> list[Rule]:
     premises = candidates.premises
     if not premises.limits:
         return []
-    most = candidates.most_machines
+    most = candidates.housed_machines
     limits = [premises.limit(o.housed, o.acquisition) for o in candidates.offers]
     why = {number: limit.why for number, limit in enumerate(limits) if limit is not None}
     machines = candidates.throughputs.nodes[candidates.row] * candidates.costs.clusters

@@ -18,6 +18,7 @@ ACQUIRED: dict[Acquisition, str] = {
     "spot": "rented as spot instances",
     "buy": "bought",
     "colocate": "bought and colocated",
+    "keep": "kept",
     "hybrid": "partly bought, partly rented",
 }
 _REMEDIES: dict[RemedyName, str] = {

@@ -10,7 +10,7 @@ from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.costs import Premises, premises_of
-from gpuyard.planner.explain.alternatives import alternatives, hybrid_alternative, sitings
+from gpuyard.planner.explain.alternatives import alternatives, hybrid_alternative, kept_mix, sitings
 from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.explain.decision import runners_up, would_change
 from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
@@ -187,6 +187,7 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
     plan, winner = candidates.plan, ranked.winner
     binding = () if winner else bindings(candidates, ranking, mixes)
     hybrid = hybrid_alternative(candidates, ranking, mixes, winner)
+    kept = kept_mix(candidates, ranking, mixes, winner)
     return PlanResult(
         name=plan.name,
         goal=_goal(candidates, workload),
@@ -201,7 +202,10 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
         reasons=reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
         front=ranked.front,
-        alternatives=(*alternatives(candidates, ranking, winner), *([hybrid] if hybrid else [])),
+        alternatives=(
+            *alternatives(candidates, ranking, winner),
+            *(one for one in (hybrid, kept) if one is not None),
+        ),
         assumptions=assumptions(candidates),
         runners_up=ranked.runners_up,
         would_change=would_change(candidates, ranking, winner, ranked.rows),

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpuyard import units
 from gpuyard.catalog import Gpu, Machine, Price, gpus, links, machines, prices
 from gpuyard.catalog.fabric import PRICES_OF
 from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices
 from gpuyard.catalog.prices import network_of_instance
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
 from gpuyard.hardware.presets import refuse_impossible, usual_topology
 from gpuyard.specs import Network, Topology
-from gpuyard.specs.plan import OwnOffer, Plan
+from gpuyard.specs.plan import OwnedMachines, OwnOffer, Plan
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ class Server:
     own_network: Network | None = None  # what it comes with
     network_assumed: bool = False
     given: bool = False  # by the plan
+    owned: int | None = None  # how many you have; None: it is not yours
+    value_usd: float = 0.0  # what one that is yours would sell for
+    joined: bool = False  # its network is there and paid
 
     @property
     def price_date(self) -> datetime.date | None:
@@ -100,7 +104,7 @@ class Server:
         """How several of them may be joined; machines of the catalog bring their cards."""
         if self.own_network is not None:
             return (Joining(self.own_network, cards_included=not self.given),)
-        if self.given or self.buy_usd is None:
+        if self.given or (self.buy_usd is None and self.owned is None):
             return ()
         return tuple(Joining(Network(link=link)) for link in plan.search.networks)
 
@@ -108,6 +112,7 @@ class Server:
 def servers_of(plan: Plan) -> list[Server]:
     """All that the plan may choose from, before any wish of the plan is looked at."""
     return [
+        *(_kept(machines, plan) for machines in plan.owned),
         *(_own(offer) for offer in plan.offers),
         *_rented(),
         *_products(plan),
@@ -134,6 +139,50 @@ def _own(offer: OwnOffer) -> Server:
         own_network=offer.network,
         given=True,
     )
+
+
+def _kept(owned: OwnedMachines, plan: Plan) -> Server:
+    """What you have, at what it is still worth."""
+    known = machines().get(owned.machine) if owned.machine is not None else None
+    gpu = gpus().get(known.gpu if known else owned.gpu or "")
+    count = known.gpus if known else owned.gpus
+    topology = known.topology if known else owned.topology
+    refuse_impossible(topology, gpu, count)
+    watts = owned.power or (known.max_watts if known else None)
+    name = owned.name or f"your {known.name if known else f'machine with {count} × {gpu.name}'}"
+    value, source = _remaining_value(owned, plan)
+    return Server(
+        id=name,
+        name=name,
+        gpu=gpu,
+        gpus=count,
+        topology=topology,
+        watts=watts or count * gpu.board_watts * (1 + _REST_OF_SERVER),
+        price_dates=(),
+        price_source=source,
+        own_network=owned.network or (_network_of(known) if known else None),
+        owned=owned.count,
+        value_usd=value,
+        joined=owned.network is not None,
+    )
+
+
+def _remaining_value(owned: OwnedMachines, plan: Plan) -> tuple[float, str]:
+    if owned.value is not None:
+        return owned.value, "remaining value as the plan says"
+    if owned.price is None:
+        return 0.0, "no remaining value is given: counted as nothing"
+    age = owned.age or 0.0
+    if owned.bought is not None:
+        days = (datetime.datetime.now(datetime.UTC).date() - owned.bought).days
+        if days < 0:
+            raise UserMistake(f"owned: 'bought' is {owned.bought}, a day to come")
+        age = days * 86400.0
+    years, kept = age / (365.25 * 86400), plan.owning.value_kept_per_year
+    words = (
+        f"of ${owned.price:,.0f}, {100 * kept:.0f} % kept per year over {units.format_years(years)}"
+    )
+    return owned.price * kept**years, f"remaining value: {words}"
 
 
 def _rented() -> Iterator[Server]:

@@ -1,5 +1,6 @@
 """A plan: what is to be trained how often, by when and for how much, and what must not happen."""
 
+import datetime
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
@@ -34,11 +35,11 @@ from gpuyard.specs.offers import Load
 from gpuyard.specs.workload import Workload
 
 Acquisition = Literal[
-    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid"
+    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "keep", "hybrid"
 ]
 RemedyName = Literal["none", "fp16-gradients", "accumulation", "powersgd"]
 _ACQUISITIONS: tuple[Acquisition, ...] = (
-    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "hybrid",
+    "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "keep", "hybrid",
 )  # fmt: skip
 RESERVED_YEARS: dict[Acquisition, int] = {"reserved-1-year": 1, "reserved-3-years": 3}
 _REMEDIES: tuple[RemedyName, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
@@ -190,6 +191,50 @@ class OwnOffer(Spec):
         return self
 
 
+class OwnedMachines(Spec):
+    """Machines of one kind that you have: a catalog machine, or GPUs in a machine."""
+
+    name: Annotated[Name | None, Field(description="default: what they are")] = None
+    machine: MachineName | None = None
+    gpu: GpuName | None = None
+    gpus: Annotated[int, Field(gt=0, le=72, description="in one machine")] = 1
+    topology: Topology = "workstation"
+    count: Annotated[int, Field(gt=0, le=100_000, description="machines")] = 1
+    network: Annotated[
+        Network | None, Field(description="that joins them already; else one is bought if it helps")
+    ] = None
+    power: Annotated[Watts | None, Field(gt=0, description="per machine under load")] = None
+    age: Seconds | None = None
+    bought: datetime.date | None = None
+    price: Annotated[Usd | None, Field(description="what one cost")] = None
+    value: Annotated[
+        Usd | None,
+        Field(
+            description="what one would sell for today; default: of its price, what is left at its age by "
+            "owning.value_kept_per_year"
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> "OwnedMachines":
+        if (self.machine is None) == (self.gpu is None):
+            raise ValueError("owned machines have either a 'machine' or a 'gpu'")
+        if self.machine is not None and {"gpus", "topology"} & self.model_fields_set:
+            raise ValueError(
+                "'gpus' and 'topology' go with a 'gpu'; the catalog knows the machine's"
+            )
+        if self.age is not None and self.bought is not None:
+            raise ValueError("give 'age' or 'bought', not both")
+        if (
+            self.value is None
+            and self.price is not None
+            and self.age is None
+            and self.bought is None
+        ):
+            raise ValueError("what is left of a 'price' needs 'age' or 'bought'; or give 'value'")
+        return self
+
+
 class Search(Spec):
     """What to try; whatever you leave out is tried with all that the catalog has."""
 
@@ -216,10 +261,10 @@ class Search(Spec):
 
     @model_validator(mode="after")
     def _mixes_something(self) -> "Search":
-        owned, rented = {"buy", "colocate"}, {"on-demand", "spot"}
+        owned, rented = {"buy", "colocate", "keep"}, {"on-demand", "spot"}
         if "hybrid" in self.ways and not (owned & set(self.ways) and rented & set(self.ways)):
             raise ValueError(
-                "hybrid combines owning and renting: add 'buy' or 'colocate', and 'on-demand' or 'spot'"
+                "hybrid combines owning and renting: add 'buy', 'colocate' or 'keep', and 'on-demand' or 'spot'"
             )
         return self
 
@@ -265,6 +310,10 @@ class Plan(Spec):
     search: Search = Search()
     prices: OwnPrices = OwnPrices()
     offers: Annotated[tuple[OwnOffer, ...], Field(max_length=MOST_LISTED)] = ()
+    owned: Annotated[
+        tuple[OwnedMachines, ...],
+        Field(max_length=MOST_LISTED, description="what you have already"),
+    ] = ()
     playbook: Playbook = Playbook()
 
     @model_validator(mode="after")
@@ -277,16 +326,22 @@ class Plan(Spec):
                     f"search.ways: the term of {acquisition} is longer than the horizon of {units.format_years(years)}; "
                     "lengthen 'horizon' or remove it"
                 )
+        if self.owned and "keep" not in self.search.ways:
+            raise ValueError("'owned' has machines: add 'keep' to 'search.ways', or leave that out")
         names = [offer.name for offer in self.offers]
+        names += [one.name or one.machine or f"{one.gpus} × {one.gpu}" for one in self.owned]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two offers are called {name!r}; rename one")
+                raise ValueError(
+                    f"two offers or owned machines are called {name!r}; give one another 'name'"
+                )
         return self
 
     @model_validator(mode="after")
     def _offers_are_known(self, info: ValidationInfo) -> "Plan":
         known = (info.context or {}).get("offer")
         own = {offer.name for offer in self.offers}
+        own |= {machines.name for machines in self.owned if machines.name is not None}
         for name in self.search.offers or ():
             if known is not None and name not in known | own:
                 raise ValueError(f"search.offers: {describe_unknown('offer', name, known | own)}")

@@ -17,7 +17,7 @@ from gpuyard.planner.candidates import Candidates, Truths
 from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
-from gpuyard.planner.offers import OWNED, Offer
+from gpuyard.planner.offers import BOUGHT, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
 from gpuyard.planner.result import Alternative, Choice, Siting, dollars
 from gpuyard.predict.table import Floats, Integers
@@ -25,6 +25,7 @@ from gpuyard.specs.plan import Acquisition
 
 _SAME = 1.005  # costs that close are called the same
 HYBRID = "the best mix: own some, rent the rest"
+KEPT_MIX = "keep what you have, rent the rest"
 
 
 class WellKnown(BaseModel):
@@ -85,6 +86,21 @@ def hybrid_alternative(
     (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
     why = f"{choice.what}. {why_not(candidates, choice, winner)}"
     return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
+
+
+def kept_mix(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
+) -> Alternative | None:
+    """The best mix with what is there already; None where there is nothing, or it needs no help."""
+    kept = candidates.acquired_by("keep")[mixes.base]
+    if not kept.any():
+        return None
+    some = solve(candidates, mixes.base[kept], mixes.rest[kept], forced=True)
+    best = _nearest(some)
+    if best is None:
+        return None
+    (choice,) = mixed_choices(candidates, ranking, some, [best])
+    return Alternative(KEPT_MIX, choice, f"{choice.what}. {why_not(candidates, choice, winner)}")
 
 
 def _nearest(mixes: Mixes) -> int | None:
@@ -189,18 +205,18 @@ def sitings(
     clusters, busy = None, None
     if winner is not None and winner.owned_way is not None:
         clusters, busy = float(winner.clusters), winner.utilisation
-    if row is None or not candidates.acquired_by(*OWNED)[row]:
+    if row is None or not candidates.acquired_by(*BOUGHT)[row]:
         row = _cheapest(candidates, ranking)
     if row is None:
         return ()
     if clusters is None or busy is None:
         costs = candidates.costs
         clusters, busy = float(costs.clusters[row]), float(costs.utilisation[row])
-    return tuple(_siting(candidates, row, acquisition, clusters, busy) for acquisition in OWNED)
+    return tuple(_siting(candidates, row, acquisition, clusters, busy) for acquisition in BOUGHT)
 
 
 def _cheapest(candidates: Candidates, ranking: Ranking) -> int | None:
-    rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ranking.allowed & ranking.in_time)
+    rows = np.flatnonzero(candidates.acquired_by(*BOUGHT) & ranking.allowed & ranking.in_time)
     return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
 
 

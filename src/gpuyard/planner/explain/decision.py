@@ -28,7 +28,7 @@ _OLD_YEARS = 2
 def runners_up(
     candidates: Candidates, ranking: Ranking, winner: Choice | None
 ) -> tuple[Alternative, ...]:
-    """The best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
+    """What is there already, the best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
     another GPU: up to three that are not the choice."""
     if winner is None:
         return ()
@@ -57,6 +57,11 @@ def _machines(choice: Choice) -> tuple[str, str, int, int]:
 
 def _nearest(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[tuple[str, int]]:
     usd, feasible = candidates.costs.usd_per_run, ranking.feasible
+    if winner.owned_way != "keep" and winner.way != "keep":
+        mine = candidates.acquired_by("keep") & ranking.allowed
+        best = _cheapest(candidates, mine & feasible if (mine & feasible).any() else mine)
+        if best is not None:
+            yield "what you have, kept", best
     otherwise = _cheapest(candidates, feasible & ~candidates.acquired_by(winner.way))
     if otherwise is not None:
         row = plainest(candidates, ranking, otherwise)
@@ -103,7 +108,7 @@ def _a_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterat
         more = other.usd_per_run / winner.usd_per_run - 1
         if more > 0:
             yield (
-                f"A price that is {_percent(more)} higher: then {other.what}, at "
+                f"A {'cost' if winner.way == 'keep' else 'price'} that is {_percent(more)} higher: then {other.what}, at "
                 f"{dollars(other.usd_per_run)} per run, would be cheaper."
             )
     dates = [o.server.price_date for o in candidates.offers if o.server.price_date]

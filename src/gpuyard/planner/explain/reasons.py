@@ -65,6 +65,8 @@ def reasons(
     ]
     if winner.rest is not None:
         found.append(_mixed(candidates, winner, winner.rest))
+    elif winner.way == "keep":
+        found.append(_kept(candidates, winner))
     elif winner.way in OWNED or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
     found += _other_acquisitions(candidates, ranking, winner)
@@ -94,8 +96,23 @@ def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
     )
 
 
+def _kept(candidates: Candidates, winner: Choice) -> str:
+    runs = candidates.runs
+    server = next(o.server for o in candidates.offers if o.server.id == winner.offer)
+    return (
+        f"You have {server.owned}: keeping {winner.nodes * winner.clusters} costs the "
+        f"{dollars(server.value_usd)} that each would sell for, and what they need to run, {dollars(winner.total_usd)} "
+        f"total. {runs.total:,.0f} runs over {units.format_years(runs.years)} keep them busy "
+        f"{units.format_share(winner.utilisation)} of the time."
+    )
+
+
 def _no_more(candidates: Candidates, winner: Choice) -> str:
     """Why not another cluster is owned."""
+    if winner.owned_way == "keep":
+        server = next(o.server for o in candidates.offers if o.server.id == winner.offer)
+        if winner.nodes * (winner.clusters + 1) > (server.owned or 0):
+            return "you have no more of them"
     limit = candidates.premises.power
     if limit is not None and limit.acquisition == winner.owned_way:
         watts = next(o.server.watts for o in candidates.offers if o.server.id == winner.offer)
@@ -234,6 +251,12 @@ def _owning(candidates: Candidates) -> list[str]:
         f"{shared.pue:g}, {owning.staff_hours_per_month:g} staff hours per machine and month at "
         f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of resale value kept per year; "
         "servers without a list price are estimated from parts."
+    ]
+    kept = {o.server.id: o.server for o in candidates.offers if o.acquisition == "keep"}
+    found += [
+        f"You have {s.owned} × {s.name}, worth {dollars(s.value_usd)} each ({s.price_source}); "
+        f"under load one draws {units.format_watts(s.watts)}."
+        for s in kept.values()
     ]
     found.append(premises.tariff.sentence)
     if own.build_usd_per_kw is not None:

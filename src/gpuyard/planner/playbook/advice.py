@@ -20,6 +20,7 @@ Where = Literal["cloud", "on-premises", "colocation", "hybrid", "either"]
 _WHERE_OF: dict[Acquisition, Where] = {
     "buy": "on-premises",
     "colocate": "colocation",
+    "keep": "on-premises",
     "hybrid": "hybrid",
 }
 # what one GPU draws with its share of a machine, and a room around it: 700 W boards in a 10.2 kW
