@@ -21,6 +21,7 @@ from gpuyard.report.answer import (
     Sentence,
     Table,
     Text,
+    Words,
 )
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.report.answers.results import shown_answer
@@ -79,6 +80,12 @@ def test_numbers_dates_and_names_of_rows_are_never_broken() -> None:
     # an id that has no room is broken where it has a hyphen, one that has room is not
     text = shown(Table("", ["a", "b"], [["1", inlet]]), width=27)
     assert "│ iec-60309-3p-n-e- " in text and "│ iec-60309-3p-e-60a " in text
+
+
+def test_a_column_that_warns_is_left_out_last() -> None:
+    row: list[Words] = ["204ef2d343b9", *["1,234,567.8"] * 5, Text("windows differ", "caution")]
+    text = shown(Table("", ["id", "a", "b", "c", "d", "e", "doubt"], [row]), width=80)
+    assert "windows" in text and "Not shown at this width: d, e (--wide)." in text
 
 
 def test_heads_fold_before_words_are_squeezed() -> None:

@@ -37,7 +37,9 @@ _READABLE_PROSE = (
     20  # narrower than this a column of words is hard to read: others are left out first
 )
 _LONGEST_NAME = 40
+_LONGEST_WORD = 26  # longer ones may be broken
 _LEAST_PROSE = 16  # where nothing can be left out, it may become as narrow as this
+_LEAST_WORDS = 10  # and as narrow as this before a column is left out that should not be
 _FIGURE = r"[±+−×-]? ?[$€]?\d[\d,.]*(?:[ /]\S{1,12})?"
 _DATE = r"\d{4}-\d\d(?:-\d\d)?(?: \d\d:\d\d)?"
 _NUMBER = re.compile(rf"^(?:–|{_DATE}|{_FIGURE}(?: (?:–|to|of|×) {_FIGURE})?(?: \({_FIGURE}\))?)$")
@@ -246,7 +248,9 @@ class _Size:
     folded: int  # with the words of its head below each other
     readable: int
     least: int
+    squeezed: int
     numeric: bool
+    warns: bool
 
     @classmethod
     def of(cls, name: str, rows: Sequence[Sequence[Words]], index: int) -> "_Size":
@@ -254,19 +258,25 @@ class _Size:
         numeric = any(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
         longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
         readable = least = longest
-        names = index == 0 and not any(" " in cell for cell in cells)  # are typed again: whole
-        if not numeric and not (names and longest <= _LONGEST_NAME):
+        names = index == 0 and not any(" " in cell for cell in cells)  # are typed again
+        whole = numeric or (names and longest <= _LONGEST_NAME)
+        if not whole:
             word = max((len(word) for cell in cells for word in cell.split()), default=0)
             piece = max((len(p) for cell in cells for p in _pieces(cell, 0)), default=0)
-            readable = min(longest, max(_READABLE_PROSE, min(word, 2 * _LEAST_PROSE)))
-            least = min(longest, max(_LEAST_PROSE, min(piece, 2 * _LEAST_PROSE)))
+            readable = min(longest, max(_READABLE_PROSE, min(word, _LONGEST_WORD)))
+            least = min(longest, max(_LEAST_PROSE, min(piece, _READABLE_PROSE)))
         head = max((len(word) for word in name.split()), default=0)
         return cls(
             natural=max(len(name), longest),
             folded=max(head, longest),
             readable=max(head, readable),
             least=max(head, least),
+            squeezed=max(head, least if whole else min(least, _LEAST_WORDS)),
             numeric=numeric,
+            warns=any(
+                isinstance(row[index], Text) and row[index].tone in ("bad", "caution")  # type: ignore[union-attr]
+                for row in rows
+            ),
         )
 
 
@@ -298,7 +308,7 @@ def _cell(words: Words, width: int) -> "RenderableType":
 
 def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> Sequence[int]:
     """The columns that fit, in their order: those that readers miss least go first, and where none of
-    these is left, the last ones, as numbers are never broken."""
+    these is left, the last ones that warn of nothing, as numbers are never broken."""
     shown = list(range(len(columns)))
     by_worth = sorted(
         (i for i in shown if columns[i].drop), key=lambda i: (columns[i].drop, i), reverse=True
@@ -307,8 +317,8 @@ def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> S
         if sum(sizes[i].readable + 3 for i in shown) + 1 <= width:
             break
         shown.remove(index)
-    while len(shown) > 1 and sum(sizes[i].least + 3 for i in shown) + 1 > width:
-        shown.pop()
+    while len(shown) > 1 and sum(sizes[i].squeezed + 3 for i in shown) + 1 > width:
+        shown.remove(next((i for i in reversed(shown[1:]) if not sizes[i].warns), shown[-1]))
     return shown
 
 
@@ -316,7 +326,11 @@ def _widths(sizes: Sequence[_Size], room: int) -> list[int]:
     """What each column gets: first heads fold, then the widest gives, and none gives more than it can."""
     widths = [size.natural for size in sizes]
     excess = sum(widths) + 3 * len(widths) + 1 - room
-    for floors in ([size.folded for size in sizes], [size.least for size in sizes]):
+    for floors in (
+        [size.folded for size in sizes],
+        [size.least for size in sizes],
+        [size.squeezed for size in sizes],
+    ):
         while excess > 0 and (giving := [i for i, w in enumerate(widths) if w > floors[i]]):
             widths[max(giving, key=lambda i: widths[i])] -= 1
             excess -= 1

@@ -68,7 +68,7 @@ def _show(bench: CollectivesBench) -> Shown:
         f"{bench.ranks} ranks {where(bench.place)}, {bench.backend} on {bench.device}, "
         f"bench {bench.id}"
     )
-    columns = ("operation", "bytes", "time", ("spread", 2), ("algbw", 1), "busbw", "expected")
+    columns = ("operation", "bytes", "time", ("spread", 2), ("algbw", 1), "busbw", ("expected", 3))
     rows = [_row(result) for result in bench.results]
     sold = bench.link_bytes_per_second
     links = f"slowest link {format_bit_rate(sold)}, " if sold is not None else ""

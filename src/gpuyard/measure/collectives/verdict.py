@@ -154,7 +154,8 @@ def _busy_cores(slow: Sequence[CollectiveResult], load: Load) -> Iterator[Cause]
         yield Cause(
             name="saturated-cores",
             why=f"{format_share(load.during)} of this machine's cores were busy, with "
-            f"{load.ranks_per_core:g} ranks on each: copies are made by the CPU",
+            f"{load.ranks_per_core:g} {'rank' if load.ranks_per_core == 1 else 'ranks'} on each: "
+            "copies are made by the CPU",
             next_step="use fewer workers, a slower link, or a lab with more --dilation",
         )
 

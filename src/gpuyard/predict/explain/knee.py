@@ -37,14 +37,14 @@ class Knee:
     @property
     def sentence(self) -> str:
         """Where it is, and what the rest of the cluster would bring."""
-        wanted = f"an added GPU is to bring at least {format_share(self.threshold)} of what one does alone"
+        wanted = f"a GPU is worth adding if it brings at least {format_share(self.threshold)} of what one does alone"
         if self.beyond is None:
             return f"The knee is beyond the cluster: {wanted}, and all {self.gpus} GPUs do."
-        brings = format_share(self.beyond) if self.beyond > 0 else "nothing"
+        brings = f"{format_share(self.beyond)} each" if self.beyond > 0 else "nothing"
         many = "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
         return (
-            f"The knee is at {many} ({format_number(self.samples_per_second)} samples/s): {wanted}, and the other "
-            f"{self.most_gpus - self.gpus} of the cluster's {self.most_gpus} would bring {brings}."
+            f"The knee is at {many} ({format_number(self.samples_per_second)} samples/s): {wanted}, and "
+            f"the other {self.most_gpus - self.gpus} of the cluster's {self.most_gpus} would bring {brings}."
         )
 
 

@@ -115,7 +115,7 @@ def _runners_up(result: PlanResult) -> Table:
     columns = (
         "alternative",
         "what",
-        Column("time", 2),
+        "time",
         "cost per run",
         Column("total", 3),
         Column("why not", 1),

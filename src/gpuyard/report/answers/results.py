@@ -7,7 +7,7 @@ from gpuyard.measure.bench import Plan
 from gpuyard.measure.kind import AnyRecord, Listing, ResultKind, Shown
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Answer, Column, Facts, Part, Sentence, Table, Text, Tone
+from gpuyard.report.answer import Answer, Column, Facts, Items, Part, Sentence, Table, Text, Tone
 
 _DOUBT = "doubt"
 _TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one stands for all others
@@ -52,7 +52,7 @@ def shown_answer(shown: Shown, document: Any) -> Answer:
 
 def _part(shown: Listing | str) -> Part:
     if isinstance(shown, str):
-        return Sentence(shown)
+        return Items([shown[2:]]) if shown.startswith("- ") else Sentence(shown)
     if not any(shown.columns):
         return Facts([(name, value) for name, value in shown.rows], shown.title)
     columns = [Column(*c) if isinstance(c, tuple) else c for c in shown.columns]

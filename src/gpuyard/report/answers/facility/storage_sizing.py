@@ -92,7 +92,7 @@ def _row(fit: StorageFit) -> list[Words]:
     return [
         fit.option.id,
         fit.option.licence,
-        f"{fit.units:,}" if fit.enough else f"{fit.units:,} of {fit.option.most_units}",
+        f"{fit.units:,}" if fit.enough else f"{fit.units:,} (max {fit.option.most_units})",
         format_byte_rate(fit.read_bytes_per_second),
         "" if fit.checkpoint_seconds is None else format_seconds(fit.checkpoint_seconds),
         feeds,
