@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.catalog import models
 from gpuyard.catalog.parts import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.explain.alternatives import HYBRID, well_known
 from gpuyard.planner.explain.reasons import reserved_words
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.search import plan_result, search
 from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -180,7 +181,7 @@ def test_an_empty_search_is_a_mistake(changes: dict[str, list[str]], sentence: s
 
 def test_a_gpu_that_lacks_the_precision_is_named() -> None:
     other = offer("a", rent="$3/h") | {"gpu": "tpu-v4"}
-    with pytest.raises(UserMistake, match="precision on tpu-v4"):
+    with pytest.raises(UserMistake, match="no rate is known for fp16 on tpu-v4"):
         candidates(plan(other, search={"gpus": ["tpu-v4"]}))
 
 
@@ -231,3 +232,64 @@ def test_a_term_that_does_not_fit_the_horizon_is_said(
 
 def test_a_term_that_fits_has_nothing_to_say_of_its_end() -> None:
     assert "past the horizon" not in reserved_words(plan(horizon="2 years"), "reserved-1-year")
+
+
+def test_precision_is_searched_and_the_choice_names_it() -> None:
+    known = workload(precision=None, measured=[])
+    asked = plan(
+        offer("ampere", rent="$3/h") | {"gpu": "a100-sxm4-40gb"},
+        offer("old", rent="$0.5/h") | {"gpu": "gtx-1080-ti"},
+        workload=known,
+        time_per_run="40 h",
+        search={"ways": ["on-demand"], "nodes": [1], "precision": ["tf32", "bf16"]},
+    )
+    found = search(asked, known, models().get("resnet50"))
+    assert set(found.precisions) == {"tf32", "fp32", "bf16"}
+    result = plan_result(found, known)
+    assert result.winner is not None
+    assert (result.winner.offer, result.winner.precision) == ("ampere", "bf16")
+    assert result.verdict.endswith("trained in bf16.")
+    assert "in bf16" in result.winner.setting
+    assert {choice.precision for choice in result.shown} <= {"tf32", "fp32", "bf16"}
+    assert any(
+        "Computed in bf16 at the speed of fp32 or slower" in words for words in result.assumptions
+    )
+    assert result.as_json()["winner"]["precision"] == "bf16"
+
+
+def test_without_a_word_it_is_pytorchs_default_and_mixed_precision_is_named() -> None:
+    known = workload(precision=None, measured=[])
+    asked = plan(
+        offer("ampere", rent="$3/h") | {"gpu": "a100-sxm4-40gb"},
+        offer("volta", rent="$2/h"),
+        workload=known,
+        search={"ways": ["on-demand"], "nodes": [1]},
+    )
+    result = plan_result(search(asked, known, models().get("resnet50")), known)
+    assert set(result.precisions) == {"tf32", "fp32"}
+    said = " ".join(result.assumptions)
+    assert "PyTorch's default" in said and "Mixed precision was not tried" in said
+
+
+def test_the_precision_that_was_asked_for_first_is_kept_where_another_hardly_helps() -> None:
+    # Pascal is no faster in fp16
+    known = workload(precision=None, measured=[])
+    asked = plan(
+        offer("old", rent="$0.5/h") | {"gpu": "gtx-1080-ti"},
+        workload=known,
+        search={"ways": ["on-demand"], "nodes": [1], "precision": ["fp32", "fp16"]},
+    )
+    result = plan_result(search(asked, known, models().get("resnet50")), known)
+    assert result.winner is not None and result.winner.precision == "fp32"
+
+
+def test_an_offer_without_a_rate_is_named() -> None:
+    asked = plan(
+        offer("volta", rent="$2/h"),
+        offer("tensor", rent="$1/h") | {"gpu": "tpu-v4"},
+        search={"gpus": ["tpu-v4", "v100-sxm2-16gb"], "ways": ["on-demand"], "nodes": [1]},
+    )
+    result = plan_result(candidates(asked), workload())
+    (missing,) = result.no_rate
+    assert (missing.gpu, missing.precision, missing.offers) == ("tpu-v4", "fp16", ("tensor",))
+    assert "Left out, as no rate is known for fp16 on tpu-v4: tensor." in result.assumptions

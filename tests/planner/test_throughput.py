@@ -21,7 +21,7 @@ from gpuyard.predict.calibration.document import (
 )
 from gpuyard.predict.explain.remedies import proposals
 from gpuyard.predict.table import Placement
-from gpuyard.specs import Cluster, MachineSpec, Network, Workload
+from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
 
 PROFILE = models().get("resnet50")
@@ -77,6 +77,27 @@ def test_remedies_are_those_of_relief(remedy: RemedyName, words: str) -> None:
         assert table.samples_per_second[i] == pytest.approx(proposal.rate(here))
         checked += 1
     assert checked == 7
+
+
+def test_each_precision_is_a_row_and_what_predict_says() -> None:
+    spec = WORKLOAD.model_copy(update={"precision": None})
+    asked: tuple[Precision, ...] = ("tf32", "fp32", "bf16")
+    lines = usable_lines(spec, PROFILE, [shape.gpu for shape in SHAPES], precisions=asked)
+    assert list(lines["v100-sxm2-16gb"]) == ["fp32", "bf16"]
+    assert list(lines["h100-sxm5-80gb"]) == ["tf32", "fp32", "bf16"]
+    table = predict_shapes(spec, PROFILE, SHAPES, lines, Grid((1, 2), (64,), ("none", "powersgd")))
+    assert table.rows == (2 + 2) * 2 + 2 * 3 + 3 + 2 * 3
+    for i in np.flatnonzero(table.remedy == 0):
+        shape, nodes = SHAPES[table.shape[i]], int(table.nodes[i])
+        trained = spec.model_copy(
+            update={"precision": list(lines[shape.gpu.id])[table.precision[i]]}
+        )
+        (p,) = predict_cluster(
+            trained, PROFILE, cluster(shape, nodes), [nodes * shape.gpus]
+        ).predictions
+        assert table.samples_per_second[i] == pytest.approx(p.samples_per_second)
+        assert table.scaling_efficiency[i] == pytest.approx(p.scaling_efficiency)
+        assert table.memory_bytes[i] == pytest.approx(p.memory_bytes)
 
 
 def test_no_shape_is_no_row() -> None:
@@ -142,7 +163,7 @@ def test_a_calibration_gives_the_speed_of_one_gpu() -> None:
     calibration = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
     there = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
     lines = usable_lines(WORKLOAD, PROFILE, there, calibration)
-    assert lines["v100-sxm2-16gb"].basis == "measured"
-    assert lines["v100-sxm2-16gb"].seconds_per_sample == 0.001
-    assert lines["h100-sxm5-80gb"].basis == "scaled"
-    assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"].basis == "roofline"
+    assert lines["v100-sxm2-16gb"]["fp16"].basis == "measured"
+    assert lines["v100-sxm2-16gb"]["fp16"].seconds_per_sample == 0.001
+    assert lines["h100-sxm5-80gb"]["fp16"].basis == "scaled"
+    assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"]["fp16"].basis == "roofline"

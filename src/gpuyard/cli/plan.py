@@ -7,6 +7,7 @@ import typer
 
 from gpuyard.cli.options import CalibrationOption, chosen_calibration
 from gpuyard.cli.output import JsonOption, show, working, writable
+from gpuyard.cli.precision import PrecisionsOption, parse_precisions
 
 
 def plan(
@@ -25,12 +26,13 @@ def plan(
             metavar="FILE",
         ),
     ] = None,
+    precision: PrecisionsOption = None,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say which machines to rent or buy for a goal, and why.
 
-    Searches offers, GPUs, nodes, networks, batches and remedies.
+    Searches offers, GPUs, nodes, networks, batches, remedies and precisions.
 
     Example: gpuyard plan examples/resnet50.plan.yaml
     """
@@ -38,7 +40,11 @@ def plan(
     from gpuyard.planner import make_plan
     from gpuyard.report.answers.plan import plan_answer
 
+    precisions = parse_precisions(precision) if precision is not None else None
     asked, constants = read_plan(file), chosen_calibration(calibration)
+    if precisions is not None:
+        tried = asked.search.model_copy(update={"precision": precisions})
+        asked = asked.model_copy(update={"search": tried})
     bought_at = None if site is None else read_site(site)
     with working("searching"):
         result = make_plan(asked, file.parent, constants, bought_at)

@@ -10,23 +10,26 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Premises, Rows, cost_of
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
+from gpuyard.planner.result import NoRate
 from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
 from gpuyard.planner.throughput import (
     Grid,
+    Lines,
     Shape,
     Throughputs,
     configurations,
     predict_shapes,
+    unrated,
     usable_lines,
     widened,
 )
-from gpuyard.predict import Calibration, ComputeLine
+from gpuyard.predict import Calibration
 from gpuyard.predict.table import Floats, Integers
-from gpuyard.specs import Workload
+from gpuyard.specs import Precision, Workload
 from gpuyard.specs.plan import Acquisition, Plan
 
 Truths = npt.NDArray[np.bool_]
-_MOST = 1_000_000
+_MOST = 2_000_000
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
 
@@ -43,15 +46,26 @@ class Candidates:
     usual_batch: int  # of the workload
     offers: tuple[Offer, ...]
     columns: OfferColumns
-    lines: dict[str, ComputeLine]
+    lines: Lines
     throughputs: Throughputs
-    no_precision: tuple[str, ...]  # GPUs left out: no rate is known for the workload's precision
+    no_rate: tuple[NoRate, ...]
+    precision_given: bool  # by the plan or the workload
     offer: Integers
     row: Integers  # of the throughputs
     costs: Costs
 
     def __len__(self) -> int:
         return len(self.offer)
+
+    def precision(self, number: int) -> Precision:
+        """What one of them trains in."""
+        there = self.lines[self.offers[self.offer[number]].server.gpu.id]
+        return tuple(there)[int(self.throughputs.precision[self.row[number]])]
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """All that are tried on some GPU."""
+        return tuple(dict.fromkeys(p for there in self.lines.values() for p in there))
 
     def acquired_by(self, *acquisitions: Acquisition) -> Truths:
         """Which of them are acquired in one of these ways."""
@@ -119,8 +133,12 @@ def candidates_of(
 ) -> Candidates:
     """Predict each shape once, and price each offer on it."""
     every_gpu = list({o.server.gpu.id: o.server.gpu for o in offers}.values())
-    lines = usable_lines(workload, profile, every_gpu, calibration)
-    left_out = sorted({o.server.gpu.id for o in offers} - set(lines))
+    precisions = plan.search.precision or ()
+    lines = usable_lines(workload, profile, every_gpu, calibration, precisions)
+    no_rate = tuple(
+        NoRate(gpu, precision, tuple(dict.fromkeys(o.server.id for o in offers if o.server.gpu.id == gpu)))
+        for gpu, precision in unrated(lines, workload, profile, every_gpu, precisions)
+    )  # fmt: skip
     usable = [offer for offer in offers if offer.server.gpu.id in lines]
     grid = Grid(
         tuple(sorted(set(plan.search.nodes))),
@@ -136,7 +154,7 @@ def candidates_of(
             positions[key] = len(shapes)
             shapes.append(one.shape)
         shape_of[number] = positions[key]
-    _check_count(grid, shapes, shape_of)
+    _check_count(grid, lines, shapes, shape_of)
     predicted = widened(
         predict_shapes(workload, profile, shapes, lines, grid),
         shapes,
@@ -156,18 +174,21 @@ def candidates_of(
     )
     return Candidates(
         plan, runs, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
-        columns, lines, predicted, tuple(left_out), offer, row, costs,
+        columns, lines, predicted, no_rate,
+        bool(precisions or workload.precision), offer, row, costs,
     )  # fmt: skip
 
 
-def _check_count(grid: Grid, shapes: Sequence[Shape], shape_of: Integers) -> None:
+def _check_count(grid: Grid, lines: Lines, shapes: Sequence[Shape], shape_of: Integers) -> None:
     """Each takes some 200 bytes: say now that a search is too large, not when the memory is full."""
-    each = np.array([configurations(shape, grid) for shape in shapes], dtype=np.int64)
+    each = np.array([configurations(shape, lines, grid) for shape in shapes], dtype=np.int64)
     count = int(each[shape_of].sum())
     if count > _MOST:
+        tried = max(map(len, lines.values()))
         raise UserMistake(
             f"the search has {count:,} candidates, {_MOST:,} is the most: {len(shape_of):,} offers, "
-            f"{len(grid.nodes):,} numbers of nodes, {len(grid.batches):,} batches and {len(grid.remedies)} remedies; "
+            f"{len(grid.nodes):,} numbers of nodes, {len(grid.batches):,} batches and {len(grid.remedies)} remedies"
+            f"{f' in {tried} precisions' if tried > 1 else ''}; "
             "shorten 'search.nodes' or 'search.batch', or name 'search.gpus' or 'search.offers'"
         )
 

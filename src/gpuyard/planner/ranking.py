@@ -83,8 +83,8 @@ def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
 
 
 def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
-    """The same machines with the plainest setting that is hardly worse: no remedy before one, then the
-    batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
+    """The same machines with the plainest setting that is hardly worse: no remedy before one, the
+    precision that was asked for first, then the batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
     costs = candidates.costs
     rows = same_machines(candidates, chosen)
     rows = rows[ranking.feasible[rows]]
@@ -114,7 +114,8 @@ def plainest_of(
     treated = np.array([remedy != "none" for remedy in remedies])[candidates.throughputs.remedy[at]]
     batch = candidates.throughputs.batch_per_gpu[at]
     changed = np.abs(np.log(batch / candidates.usual_batch))
-    return int(alike[np.lexsort((usd, changed, treated))[0]])
+    asked = candidates.throughputs.precision[at]
+    return int(alike[np.lexsort((usd, changed, asked, treated))[0]])
 
 
 def _best(first: Floats, second: Floats, among: Truths) -> int | None:

@@ -3,11 +3,13 @@
 The fields are the keys of `gpuyard plan --json`. The properties say the same in words.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gpuyard import units
 from gpuyard.catalog.electricity import Tariff
+from gpuyard.specs import Precision
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
@@ -41,6 +43,12 @@ def share_of_runs(share: float) -> str:
     return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
 
 
+def precisions_words(tried: Sequence[Precision]) -> str:
+    """ "fp32, tf32 or bf16"."""
+    *most, last = sorted(tried, key=get_args(Precision).index)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
 def many(count: int) -> str:
     return f"{count} × " if count > 1 else ""
 
@@ -57,6 +65,7 @@ class RentedRest:
     gpus: int
     batch_per_gpu: int
     remedy: RemedyName
+    precision: Precision
     run_seconds: float
     usd_per_run: float  # with its share of what data costs in the cloud, if all runs were there
     share_of_runs: float
@@ -79,6 +88,7 @@ class Choice:
     network: str
     batch_per_gpu: int
     remedy: RemedyName
+    precision: Precision
     update_samples: int
     samples_per_second: float
     scaling_efficiency: float
@@ -146,11 +156,11 @@ class Choice:
 
     @property
     def setting(self) -> str:
-        """How the run is set up: GPUs, network, batch, remedy."""
+        """How the run is set up: GPUs, network, batch, precision, remedy."""
         parts = [f"{self.gpus} GPUs per run" if self.gpus > 1 else "1 GPU per run"]
         if self.nodes > 1:
             parts.append(f"{self.nodes} machines over {self.network}")
-        parts.append(f"batch {self.batch_per_gpu} per GPU")
+        parts.append(f"batch {self.batch_per_gpu} per GPU in {self.precision}")
         if self.remedy != "none":
             parts.append(_REMEDIES[self.remedy])
         if self.clusters > 1:
@@ -229,6 +239,19 @@ class Siting:
 
 
 @dataclass(frozen=True)
+class NoRate:
+    """Offers that drop out, because nobody knows how fast their GPU computes in a precision."""
+
+    gpu: str
+    precision: Precision
+    offers: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return f"for {self.precision} on {self.gpu}"
+
+
+@dataclass(frozen=True)
 class Refusal:
     """What would be among the best, if the site could house it."""
 
@@ -268,9 +291,16 @@ class PlanResult:
     refused: tuple[Refusal, ...] = ()  # by that site; what would have won comes first
     electricity: Tariff | None = None  # of bought machines; None where none may be bought
     places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
+    precisions: tuple[Precision, ...] = ("fp32",)  # that were tried
+    no_rate: tuple[NoRate, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def trained_in(self) -> str:
+        """What a title says."""
+        return precisions_words(self.precisions)
 
     @property
     def shown(self) -> list[Choice]:

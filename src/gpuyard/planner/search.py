@@ -90,9 +90,8 @@ def search(
 
 
 def _why_empty(candidates: Candidates) -> str:
-    if candidates.no_precision:
-        gpus = ", ".join(candidates.no_precision)
-        return f"no rate is known for the workload's precision on {gpus}"
+    if candidates.no_rate:
+        return f"no rate is known {', '.join(missing.words for missing in candidates.no_rate)}"
     if candidates.offers:
         return "none of 'search.nodes' is possible; several machines need a network"
     return "no offer of 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"
@@ -213,6 +212,8 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
         refused=refused,
         electricity=candidates.premises.tariff if set(OWNED) & set(plan.search.ways) else None,
         places=sitings(candidates, ranking, winner, next(iter(ranked.rows), None)),
+        precisions=candidates.precisions,
+        no_rate=candidates.no_rate,
     )
 
 

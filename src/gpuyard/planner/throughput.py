@@ -1,4 +1,4 @@
-"""Every shape × nodes × batch × remedy through the step model at once.
+"""Every shape × nodes × batch × remedy × precision through the step model at once.
 
 A shape is what a prediction depends on, without any price: GPU, GPUs in a machine, how they are joined, the
 network. Many offers share one shape, so each is predicted once. `usable_lines` is the one place where a GPU's
@@ -20,6 +20,7 @@ from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.compute import ComputeLines
 from gpuyard.predict.constants import fitted, spread
 from gpuyard.predict.platform import Fleet
+from gpuyard.predict.precision import at_precision, precision_on
 from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.predictor import relative_uncertainty
 from gpuyard.predict.strategies.buckets import POWERSGD_RANK
@@ -31,6 +32,7 @@ from gpuyard.specs import (
     DEFAULT_STRATEGY,
     ExchangeOptions,
     Network,
+    Precision,
     StrategyName,
     Topology,
     Workload,
@@ -119,6 +121,7 @@ class Throughputs:
     nodes: Integers
     batch_per_gpu: Integers
     remedy: Integers  # index into the remedies that were asked for
+    precision: Integers  # index into those of its GPU, in the order in which they were asked for
     gpus: Integers
     samples_per_second: Floats
     low: Floats
@@ -146,63 +149,88 @@ class Grid:
     strategy: StrategyName = DEFAULT_STRATEGY
 
 
+Lines = dict[str, dict[Precision, ComputeLine]]
+"""By GPU and by what it trains in; of both only those that a rate is known for."""
+
+
 def usable_lines(
     workload: Workload,
     profile: ModelProfile,
     gpus: Sequence[Gpu],
     calibration: Calibration | None = None,
-) -> dict[str, ComputeLine]:
-    """Each GPU's speed alone; one that lacks the workload's precision has none."""
-    lines: dict[str, ComputeLine] = {}
+    precisions: Sequence[Precision] = (),
+) -> Lines:
+    """Each GPU's speed alone in each of the precisions or, without any, in the workload's own. What a GPU
+    computes as another (tf32 as fp32) is there once."""
+    lines: Lines = {}
     for gpu in gpus:
-        try:
-            lines[gpu.id] = calibrated_line(workload, profile, gpu, calibration)
-        except UserMistake:
-            continue
+        for precision, trained in _trained(workload, profile, gpu, precisions).items():
+            try:
+                line = calibrated_line(trained, profile, gpu, calibration)
+            except UserMistake:
+                continue
+            lines.setdefault(gpu.id, {})[precision] = line
     return lines
+
+
+def unrated(
+    lines: Lines,
+    workload: Workload,
+    profile: ModelProfile,
+    gpus: Sequence[Gpu],
+    precisions: Sequence[Precision] = (),
+) -> list[tuple[str, Precision]]:
+    """Which GPUs were left out for lack of a rate, and in what."""
+    return [
+        (gpu.id, precision)
+        for gpu in gpus
+        for precision in _trained(workload, profile, gpu, precisions)
+        if precision not in lines.get(gpu.id, {})
+    ]
+
+
+def _trained(
+    workload: Workload, profile: ModelProfile, gpu: Gpu, precisions: Sequence[Precision]
+) -> dict[Precision, Workload]:
+    tried = [at_precision(workload, profile, precision) for precision in precisions] or [workload]
+    return {precision_on(gpu, one, profile): one for one in tried}
 
 
 def predict_shapes(
     workload: Workload,
     profile: ModelProfile,
     shapes: Sequence[Shape],
-    lines: dict[str, ComputeLine],
+    lines: Lines,
     grid: Grid,
 ) -> Throughputs:
     """Predict them all. A shape without a network is one machine, one with it is two or more."""
     shape, fleet = _fleet(shapes, grid)
-    spot, batch, remedy = _rows(shapes, grid)
-    alone = [lines[one.gpu.id] for one in shapes]
-    fixed = np.array([line.fixed_seconds for line in alone], dtype=float)[shape]
-    per_sample = np.array([line.seconds_per_sample for line in alone], dtype=float)[shape]
-    unsure = np.array([line.relative_uncertainty for line in alone], dtype=float)[shape]
+    spot, batch, remedy, rank = _rows(shapes, lines, grid)
     strategy = strategy_of(grid.strategy)
     gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
-    seconds, sigma, memory, passes = (np.empty(len(spot)) for _ in range(4))
-    for code, name in enumerate(grid.remedies):
-        exchange = _EXCHANGES[name]
-        scenario = Scenario(
-            # an offer says nothing of storage, nor of the cores that prepare samples
-            workload.model_copy(update={"dataset": None}),
-            profile,
-            fleet,
-            ComputeLines(fixed, per_sample),
-            strategy,
-            exchange,
-        )
-        chosen = np.flatnonzero(remedy == code)
-        for part in chunks(len(chosen)):
-            rows = chosen[part]
-            table = scenario.table(fleet.rows(spot[rows], batch[rows]))
-            parts = step_parts(table)
-            seconds[rows] = parts.step_seconds
-            sigma[rows] = relative_uncertainty(table, parts, unsure[spot[rows]])
-        passes[chosen] = exchange.accumulate
-        memory[chosen] = strategy.memory_bytes(
-            workload, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
-        )
+    seconds, sigma, memory, passes, compute = (np.empty(len(spot)) for _ in range(5))
+    for precision in dict.fromkeys(p for one in shapes for p in lines[one.gpu.id]):
+        # an offer says nothing of storage, nor of the cores that prepare samples
+        trained = workload.model_copy(update={"dataset": None, "precision": precision})
+        ranks, fixed, per_sample, unsure = _alone(shapes, lines, precision)[:, shape]
+        here = rank == ranks[spot]
+        compute[here] = (fixed[spot] + batch * per_sample[spot])[here]
+        for code, name in enumerate(grid.remedies):
+            exchange = _EXCHANGES[name]
+            line = ComputeLines(fixed, per_sample)
+            scenario = Scenario(trained, profile, fleet, line, strategy, exchange)
+            chosen = np.flatnonzero(here & (remedy == code))
+            for part in chunks(len(chosen)):
+                rows = chosen[part]
+                table = scenario.table(fleet.rows(spot[rows], batch[rows]))
+                parts = step_parts(table)
+                seconds[rows] = parts.step_seconds
+                sigma[rows] = relative_uncertainty(table, parts, unsure[spot[rows]])
+            passes[chosen] = exchange.accumulate
+            memory[chosen] = strategy.memory_bytes(
+                trained, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
+            )
     rate = gpus * batch / seconds
-    compute = fixed[spot] + batch * per_sample[spot]
     fed = batch * float(profile.input_bytes) / fleet.of_spots.host_to_gpu_bytes_per_second[spot]
     low, high = spread().ends(rate, sigma)
     return Throughputs(
@@ -210,6 +238,7 @@ def predict_shapes(
         nodes=fleet.nodes[spot].astype(np.int64),
         batch_per_gpu=batch.astype(np.int64),
         remedy=remedy,
+        precision=rank,
         gpus=gpus.astype(np.int64),
         samples_per_second=rate,
         low=low,
@@ -252,9 +281,26 @@ def widened(
     )
 
 
-def configurations(shape: Shape, grid: Grid) -> int:
+def _alone(shapes: Sequence[Shape], lines: Lines, precision: Precision) -> Floats:
+    """Of each shape's GPU in one precision: which of its precisions that is, the line's two parts and its σ;
+    −1 and nothing known where the GPU does not train in it."""
+    columns = []
+    for shape in shapes:
+        line = lines[shape.gpu.id].get(precision)
+        if line is None:
+            columns.append((-1.0, np.nan, np.nan, np.nan))
+            continue
+        rank = float(list(lines[shape.gpu.id]).index(precision))
+        columns.append(
+            (rank, line.fixed_seconds, line.seconds_per_sample, line.relative_uncertainty)
+        )
+    return np.array(columns, dtype=float).reshape(-1, 4).T
+
+
+def configurations(shape: Shape, lines: Lines, grid: Grid) -> int:
     """How many there are of one shape."""
-    return len(_nodes(shape, grid)) * len(grid.batches) * len(_codes(shape, grid))
+    settings = len(grid.batches) * len(_codes(shape, grid)) * len(lines[shape.gpu.id])
+    return len(_nodes(shape, grid)) * settings
 
 
 def _codes(shape: Shape, grid: Grid) -> list[int]:
@@ -290,19 +336,24 @@ def _fleet(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Fleet]:
     return of, Fleet(counts, column([shape.gpus for shape in shapes]), links)
 
 
-def _rows(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Floats, Integers]:
-    """The three columns that say which row is what: spot of the fleet, batch and remedy."""
-    columns: list[list[Floats]] = [[], [], []]
-    blocks: dict[tuple[int, int], tuple[Floats, ...]] = {}
+def _rows(
+    shapes: Sequence[Shape], lines: Lines, grid: Grid
+) -> tuple[Integers, Floats, Integers, Integers]:
+    """The columns that say which row is what: spot of the fleet, batch, remedy, and precision of its GPU."""
+    columns: list[list[Floats]] = [[], [], [], []]
+    blocks: dict[tuple[int, int, int], tuple[Floats, ...]] = {}
     first = 0
     for shape in shapes:
         count, codes = len(_nodes(shape, grid)), _codes(shape, grid)
-        if (count, len(codes)) not in blocks:
-            mesh = np.meshgrid(range(count), grid.batches, codes, indexing="ij")
-            blocks[count, len(codes)] = tuple(axis.ravel().astype(float) for axis in mesh)
-        spot, batch, code = blocks[count, len(codes)]
-        for column, values in zip(columns, (first + spot, batch, code), strict=True):
+        precisions = len(lines[shape.gpu.id])
+        like = count, len(codes), precisions
+        if like not in blocks:
+            axes = range(count), grid.batches, codes, range(precisions)
+            mesh = np.meshgrid(*axes, indexing="ij")
+            blocks[like] = tuple(axis.ravel().astype(float) for axis in mesh)
+        spot, *others = blocks[like]
+        for column, values in zip(columns, (first + spot, *others), strict=True):
             column.append(values)
         first += count
-    spots, batches, codes_ = (np.concatenate([*column, np.zeros(0)]) for column in columns)
-    return spots.astype(np.int64), batches, codes_.astype(np.int64)
+    spots, batches, codes_, ranks = (np.concatenate([*column, np.zeros(0)]) for column in columns)
+    return spots.astype(np.int64), batches, codes_.astype(np.int64), ranks.astype(np.int64)

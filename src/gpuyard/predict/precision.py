@@ -9,7 +9,7 @@ from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.specs import Precision, Workload
 
-_HALVES: tuple[Precision, ...] = ("bf16", "fp16")
+HALVES: tuple[Precision, ...] = ("bf16", "fp16")
 # No tensor cores: PyTorch has 16-bit products added up in fp32, and these then have the vector rate of fp32,
 # also on a P100, whose datasheet has a rate for sums in fp16.
 _WITHOUT_TENSOR_CORES = ("Kepler", "Maxwell", "Pascal")
@@ -39,7 +39,7 @@ def computed_in(precision: Precision, gpu: Gpu) -> Precision:
     (Lambda's GTX 1080 Ti: 196 images/s in fp32, 230 in fp16 at 1.8 times the batch; SSD 70 and 65)."""
     precision = trained_in(precision, gpu)
     slow = gpu.peak_flops(precision) is None or gpu.architecture in _WITHOUT_TENSOR_CORES
-    if precision in _HALVES and slow and gpu.peak_flops("fp32") is not None:
+    if precision in HALVES and slow and gpu.peak_flops("fp32") is not None:
         return "fp32"
     return precision
 
@@ -49,7 +49,7 @@ def rated(precision: Precision, gpu: Gpu) -> tuple[Precision, float]:
     used = computed_in(precision, gpu)
     peak_flops = gpu.peak_flops(used)
     if peak_flops is None:
-        has = [p for p in ("fp32", "tf32", *_HALVES) if gpu.peak_flops(p) is not None]
+        has = [p for p in ("fp32", "tf32", *HALVES) if gpu.peak_flops(p) is not None]
         raise UserMistake(
             f"the catalog has no {precision} rate for {gpu.id}, so no estimate can be made; "
             f"it has {' and '.join(has)} (--precision)"
@@ -87,7 +87,7 @@ def precision_words(gpu: Gpu | None, workload: Workload, profile: ModelProfile) 
 
 
 def _meaning(used: Precision, gpu: Gpu, workload: Workload, profile: ModelProfile) -> str:
-    if used in _HALVES:
+    if used in HALVES:
         if computed_in(used, gpu) != used:
             return (
                 f", which {gpu.name} computes at the speed of fp32 or slower: it saves memory, "

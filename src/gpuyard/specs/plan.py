@@ -32,7 +32,7 @@ from gpuyard.specs.base import (
 )
 from gpuyard.specs.cluster import Network, Topology, named_or_described
 from gpuyard.specs.offers import Load
-from gpuyard.specs.workload import Workload
+from gpuyard.specs.workload import Precision, Workload
 
 Acquisition = Literal[
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "keep", "hybrid"
@@ -255,6 +255,10 @@ class Search(Spec):
     remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1, max_length=MOST_LISTED)] = (
         _REMEDIES
     )
+    precision: Annotated[
+        tuple[Precision, ...] | None,
+        Field(min_length=1, max_length=4, description="what to train in, whatever the workload says; several are compared"),
+    ] = None  # fmt: skip
     largest_batch: Annotated[
         Count | None, Field(description="samples per update, over all GPUs")
     ] = None

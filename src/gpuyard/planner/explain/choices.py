@@ -26,7 +26,8 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
         server, r = offer.server, row[i]
         gpus = int(predicted.gpus[r])
         efficiency = float(predicted.scaling_efficiency[r])
-        line = candidates.lines[server.gpu.id]
+        precision = candidates.precision(int(number))
+        line = candidates.lines[server.gpu.id][precision]
         joined = offer.network_price(int(predicted.nodes[r]))
         found.append(
             Choice(
@@ -40,6 +41,7 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 network=offer.network_words,
                 batch_per_gpu=int(predicted.batch_per_gpu[r]),
                 remedy=candidates.grid.remedies[predicted.remedy[r]],
+                precision=precision,
                 update_samples=int(predicted.update_samples[r]),
                 samples_per_second=float(predicted.samples_per_second[r]),
                 scaling_efficiency=efficiency,
@@ -121,6 +123,7 @@ def mixed_choices(
                     gpus=rest.gpus,
                     batch_per_gpu=rest.batch_per_gpu,
                     remedy=rest.remedy,
+                    precision=rest.precision,
                     run_seconds=rest.run_seconds,
                     usd_per_run=rest.usd_per_run,
                     share_of_runs=1 - float(mixes.owned_share[number]),

@@ -4,6 +4,7 @@ stands on that nobody measured, quoted or looked up."""
 import numpy as np
 
 from gpuyard import units
+from gpuyard.catalog import gpus
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
@@ -18,10 +19,12 @@ from gpuyard.planner.result import (
     Choice,
     RentedRest,
     dollars,
+    precisions_words,
     share_of_runs,
 )
 from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
 from gpuyard.predict.compute import ComputeBasis
+from gpuyard.predict.precision import HALVES, computed_in
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {
@@ -44,7 +47,7 @@ def goal_words(plan: Plan) -> str:
 
 def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> str:
     if winner is not None:
-        return f"{winner.what}: {winner.price}, {winner.duration}."
+        return f"{winner.what}: {winner.price}, {winner.duration}, trained in {winner.precision}."
     sentences = " ".join(bound.sentence for bound in binding)
     goal = goal_words(plan)
     return f"No option {f'meets the goal ({goal})' if goal else 'is allowed'}. {sentences}"
@@ -203,8 +206,10 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
     """What the answer stands on that nobody measured, quoted or looked up."""
     plan = candidates.plan
     found = []
-    bases = sorted({_BASES[line.basis] for line in candidates.lines.values()})
+    lines = candidates.lines.values()
+    bases = sorted({_BASES[line.basis] for there in lines for line in there.values()})
     found.append(f"Single-GPU speed: {' or '.join(bases)}; the speed of several is predicted.")
+    found += _precision(candidates)
     found += [
         reserved_words(plan, acquisition)
         for acquisition in plan.search.ways
@@ -226,10 +231,9 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
         found.append(
             f"Network between several machines of {clouds}: where nobody says it, {UNKNOWN_NETWORK}."
         )
-    if candidates.no_precision:
-        found.append(
-            f"Left out, as no rate for this precision is known: {', '.join(candidates.no_precision)}."
-        )
+    for missing in candidates.no_rate:
+        offers = ", ".join(missing.offers)
+        found.append(f"Left out, as no rate is known {missing.words}: {offers}.")
     unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
     if unusable:
         found.append(f"Unusable rows of the price list: {unusable}.")
@@ -238,6 +242,29 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
             "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
         )
     return tuple(found)
+
+
+def _precision(candidates: Candidates) -> list[str]:
+    """What is trained in, who gains nothing from it but memory, and what was not tried."""
+    tried = candidates.precisions
+    default = ", PyTorch's default: tf32 for convolutions on NVIDIA GPUs that have it, else fp32"
+    why = "" if candidates.precision_given else default
+    found = [f"Precision: {precisions_words(tried)}{why}."]
+    if not set(tried) & set(HALVES):
+        found.append(
+            "Mixed precision was not tried: 'search.precision: [tf32, bf16]' or '--precision tf32,bf16' does."
+        )
+    for precision in HALVES:
+        slow = sorted(
+            name
+            for name, there in candidates.lines.items()
+            if precision in there and computed_in(precision, gpus().get(name)) != precision
+        )
+        if slow:
+            found.append(
+                f"Computed in {precision} at the speed of fp32 or slower, so that it saves memory and no time: {', '.join(slow)}."
+            )
+    return found
 
 
 def _owning(candidates: Candidates) -> list[str]:

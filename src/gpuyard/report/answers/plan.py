@@ -28,6 +28,7 @@ _OPTIONS = (
     Column("network", 5),
     Column("batch per GPU", 8),
     Column("remedy", 7),
+    Column("precision", 6),
     Column("efficiency", 6),
     Column("effective GPUs", 9),
     "time",
@@ -58,7 +59,7 @@ def plan_answer(result: PlanResult) -> Answer:
         },
         title=result.name,
         verb="plan",
-        meta=f"{goal.workload} · {now} runs per month now, {at_end} at the end",
+        meta=f"{goal.workload} in {result.trained_in} · {now} runs per month now, {at_end} at the end",
     )
 
 
@@ -78,8 +79,9 @@ def plan_parts(result: PlanResult) -> list[Part]:
     if result.reasons:
         parts += [Sentence("Why:", "strong"), Items(result.reasons)]
     if result.front:
-        parts.append(Chart("chart-plan", _CAPTION, {ALL_BATCHES: pareto_option(result)}))
-        title = "Best options: no other is both cheaper and faster"
+        caption = f"{_CAPTION} Trained in {result.trained_in}."
+        parts.append(Chart("chart-plan", caption, {ALL_BATCHES: pareto_option(result)}))
+        title = f"Best options ({result.trained_in}): no other is both cheaper and faster"
         rows = [[_mark(result, choice), *_option(choice)] for choice in result.front]
         parts.append(Table(title, _OPTIONS, rows, folded=True))
     if result.refused:
@@ -115,6 +117,7 @@ def _runners_up(result: PlanResult) -> Table:
     columns = (
         "alternative",
         "what",
+        Column("precision", 4),
         "time",
         "cost per run",
         Column("total", 3),
@@ -124,6 +127,7 @@ def _runners_up(result: PlanResult) -> Table:
         [
             other.name,
             other.choice.machines,
+            other.choice.precision,
             units.format_seconds(other.choice.run_seconds),
             dollars(other.choice.usd_per_run),
             dollars(other.choice.total_usd),
@@ -132,7 +136,7 @@ def _runners_up(result: PlanResult) -> Table:
         for other in result.runners_up
         if other.choice is not None
     ]
-    return Table("Alternatives", columns, rows)
+    return Table(f"Alternatives ({result.trained_in})", columns, rows)
 
 
 def _option(choice: Choice) -> list[str | Text]:
@@ -145,6 +149,7 @@ def _option(choice: Choice) -> list[str | Text]:
         choice.network,
         str(choice.batch_per_gpu),
         "" if choice.remedy == "none" else choice.remedy,
+        choice.precision,
         units.format_share(choice.scaling_efficiency),
         f"{choice.effective_gpus:.1f}",
         units.format_seconds(choice.run_seconds),
@@ -201,10 +206,18 @@ def _alternatives(result: PlanResult) -> Table:
         [
             other.name,
             other.sentence,
+            other.choice.precision if other.choice else "",
             str(other.choice.gpus) if other.choice else "",
             units.format_share(other.choice.scaling_efficiency) if other.choice else "",
         ]
         for other in result.alternatives
     ]
-    columns = ("alternative", "why", Column("GPUs", 2), Column("efficiency", 1))
-    return Table("Why the others lost", columns, rows)
+    columns = (
+        "alternative",
+        "why",
+        Column("precision", 3),
+        Column("GPUs", 2),
+        Column("efficiency", 1),
+    )
+    title = f"Why the others lost ({result.trained_in})"
+    return Table(title, columns, rows)
