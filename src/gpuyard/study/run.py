@@ -186,13 +186,17 @@ def _plan(case: Case, here: MeasureHere) -> Sweep:
 
 
 def _doubt_notes(results: Sequence[WorkloadResult]) -> list[str]:
-    return [
+    doubts = [
         f"Doubtful: {result.name} with {counted(point.workers, 'worker')} at a batch of "
-        f"{point.batch_per_worker}: {point.doubt}. Measure again with --fresh when the machine is quiet."
+        f"{point.batch_per_worker}: {point.doubt}."
         for result in results
         for point in result.measured
         if point.doubt is not None
     ]
+    again = (
+        "No verdict stands on doubtful runs: measure again with --fresh when the machine is quiet."
+    )
+    return [*doubts, again] if doubts else []
 
 
 def _memory_notes(results: Sequence[WorkloadResult]) -> list[str]:

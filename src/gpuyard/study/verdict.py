@@ -154,9 +154,9 @@ def measured_finding(
 def _measured_knee(knee: Knee) -> str:
     if knee.beyond is None:
         return ""
-    brings = format_share(knee.beyond) if knee.beyond > 0 else "nothing"
     past = "one worker" if knee.gpus == 1 else f"{knee.gpus} workers"
-    return f"Past {past}, an added one brought {brings} of what one does alone."
+    share = f"{format_share(knee.beyond)} of what one does alone" if knee.beyond > 0 else "nothing"
+    return f"Past {past}, an added one brought {share}."
 
 
 def _finding(

@@ -429,7 +429,13 @@ def _method(result: StudyResult) -> list[Part]:
          "bucket by bucket on the slowest link while backward goes on; what is left over."),
         ("Scaling efficiency",
          "Throughput ÷ (GPUs × throughput of one GPU at the same batch per GPU)."),
-        ("What a step waits for", "The part whose doubling in speed would shorten the step most."),
+        ("What a step waits for",
+         "The part whose doubling in speed would shorten the step most. Past the knee, where an added GPU "
+         "brings less than half of what one does alone, it is not the GPUs."),
+        ("Doubtful runs",
+         "Every run is judged: windows that differ by more than 20 %, other programs on the cores, a loss "
+         "that is not a number or a speed beyond the hardware's make it doubtful. It is marked, left out of "
+         "fits where there are credible runs, and no verdict stands on it."),
     ]  # fmt: skip
     if result.cost:
         facts.append(
