@@ -61,7 +61,7 @@ def machines() -> View:
             "W": lambda m: f"{m.max_watts:,.0f}" if m.max_watts else "",
             "date": lambda m: m.date,
         },
-        least=("date", "W"),
+        least=("date", "W", "network"),
         gpu=lambda m: m.gpu,
     )
 

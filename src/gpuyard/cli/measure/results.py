@@ -86,7 +86,10 @@ def show(
 def export(
     *,
     export_format: Annotated[
-        Format, typer.Option("--format", help="JSON lines with everything, or flat CSV rows.")
+        Format,
+        typer.Option(
+            "--format", metavar="json|csv", help="JSON lines with everything, or flat CSV rows."
+        ),
     ] = Format.JSON,
     output: Annotated[
         Path | None, typer.Option(help="File to write (default: stdout).", callback=writable)
