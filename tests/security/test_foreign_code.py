@@ -6,6 +6,7 @@ import pty
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,12 +272,24 @@ def test_code_that_goes_on_for_ever_is_stopped_with_all_that_it_started(
 ) -> None:
     project = write(
         "import subprocess, time\nchild = subprocess.Popen(['sleep', '600'])\n"
-        "open('child', 'w').write(str(child.pid))\nwhile True:\n    print('x' * 10_000)\n"
+        "open('child', 'w').write(str(child.pid))\nimport os\nos.rename('child', 'child.pid')\n"
+        "while True:\n    print('x' * 10_000)\n"
     )
     monkeypatch.chdir(project)
+    wait = subprocess.Popen.wait
+
+    def wait_for_child(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is None:
+            return wait(process)
+        while not (project / "child.pid").exists():  # however slow this machine is now
+            time.sleep(0.05)
+            assert process.poll() is None
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_for_child)
     with pytest.raises(GpuyardError, match="did not come to an end within 5 s"):
         profile_elsewhere(read_workload("own.workload.yaml"), most_seconds=5)
-    child = int((project / "child").read_text())
+    child = int((project / "child.pid").read_text())
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
