@@ -14,10 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuyard import paths
+from gpuyard.catalog.specfiles import read_workload
 from gpuyard.cli.measure import bench, results
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.credible import NO_LOSS
+from gpuyard.workloads import profile_of
 
 Make = Callable[..., Measurement]
 
@@ -29,9 +31,10 @@ batch_per_gpu: 8
 
 
 @pytest.fixture
-def workload_file(tmp_path: Path) -> str:
+def workload_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = tmp_path / "tiny.workload.yaml"
     path.write_text(WORKLOAD)
+    monkeypatch.chdir(tmp_path)
     return str(path)
 
 
@@ -89,7 +92,8 @@ def test_a_doubtful_run_does_not_choose_the_remedies_of_a_relief(
     planned = CliRunner().invoke(bench.app, [*alone, "--json", "--dry-run"])
     (point,) = json.loads(planned.stdout)["points"]
     asked = ["relief", workload_file, "--dry-run", "--json"]
-    run = make_measurement(1, key=point["key"], workers=1, batch_per_worker=8)
+    profile = profile_of(read_workload(workload_file))
+    run = make_measurement(1, key=point["key"], workers=1, batch_per_worker=8, profile=profile)
     store = ResultsStore(paths.results_file())
     store.add(run)
     chosen = CliRunner().invoke(bench.app, asked, catch_exceptions=False)

@@ -91,7 +91,7 @@ def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Pa
             assert one[name].tobytes() == other[name].tobytes(), name
 
     if WORKERS == 2:
-        with pytest.raises(UserMistake, match=r"is of a run with 2 worker\(s\), not 1"):
+        with pytest.raises(UserMistake, match=r"is of a run with 2 workers, not 1"):
             run_convergence(
                 plan_convergence(forgetful, workers=1, checkpoint=killed, batch_per_worker=10)
             )

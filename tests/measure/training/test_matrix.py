@@ -71,6 +71,7 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
     for module in (matrix, run):
         monkeypatch.setattr(module, "Credibility", Moody)
     sweep_file.write_text(SWEEP.replace("repeats: 2", "repeats: 1"))
+    monkeypatch.chdir(sweep_file.parent)
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
     events: list[SweepEvent] = []
     outcome = run_matrix(planned, store, on_event=events.append)
