@@ -27,8 +27,8 @@ study: $(RUNTIME) ## Train the two spoken-digit models here and write the exampl
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
-soak: $(TOOLS) system-packages ## Run the long tests: kills at random moments, faults of Slurm, the wheel, many more examples.
-	@$(BIN)/pytest -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=1800
+soak: $(TOOLS) system-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
+	@$(BIN)/pytest -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
 
 check: $(TOOLS) ## Formatting, lint, types and layers.
 	@$(BIN)/ruff format --check .

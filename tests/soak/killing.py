@@ -1,5 +1,6 @@
-"""Commands that are killed at a random moment, and what is left of them."""
+"""Commands that are killed at a random moment, alone or with all that they started, and what is left of them."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from gpuyard.measure.machine_lock import NAME as LOCK
 
 _GONE_SECONDS = 60.0
 
@@ -28,8 +31,13 @@ class Yard:
             **os.environ,
             "GPUYARD_HOME": str(self.home),
             "PYTHONPATH": os.pathsep.join(paths),
-            "TMPDIR": str(self.project),
+            "TMPDIR": str(self.temporary),
+            "TORCHINDUCTOR_CACHE_DIR": str(self.project.parent / "torch"),  # a cache, meant to stay
         }
+
+    @property
+    def temporary(self) -> Path:
+        return self.project.parent / "tmp"
 
     def start(self, *command: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -50,13 +58,19 @@ class Yard:
         return out
 
     def kill(self, *command: str, within_seconds: float) -> str:
-        """Start it and kill -9 it at a random moment; what it had printed until then."""
-        moment = random.uniform(0, within_seconds)
+        """Start it and kill -9 it at a random moment; what it had printed until then.
+
+        Every other time all that it started dies with it, as when memory is short.
+        """
+        moment, alone = random.uniform(0, within_seconds), random.random() < 0.5
         with self.start(*command) as process:
             try:
                 out, err = process.communicate(timeout=moment)
             except subprocess.TimeoutExpired:
                 process.kill()
+                for started in () if alone else list(self.processes()):
+                    with contextlib.suppress(psutil.Error):
+                        started.kill()
                 out, err = process.communicate()
             assert "Traceback" not in err, f"killed after {moment:.3f} s\n{err}"
         deadline = time.monotonic() + _GONE_SECONDS
@@ -64,6 +78,13 @@ class Yard:
             assert time.monotonic() < deadline, f"{left} outlive a kill after {moment:.3f} s"
             time.sleep(0.05)
         return out
+
+    def leftovers(self) -> list[str]:
+        """Whatever is in the directory for temporary files, and what is half written anywhere."""
+        everywhere = [*self.home.rglob("*"), *self.project.rglob("*")]
+        half = [path for path in everywhere if path.name.startswith((".gpuyard-", "gpuyard-"))]
+        kept = (path for path in half if path.name != LOCK)
+        return sorted(map(str, [*self.temporary.iterdir(), *kept]))
 
     def processes(self) -> Iterator[psutil.Process]:
         """Those that know this home and still run."""

@@ -1,10 +1,16 @@
 """kill -9 at random moments: whatever was finished can be read, and nothing that is half done stays."""
 
+import contextlib
+import hashlib
+import http.server
+import io
 import json
+import os
 import sqlite3
 import sys
+import tarfile
+import threading
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +20,11 @@ from gpuyard.measure import Measurement, ResultsStore
 from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
 from tests.soak.killing import Yard
+from tests.workloads.test_digit_clips import write_wav
 
 pytestmark = pytest.mark.soak
 
-KILLS = 10
+KILLS = int(os.environ.get("SOAK_KILLS", "30"))  # of each of the seven
 GPUYARD = (sys.executable, "-m", "gpuyard")
 MODEL = """\
 import torch
@@ -58,11 +65,20 @@ for number in range(100_000):
     print(name, flush=True)
 """
 
+FETCH = """
+import sys
+from gpuyard import paths
+from gpuyard.workloads.digit_clips import fetch_clips
+target = paths.dataset_directory("spoken-digits")
+fetch_clips(target, url=sys.argv[1], schemes=("http",), sha256=sys.argv[2])
+"""
+
 
 @pytest.fixture
 def yard(home: Path, tmp_path: Path) -> Yard:
     project = tmp_path / "project"
     project.mkdir()
+    (tmp_path / "tmp").mkdir()
     (project / "own_model.py").write_text(MODEL)
     (project / "own.workload.yaml").write_text(WORKLOAD)
     (project / "own.study.yaml").write_text(STUDY)
@@ -75,8 +91,10 @@ def seconds_of(yard: Yard, *arguments: str) -> float:
     return time.monotonic() - began
 
 
-def temporary_files(yard: Yard) -> list[str]:
-    return sorted(path.name for path in yard.project.iterdir() if path.name.startswith("gpuyard-"))
+def left_after(yard: Yard, *arguments: str) -> list[str]:
+    """What the next command leaves of those that were killed."""
+    yard.run(*(arguments or ("catalog", "links")))
+    return yard.leftovers()
 
 
 def test_a_store_has_every_run_that_was_said_to_be_kept(
@@ -94,8 +112,10 @@ def test_a_store_has_every_run_that_was_said_to_be_kept(
         assert set(said) <= kept
         assert len(kept) <= len(said) + number + 1  # at most one a kill was kept and not yet said
     assert said, "no writer lived long enough"
-    with closing(sqlite3.connect(file)) as store:
+    with contextlib.closing(sqlite3.connect(file)) as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert left_after(yard, "results", "list", "--json") == []
+    assert {path.name for path in yard.home.iterdir()} == {file.name}
 
 
 def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(yard: Yard) -> None:
@@ -118,9 +138,9 @@ def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(ya
     seconds = time.monotonic() - began
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *train("killed.npz"), within_seconds=seconds)
-        assert not temporary_files(yard)
+        assert left_after(yard, *train("killed.npz"), "--dry-run") == []
     assert end("killed.npz") == whole
-    assert not list(yard.project.glob(".*npz*"))
+    assert yard.leftovers() == []
 
 
 def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_whole(
@@ -134,10 +154,11 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     kept: set[str] = set()
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *study, within_seconds=seconds)
-        assert not temporary_files(yard)
         now = {run.id for run in store.records(Measurement)} if store.path.exists() else set()
         assert kept <= now
         kept = now
+        there = ("train", "own.workload.yaml", "--dry-run", "--checkpoint", "out/c.npz")
+        assert left_after(yard, *(there if (yard.project / "out").exists() else ())) == []
         for written in (yard.project / "out").glob("*"):
             assert written.name in ("study.json", "report.html")
             text = written.read_text(encoding="utf-8")
@@ -146,6 +167,79 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     (workload,) = json.loads((yard.project / "out" / "study.json").read_text())["workloads"]
     assert {run["measurement_id"] for run in workload["measured"]} >= kept
     assert len(workload["measured"]) == 4
+
+
+class _Slowly(http.server.BaseHTTPRequestHandler):
+    """The archive in so many pieces that most kills meet it on its way."""
+
+    archive = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.archive)))
+        self.end_headers()
+        piece = len(self.archive) // 50 + 1
+        for begin in range(0, len(self.archive), piece):
+            self.wfile.write(self.archive[begin : begin + piece])
+            time.sleep(0.02)
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            super().handle()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_fetch_that_is_killed_leaves_the_dataset_as_it_was_or_as_it_is(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two releases take turns: there is always one of them, whole, and nothing else."""
+    releases: list[dict[str, bytes]] = []
+    for samples in (4000, 5000):
+        clips = yard.project / str(samples)
+        clips.mkdir()
+        names = [f"{digit}_theo_{index}.wav" for digit in range(10) for index in range(30)]
+        releases.append({name: write_wav(clips / name, samples).read_bytes() for name in names})
+    archives = [_packed(release) for release in releases]
+    target = paths.dataset_directory("spoken-digits")
+    fetched = 0
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slowly) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+
+        def fetch(turn: int) -> tuple[str, ...]:
+            monkeypatch.setattr(_Slowly, "archive", archives[turn])
+            return (sys.executable, "-c", FETCH, address, _sha256(releases[turn]))
+
+        began = time.monotonic()
+        with yard.start(*fetch(0)) as process:
+            assert process.communicate()[1] == ""
+        seconds = time.monotonic() - began
+        for kill in range(1, KILLS + 1):
+            yard.kill(*fetch(kill % 2), within_seconds=1.5 * seconds)
+            assert left_after(yard) == []
+            assert list(target.parent.iterdir()) == [target]
+            there = {path.name: path.read_bytes() for path in target.iterdir()}
+            assert there in releases, "a part of a release"
+            fetched += there == releases[kill % 2]
+        server.shutdown()
+    assert fetched, "no fetch lived long enough"
+
+
+def _packed(release: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in release.items():
+            member = tarfile.TarInfo(f"digits/recordings/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _sha256(release: dict[str, bytes]) -> str:
+    listed = (f"{hashlib.sha256(release[n]).hexdigest()}  {n}\n" for n in sorted(release))
+    return hashlib.sha256("".join(listed).encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +263,7 @@ def test_a_lab_whose_maker_is_killed_is_removed_by_the_next_command(
             yard.run("lab", "down")  # it was made whole before the kill
         assert json.loads(yard.run("lab", "status", "--json")) == []
         assert namespaces() <= before
-        assert not temporary_files(yard)
+        assert yard.leftovers() == []
 
 
 def test_a_bench_of_storage_leaves_no_data_that_the_next_one_does_not_remove(yard: Yard) -> None:
@@ -184,3 +278,4 @@ def test_a_bench_of_storage_leaves_no_data_that_the_next_one_does_not_remove(yar
         yard.kill(*GPUYARD, *bench, within_seconds=seconds)
     yard.run(*bench)
     assert list(disk.iterdir()) == [mine]
+    assert yard.leftovers() == []
