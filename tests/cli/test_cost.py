@@ -198,6 +198,7 @@ def test_electricity_is_priced_by_country_and_said(cli: Cli) -> None:
     assert "Electricity is not counted: give --tariff or --country." in cli(*machine).stdout
     german = cli(*machine, "--country", "de").stdout
     assert "Electricity: $0.2571/kWh, Germany" in " ".join(german.split())
+    assert cli(*machine, "--country", "germany").stdout == german
     both = cli(*machine, "--country", "DE", "--tariff", "$0.1/kWh", status=2)
     assert "give --tariff or --country, not both" in both.stderr
     unknown = cli(*machine, "--country", "GB", status=2)

@@ -59,6 +59,11 @@ def test_keeping_by_hand() -> None:
     assert any("worth $1,200 each" in words for words in result.assumptions)
 
 
+def test_the_answer_says_how_old_they_are() -> None:
+    result = found(asked(owned=have(age="8 years")))
+    assert any("as the plan says, 8 years old" in words for words in result.assumptions)
+
+
 def test_something_cheaper_is_preferred_and_the_old_ones_stand_beside_it() -> None:
     result = found(asked(offer("cloud", rent="$0.01/h"), owned=have()))
     assert result.winner is not None and result.winner.offer == "cloud"
@@ -90,6 +95,14 @@ def test_the_rest_is_rented() -> None:
     assert any("you have no more of them" in words for words in result.reasons)
     names = [other.name for other in result.alternatives]
     assert "keep what you have, rent the rest" in names
+
+
+def test_what_could_be_bought_instead_is_sited_in_its_own_number() -> None:
+    new = offer("new", buy="$90000", power="1 kW")
+    result = found(asked(offer("cloud", rent="$5/h"), new, owned=have(), runs_per_month=100))
+    assert kept(result).clusters == 1
+    # two would be needed for all runs
+    assert result.places[0].total_usd == pytest.approx(2 * 90_000 + 36 * 1000 * 1.5 * 0.10)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,24 @@ def test_a_slow_network_may_cost_more_than_a_known_one() -> None:
     assert any("more than 4 × known" in words for words in result.would_change)
 
 
+def test_a_slow_network_may_cost_more_than_a_bought_machine() -> None:
+    middle = found().winner
+    assert middle is not None
+    server = unknown()
+    # a little dearer than the choice, and sure
+    own = alike("own", {"link": "ethernet-10g"}) | {"rent": None, "power": "1 W"}
+    own |= {"buy": f"${1.05 * middle.total_usd / 4:.0f}"}
+    asked = plan(
+        own,
+        owning={"staff": "$0/h"},
+        search={"offers": [server.id, "own"], "ways": ["on-demand", "buy"], "nodes": [4],
+                "networks": ["ethernet-10g"]},
+    )  # fmt: skip
+    result = plan_result(candidates(asked), workload())
+    assert result.winner is not None and result.winner.offer == server.id, result.verdict
+    assert any("more than 4 × own, bought" in words for words in result.would_change)
+
+
 def test_a_fast_network_may_beat_the_choice() -> None:
     server = unknown()
     known = alike("known", {"link": "ethernet-10g"}, rent=0.9 * (server.rent_usd_per_hour or 0))

@@ -41,11 +41,13 @@ TimePerPointOption = Annotated[
 ]
 
 
-def _with_a_price(code: str) -> str:
-    """A country or a region whose electricity price is known."""
+def _with_a_price(text: str) -> str:
+    """The code of a country or region whose electricity price is known, by that or by its name."""
     from gpuyard.catalog.electricity import electricity_prices
 
-    return electricity_prices().get(code.upper()).id
+    named = {row.name.lower(): row.id for row in electricity_prices()}
+    code = text.upper() if text.upper() in electricity_prices() else text
+    return electricity_prices().get(named.get(text.lower(), code)).id
 
 
 CountryOption = Annotated[

@@ -168,21 +168,25 @@ def _kept(owned: OwnedMachines, plan: Plan) -> Server:
 
 
 def _remaining_value(owned: OwnedMachines, plan: Plan) -> tuple[float, str]:
+    """Of one, and where that comes from."""
+    years = _age_years(owned)
+    old = "" if years is None else f", {units.format_years(years)} old"
     if owned.value is not None:
-        return owned.value, "remaining value as the plan says"
+        return owned.value, f"remaining value as the plan says{old}"
     if owned.price is None:
-        return 0.0, "no remaining value is given: counted as nothing"
-    age = owned.age or 0.0
-    if owned.bought is not None:
-        days = (datetime.datetime.now(datetime.UTC).date() - owned.bought).days
-        if days < 0:
-            raise UserMistake(f"owned: 'bought' is {owned.bought}, a day to come")
-        age = days * 86400.0
-    years, kept = age / (365.25 * 86400), plan.owning.value_kept_per_year
-    words = (
-        f"of ${owned.price:,.0f}, {100 * kept:.0f} % kept per year over {units.format_years(years)}"
-    )
-    return owned.price * kept**years, f"remaining value: {words}"
+        return 0.0, f"no remaining value is given: counted as nothing{old}"
+    kept = plan.owning.value_kept_per_year
+    words = f"{100 * kept:.0f} % of ${owned.price:,.0f} kept per year"
+    return owned.price * kept ** (years or 0.0), f"{words}{old}"
+
+
+def _age_years(owned: OwnedMachines) -> float | None:
+    if owned.bought is None:
+        return None if owned.age is None else owned.age / (365.25 * 86400)
+    days = (datetime.datetime.now(datetime.UTC).date() - owned.bought).days
+    if days < 0:
+        raise UserMistake(f"owned: 'bought' is {owned.bought}, a day to come")
+    return days / 365.25
 
 
 def _rented() -> Iterator[Server]:

@@ -129,9 +129,7 @@ class Throughputs:
     scaling_efficiency: Floats
     memory_bytes: Floats
     update_samples: Floats  # what one update of the weights sees
-    on_slow_network: (
-        Floats  # samples per second where it is assumed and slower than that; else as above
-    )
+    on_slow_network: Floats  # samples per second; as above where the network is known
     on_fast_network: Floats
 
     @property

@@ -70,9 +70,7 @@ class PlanSite(Spec):
     power: Annotated[
         Watts | None, Field(gt=0, description="what the room has, cooling included")
     ] = None
-    country: Annotated[
-        Country | None, Field(description="for the price of electricity: two letters, like DE")
-    ] = None
+    country: Annotated[Country | None, Field(description="two letters, like DE")] = None
     region: Region | None = None
     electricity: Annotated[
         UsdPerKwh | None, Field(description="what you pay; default: the price of the country")

@@ -203,7 +203,7 @@ def sitings(
     """Of the machines that the choice buys, which stand in `row`; where it buys none, of the cheapest
     that could be bought."""
     clusters, busy = None, None
-    if winner is not None and winner.owned_way is not None:
+    if winner is not None and winner.owned_way in BOUGHT:
         clusters, busy = float(winner.clusters), winner.utilisation
     if row is None or not candidates.acquired_by(*BOUGHT)[row]:
         row = _cheapest(candidates, ranking)

@@ -234,8 +234,9 @@ def _slow_network(candidates: Candidates, ranking: Ranking, rows: Sequence[int])
         at = np.array([row])
         slow = candidates.priced(at, candidates.throughputs.on_slow_network[candidates.row[at]])
         seconds, usd = float(slow.run_seconds[0]), float(slow.usd_per_run[0])
-        others = candidates.acquired_by(offer.acquisition) & ranking.feasible
-        others &= candidates.network_known
+        others = ranking.feasible & candidates.network_known
+        if len(rows) > 1:  # a mix: by the run, too
+            others &= candidates.acquired_by("on-demand", "spot")
         near = _cheapest(candidates, others)
         why = ""
         if limit is not None and seconds > limit:
