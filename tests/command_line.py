@@ -46,7 +46,7 @@ def run_program(*command: str, cwd: Path, environment: Mapping[str, str]) -> Don
 
 def run_here(*arguments: str, cwd: Path, environment: Mapping[str, str]) -> Done:
     """In this process. An error that would be shown with a traceback is raised."""
-    if arguments[:2] in _BECOME_ANOTHER_PROGRAM:
+    if arguments[:2] in _BECOME_ANOTHER_PROGRAM or arguments[:1] == ("lease",):
         return run_process(*arguments, cwd=cwd, environment=environment)
     assert environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH"), "needs gpuyard_process"
     with _file() as stdout, _file() as stderr:

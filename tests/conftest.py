@@ -53,6 +53,7 @@ def home(
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))  # other checkouts test at the same time
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(directory / "share"))
     yield directory
     if (directory / NAME).exists():
         group = request.node.get_closest_marker("xdist_group")

@@ -37,18 +37,22 @@ _GROUPS = (
     "lab",
     "prices",
     "results",
+    "share",
     "topo",
 )
 _VERBS = (
     "calibrate",
     "doctor",
+    "lease",
     "plan",
     "playbook",
     "predict",
+    "release",
     "schema",
     "study",
     "train",
     "validate",
+    "who",
 )
 
 

@@ -1,0 +1,354 @@
+"""Every operation on a share, on behalf of a caller whom the kernel named.
+
+A lease lives as long as its lock is held or a process of it is left. Nothing renews it: whoever asks next looks
+whether the lock is free, and closes what is dead before anything is given again.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share import processes
+from gpuyard.share.caller import Caller
+from gpuyard.share.choice import parts_of
+from gpuyard.share.clock import Clock
+from gpuyard.share.config import read_config
+from gpuyard.share.database import Database
+from gpuyard.share.lease import COLUMNS, LONGEST_COMMAND, WHOLE, Lease, NoneFree, Request
+from gpuyard.share.locks import Locks
+from gpuyard.share.queue import expected_start, in_order, turn
+
+if TYPE_CHECKING:
+    import sqlite3
+
+DATABASE = "leases.sqlite"
+LOCKS = "locks"
+
+
+@dataclass(frozen=True)
+class State:
+    """What is held and who waits, in the order of their turns."""
+
+    held: tuple[Lease, ...]
+    waiting: tuple[Lease, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How far a request is: held, or its place in the queue (1: next) and when it is expected to start."""
+
+    lease: Lease
+    position: int = 0
+    expected_seconds: float | None = None
+
+
+class Broker:
+    """The operations; one object a thread."""
+
+    def __init__(
+        self, directory: Path, *, clock: Clock | None = None, read_only: bool = False
+    ) -> None:
+        self.directory = directory
+        self.clock = clock or Clock()
+        self.config = read_config(directory)
+        self.locks = Locks(directory / LOCKS)
+        self.database = Database(directory / DATABASE, read_only=read_only)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def ask(self, caller: Caller, request: Request) -> tuple[Turn, int]:
+        """A lease, or a place in the queue, with the lock that whoever uses it must hold."""
+        parts = self._check(request)
+        dead = self._dead(stop_overdue=True)
+        with self.database.transaction() as connection:
+            self._end_all(connection, dead)
+            id_, lock = self._new_lock()
+            try:
+                connection.execute(
+                    'INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command,'
+                    " project, count, wanted, parts, seconds, asked)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        id_,
+                        caller.uid,
+                        caller.user,
+                        caller.group,
+                        caller.pid,
+                        processes.start_time(caller.pid),
+                        self.clock.boot_id,
+                        request.command[:LONGEST_COMMAND],
+                        request.project,
+                        request.count,
+                        json.dumps(request.gpus),
+                        parts,
+                        request.seconds,
+                        self.clock.wall(),
+                    ),
+                )
+                found = self._grant(connection, id_)
+                if not found.lease.held and not request.waits:
+                    raise NoneFree(self._busy_sentence(request))
+                self._note(lock, found.lease)
+            except BaseException:
+                os.close(lock)
+                self.locks.remove(id_)
+                raise
+        self._remove_locks(dead)
+        return found, lock
+
+    def claim(self, caller: Caller, id_: str, lock: int | None = None) -> Turn:
+        """Whether its turn has come; if it has, the GPUs are its own from now on."""
+        found = self._own(caller, id_)
+        if found.held:
+            return Turn(found)
+        dead = self._dead(stop_overdue=True)
+        place = self._turn(id_)
+        if not dead and not place.lease.gpus:
+            return place  # nothing to write
+        with self.database.transaction() as connection:
+            self._end_all(connection, dead)
+            granted = self._grant(connection, id_)
+            if granted.lease.held and lock is not None:
+                self._note(lock, granted.lease)
+        self._remove_locks(dead)
+        return granted
+
+    def leave(self, caller: Caller, id_: str) -> None:
+        """Give up a place in the queue."""
+        self._own(caller, id_)
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM leases WHERE id = ? AND start IS NULL", (id_,))
+        self.locks.remove(id_)
+
+    def finish(self, caller: Caller, id_: str, *, childless: bool) -> bool:
+        """The command has ended; the lease has, too, unless processes of it are left.
+
+        `childless`: the launcher was told so by the kernel, and /proc need not be searched.
+        """
+        found = self._own(caller, id_)
+        if not self.locks.is_free(id_) or (not childless and self._survivors(found)):
+            return False
+        now = self.clock.boot()
+        how = "time" if found.until_boot is not None and found.until_boot <= now else "finished"
+        with self.database.transaction() as connection:
+            self._end_all(connection, [(found, how)])
+        self.locks.remove(id_)
+        return True
+
+    def release(self, caller: Caller, id_: str) -> Lease:
+        """End a lease before its time: its processes first, then the lease."""
+        found = self._by_id(id_)
+        if caller.uid not in (found.uid, 0) and not caller.belongs_to(self.config.admin_group):
+            raise GpuyardError(
+                f"lease {id_} is {found.user}'s; only {found.user} and members of the group "
+                f"{self.config.admin_group} can release it"
+            )
+        if not self._stop(found, "released"):
+            raise GpuyardError(
+                f"processes of lease {id_} can't be ended, so it stays: "
+                f"{', '.join(map(str, self._survivors(found)))}"
+            )
+        with self.database.transaction() as connection:
+            self._end_all(connection, [(found, "released")])
+        self.locks.remove(id_)
+        return found
+
+    def state(self) -> State:
+        """Everything that lives now; what is dead is closed first, where this may write."""
+        dead = self._dead(stop_overdue=False)
+        if dead:
+            with contextlib.suppress(GpuyardError), self.database.transaction() as connection:
+                self._end_all(connection, dead)
+            self._remove_locks(dead)
+        gone = {lease.id for lease, _ in dead}
+        living = [lease for lease in self._living() if lease.id not in gone]
+        return State(
+            tuple(lease for lease in living if lease.held),
+            tuple(in_order([lease for lease in living if not lease.held])),
+        )
+
+    def history(self) -> list[Lease]:
+        """Every lease that ever held GPUs, oldest first."""
+        return self._select("start IS NOT NULL")
+
+    def expected_start(self, lease: Lease, state: State) -> float | None:
+        """Seconds from now; None: nobody can say."""
+        now = self.clock.boot()
+        order = [other for other in state.waiting if not _stopped(other, lease.id)]
+        then = expected_start(lease, order, self._free(state.held), state.held, now)
+        return None if then is None else then - now
+
+    # -- what is below is shared by the operations
+
+    def _check(self, request: Request) -> int:
+        known = self.config.indices
+        if request.count > len(known):
+            raise UserMistake(f"{request.count} GPUs were requested; this machine has {len(known)}")
+        unknown = [index for index in request.gpus if index not in known]
+        if unknown:
+            raise UserMistake(
+                f"there is no GPU {unknown[0]}; this machine has {', '.join(map(str, known))}"
+            )
+        parts = parts_of(request, [self.config.gpu(i).memory_bytes for i in request.gpus or known])
+        if parts is None:
+            raise UserMistake("nobody knows how much memory these GPUs have; use --share instead")
+        if parts > WHOLE:
+            raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")
+        return parts
+
+    def _new_lock(self) -> tuple[str, int]:
+        while True:
+            id_ = os.urandom(4).hex()
+            with contextlib.suppress(FileExistsError):
+                return id_, self.locks.make(id_)
+
+    @staticmethod
+    def _note(lock: int, lease: Lease) -> None:
+        """In the lock itself: what is held is known even if the store is lost."""
+        from dataclasses import asdict
+
+        os.pwrite(lock, json.dumps(asdict(lease)).encode(), 0)
+
+    def _grant(self, connection: "sqlite3.Connection", id_: str) -> Turn:
+        """Inside a transaction: give it its GPUs if it is its turn."""
+        found = self._turn(id_)
+        gpus = found.lease.gpus
+        if found.lease.held or not gpus:
+            return found
+        lease, now = found.lease, self.clock.boot()
+        until = None if lease.seconds is None else now + lease.seconds
+        connection.execute(
+            "UPDATE leases SET gpus = ?, start = ?, start_boot = ?, until_boot = ? WHERE id = ?",
+            (json.dumps(gpus), self.clock.wall(), now, until, id_),
+        )
+        connection.executemany(
+            "INSERT INTO holds (lease, gpu, parts) VALUES (?, ?, ?)",
+            [(lease.number, gpu, lease.parts) for gpu in gpus],
+        )
+        return Turn(self._by_id(id_))
+
+    def _turn(self, id_: str) -> Turn:
+        """Where it stands; its `gpus` are those that it would get now."""
+        from dataclasses import replace
+
+        living = self._living()
+        lease = next((one for one in living if one.id == id_), None)
+        if lease is None:
+            raise _gone(id_)
+        if lease.held:
+            return Turn(lease)
+        held = tuple(one for one in living if one.held)
+        order = in_order([one for one in living if not one.held and not _stopped(one, id_)])
+        gpus = turn(lease, order, self._free(held), self.config.rates)
+        if gpus:
+            return Turn(replace(lease, gpus=gpus))
+        expected = self.expected_start(lease, State(held, tuple(order)))
+        position = 1 + [one.id for one in order].index(id_)
+        return Turn(lease, position, expected)
+
+    def _free(self, held: Sequence[Lease]) -> dict[int, int]:
+        free = dict.fromkeys(self.config.indices, WHOLE)
+        for lease in held:
+            for gpu in lease.gpus:
+                if gpu in free:
+                    free[gpu] -= lease.parts
+        return free
+
+    def _dead(self, *, stop_overdue: bool) -> list[tuple[Lease, str]]:
+        """Leases that nobody has any more, and how each ended."""
+        dead = []
+        for lease in self._living():
+            if lease.boot_id != self.clock.boot_id:
+                dead.append((lease, "reboot"))
+            elif self.locks.is_free(lease.id) and not (lease.held and self._survivors(lease)):
+                dead.append((lease, "died"))
+            elif (
+                stop_overdue
+                and lease.until_boot is not None
+                and lease.until_boot <= self.clock.boot()
+                and self._stop(lease, "time")
+            ):
+                dead.append((lease, "time"))
+        return dead
+
+    def _stop(self, lease: Lease, why: str) -> bool:
+        """End its processes; why is noted first, for the launcher may still say by itself that it ended."""
+        with self.database.transaction() as connection:
+            connection.execute("UPDATE leases SET ending = ? WHERE id = ?", (why, lease.id))
+        launcher = (lease.pid, lease.process_start)
+        lock = self.locks.identity(lease.id)
+        grace = self.config.grace_seconds
+        ended = processes.stop(lease.id, lease.uid, lock, launcher, grace)
+        return ended and self.locks.is_free(lease.id)
+
+    def _survivors(self, lease: Lease) -> list[int]:
+        return processes.processes_of(lease.id, lease.uid, self.locks.identity(lease.id))
+
+    def _end_all(
+        self, connection: "sqlite3.Connection", ended: Sequence[tuple[Lease, str]]
+    ) -> None:
+        for lease, how in ended:
+            if lease.held:
+                connection.execute(
+                    'UPDATE leases SET "end" = ?, ended = COALESCE(ending, ?)'
+                    " WHERE number = ? AND ended IS NULL",
+                    (self.clock.wall(), how, lease.number),
+                )
+                connection.execute("DELETE FROM holds WHERE lease = ?", (lease.number,))
+            else:  # nothing was given, so there is nothing to remember
+                connection.execute(
+                    "DELETE FROM leases WHERE number = ? AND start IS NULL", (lease.number,)
+                )
+        if ended:
+            self.locks.sweep({lease.id for lease in self._living()})
+
+    def _remove_locks(self, ended: Sequence[tuple[Lease, str]]) -> None:
+        for lease, _ in ended:
+            self.locks.remove(lease.id)
+
+    def _living(self) -> list[Lease]:
+        return self._select("ended IS NULL")
+
+    def _select(self, condition: str, *values: object) -> list[Lease]:
+        with self.database.sentences():
+            rows = self.database.connection.execute(
+                # the condition is one of the few above, never a user's text
+                f"SELECT {COLUMNS} FROM leases WHERE {condition} ORDER BY number",  # noqa: S608
+                values,
+            ).fetchall()
+        return [Lease.from_row(row) for row in rows]
+
+    def _by_id(self, id_: str) -> Lease:
+        found = self._select("id = ? AND ended IS NULL", id_)
+        if not found:
+            raise _gone(id_)
+        return found[0]
+
+    def _own(self, caller: Caller, id_: str) -> Lease:
+        found = self._by_id(id_)
+        if caller.uid != found.uid:
+            raise GpuyardError(f"lease {id_} is {found.user}'s, not yours")
+        return found
+
+    def _busy_sentence(self, request: Request) -> str:
+        what = (
+            f"GPU {', '.join(map(str, request.gpus))}"
+            if request.gpus
+            else f"{request.count} GPU{'' if request.count == 1 else 's'}"
+        )
+        return f"{what} can't be had now; `gpuyard who` shows who holds them"
+
+
+def _stopped(lease: Lease, asking: str) -> bool:
+    """Whoever waits and was stopped is passed over until they go on."""
+    return lease.id != asking and processes.is_stopped(lease.pid)
+
+
+def _gone(id_: str) -> UserMistake:
+    return UserMistake(f"there is no lease {id_!r} now; `gpuyard who` lists them")

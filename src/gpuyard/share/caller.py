@@ -1,0 +1,62 @@
+"""Who asks: ids that the kernel gives, never a name that somebody types."""
+
+import contextlib
+import grp
+import os
+import pwd
+import socket
+import struct
+from dataclasses import dataclass
+
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A process and whose it is."""
+
+    uid: int
+    gid: int
+    pid: int
+
+    @property
+    def user(self) -> str:
+        """The account's name, or its number where it has none."""
+        return user_name(self.uid)
+
+    @property
+    def group(self) -> str:
+        """The name of the main group."""
+        try:
+            return grp.getgrgid(self.gid).gr_name
+        except KeyError:
+            return str(self.gid)
+
+    def belongs_to(self, group: str) -> bool:
+        """Whether the user database, not the process, says so."""
+        with contextlib.suppress(KeyError):
+            found = grp.getgrnam(group)
+            return self.gid == found.gr_gid or self.user in found.gr_mem
+        return False
+
+
+def this_process() -> Caller:
+    """The process that runs this."""
+    return Caller(os.getuid(), os.getgid(), os.getpid())
+
+
+def peer(connection: socket.socket) -> Caller:
+    """The process that opened the other end, as the kernel noted it at that time."""
+    size = _CREDENTIALS.size
+    pid, uid, gid = _CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return Caller(uid, gid, pid)
+
+
+def user_name(uid: int) -> str:
+    """The account's name, or its number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,151 @@
+"""A command on a lease: it and all that it starts hold the lease's lock, and its end is the lease's end."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from gpuyard.share import processes
+from gpuyard.share.clock import Clock
+from gpuyard.share.config import ShareConfig
+from gpuyard.share.desk import Desk
+from gpuyard.share.lease import Lease
+
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
+_SI_KERNEL = (
+    0x80  # a terminal's signals go to the whole foreground group, and need not be passed on
+)
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_SECONDS = 60.0  # the clock that a signal is waited for by stands still while a machine sleeps
+
+
+def visible_devices(lease: Lease, config: ShareConfig) -> dict[str, str]:
+    """What makes CUDA or ROCm see these GPUs and no others, numbered as nvidia-smi and rocm-smi do."""
+    indices = ",".join(map(str, lease.gpus))
+    if config.gpu(lease.gpus[0]).vendor == "amd":
+        # ROCR's choice is made first, and HIP counts what is left from 0 on
+        relative = ",".join(map(str, range(len(lease.gpus))))
+        return {
+            "ROCR_VISIBLE_DEVICES": indices,
+            "HIP_VISIBLE_DEVICES": relative,
+            "CUDA_VISIBLE_DEVICES": relative,
+        }
+    return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def leased_environment(lease: Lease, config: ShareConfig) -> dict[str, str]:
+    """What a leased command sees more than others."""
+    return {**visible_devices(lease, config), processes.VARIABLE: lease.id}
+
+
+def run_leased(desk: Desk, lease: Lease, lock: int, command: Sequence[str]) -> int:
+    """Run it to its end and give the GPUs back; the command's exit status, as a shell says it."""
+    blocked = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        os.set_inheritable(lock, True)
+        environment = {**os.environ, **leased_environment(lease, desk.config)}
+        try:
+            child = _spawn(command, environment, before)
+        except OSError as error:
+            _give_back(desk, lease, lock, childless=True)
+            _say(f"{command[0]} can't be run: {error.strerror}")
+            return 127 if isinstance(error, FileNotFoundError) else 126
+        _adopt_orphans()
+        status = _wait(child, lease, lock, blocked, desk.config.grace_seconds)
+        _give_back(desk, lease, lock, childless=_is_childless())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return status
+
+
+def _spawn(
+    command: Sequence[str], environment: Mapping[str, str], signals: set[int | signal.Signals]
+) -> int:
+    return os.posix_spawnp(
+        command[0],
+        list(command),
+        environment,
+        setsigmask=signals,
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them
+    )
+
+
+def _adopt_orphans() -> None:
+    """What the command leaves behind becomes this process's child, so that it is known whether anything is."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _wait(
+    child: int, lease: Lease, lock: int, blocked: "set[signal.Signals]", grace_seconds: float
+) -> int:
+    clock = Clock()
+    over = False
+    while True:
+        left = _LOOK_SECONDS
+        if lease.until_boot is not None and not over:
+            left = min(left, lease.until_boot - clock.boot())
+            if left <= 0:
+                over = True
+                _say(f"the time of lease {lease.id} is over; its command is ended")
+                _stop_all(child, lease, lock, grace_seconds)
+        arrived = signal.sigtimedwait(blocked, max(0.0, left))
+        if arrived is not None and arrived.si_signo != signal.SIGCHLD:
+            if arrived.si_code != _SI_KERNEL:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, arrived.si_signo)
+            continue
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return 0
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            if pid == 0:
+                break
+
+
+def _stop_all(child: int, lease: Lease, lock: int, grace_seconds: float) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGCONT)
+    status = os.fstat(lock)
+    processes.stop(lease.id, os.getuid(), (status.st_dev, status.st_ino), None, grace_seconds)
+
+
+def _is_childless() -> bool:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return False
+    return True
+
+
+def _give_back(desk: Desk, lease: Lease, lock: int, *, childless: bool) -> None:
+    """Close the lock, then the lease; where that fails, whoever asks next finds the lock free."""
+    from gpuyard.errors import GpuyardError
+
+    os.close(lock)
+    with contextlib.suppress(GpuyardError, OSError):
+        desk.finish(lease.id, childless=childless)
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"gpuyard: {sentence}\n")
+        sys.stderr.flush()

@@ -1,0 +1,144 @@
+"""The processes of a lease, found in /proc, and stopped so that never a stranger's is hit.
+
+A process belongs to a lease if it is of the same user and has the lease's lock open, or was started with the
+lease's name in its environment: a program that closes what it inherits is found, too.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+VARIABLE = "GPUYARD_LEASE"
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks from boot to the start of a process; with its pid that names it for ever. 0: it is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
+
+
+def is_stopped(pid: int) -> bool:
+    """By SIGSTOP or Ctrl-Z."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] in ("T", "t")
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()  # a program's name may have spaces and brackets
+
+
+def processes_of(
+    id_: str,
+    uid: int,
+    lock: tuple[int, int] | None = None,
+    launcher: tuple[int, int] | None = None,
+) -> list[int]:
+    """All living ones; the launcher by pid and start, for it may have been started before the lease."""
+    return [pid for pid in _pids_of(uid) if _belongs(pid, id_, lock, launcher)]
+
+
+def _pids_of(uid: int) -> Iterator[int]:
+    for name in os.listdir(PROC):  # noqa: PTH208 - pathlib takes several times as long
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
+                    yield int(name)
+
+
+def _belongs(
+    pid: int, id_: str, lock: tuple[int, int] | None, launcher: tuple[int, int] | None
+) -> bool:
+    if pid == os.getpid():
+        return False
+    fields = _stat(pid)
+    if not fields or fields[0] in ("Z", "X"):  # dead, and only not yet waited for
+        return False
+    if launcher is not None and (pid, int(fields[19])) == launcher:
+        return True
+    marker = f"{VARIABLE}={id_}".encode()
+    with contextlib.suppress(OSError):
+        if marker in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            return True
+    return lock is not None and _has_open(pid, lock)
+
+
+def _has_open(pid: int, file: tuple[int, int]) -> bool:
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+            with contextlib.suppress(OSError):
+                status = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
+                if (status.st_dev, status.st_ino) == file:
+                    return True
+    return False
+
+
+def wake_stopped(file: Path) -> None:
+    """Let this user's stopped processes go on that have a file open."""
+    try:
+        status = file.stat()
+    except OSError:
+        return
+    for pid in _pids_of(os.geteuid()):
+        if is_stopped(pid) and _has_open(pid, (status.st_dev, status.st_ino)):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def stop(
+    id_: str,
+    uid: int,
+    lock: tuple[int, int] | None,
+    launcher: tuple[int, int] | None,
+    grace_seconds: float,
+) -> bool:
+    """Ask them to end, wake those that are stopped, and after a grace end them. True: none is left."""
+    deadline = time.monotonic() + grace_seconds
+    asked: set[int] = set()
+    while True:
+        left = processes_of(id_, uid, lock, launcher)
+        if not left:
+            return True
+        new = [pid for pid in left if pid not in asked]
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            _send(new, number, id_, lock, launcher)
+        asked.update(new)
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.05)
+    for _ in range(40):  # what forks while it is killed is found again
+        left = processes_of(id_, uid, lock, launcher)
+        if not left:
+            return True
+        _send(left, signal.SIGKILL, id_, lock, launcher)
+        time.sleep(0.05)
+    return False  # in the kernel, or another user's: the lease stays
+
+
+def _send(
+    pids: list[int],
+    number: signal.Signals,
+    id_: str,
+    lock: tuple[int, int] | None,
+    launcher: tuple[int, int] | None,
+) -> None:
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            continue
+        try:
+            # looked at again now that the handle is open: the pid can't be another process's from here on
+            if _belongs(pid, id_, lock, launcher):
+                signal.pidfd_send_signal(handle, number)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)

@@ -1,0 +1,108 @@
+"""Making a share: its directory, its GPUs with their topology, and an empty store."""
+
+import os
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
+from gpuyard.files import write_text
+from gpuyard.share.broker import DATABASE, LOCKS, Broker
+from gpuyard.share.choice import MOST_TABLED, mask
+from gpuyard.share.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file
+
+if TYPE_CHECKING:
+    from gpuyard.hardware import MachineGraph
+
+_FAKE_MEMORY_BYTES = 24_000_000_000
+MOST_GPUS = 64
+
+
+def set_up(
+    directory: Path,
+    *,
+    fake_gpus: int = 0,
+    topology: str | None = None,
+    admin_group: str = ADMIN_GROUP,
+    grace_seconds: float = 5.0,
+) -> ShareConfig:
+    """Make it, or change the rules of one that is there; leases and history stay."""
+    if topology and not fake_gpus:
+        raise UserMistake("--topology is for test GPUs; that of real ones is discovered")
+    graph = _graph(topology, fake_gpus) if topology else None
+    config = ShareConfig(
+        _fake(fake_gpus) if fake_gpus else _found(),
+        admin_group=admin_group,
+        grace_seconds=grace_seconds,
+        rates=_rates(graph, fake_gpus) if fake_gpus else _rates_here(),
+    )
+    make_directory(directory)
+    write_text(config_file(directory), config.text(), mode=0o644)
+    Broker(directory).close()
+    if os.geteuid() == 0:  # others may look, and only the owner may write
+        config_file(directory).chmod(0o644)
+        (directory / DATABASE).chmod(0o644)
+    return config
+
+
+def make_directory(directory: Path) -> None:
+    """Root's is for everybody to read; one person's is their own. The locks are the owner's alone."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.geteuid():
+            raise GpuyardError(f"{directory} belongs to another user; name another one")
+        directory.chmod(0o755 if os.geteuid() == 0 else 0o700)
+        locks = directory / LOCKS
+        locks.mkdir(exist_ok=True)
+        locks.chmod(0o700)
+    except OSError as error:
+        raise GpuyardError(f"{directory} can't be made: {error.strerror}") from error
+
+
+def _fake(count: int) -> tuple[SharedGpu, ...]:
+    return tuple(SharedGpu(i, "test GPU", _FAKE_MEMORY_BYTES, fake=True) for i in range(count))
+
+
+def _found() -> tuple[SharedGpu, ...]:
+    from gpuyard.share.gpus import found_gpus
+
+    gpus = found_gpus()
+    if not gpus:
+        raise MissingRequirement(
+            "no GPU was found here that could be shared; to try it without, declare test GPUs with: "
+            "gpuyard share setup --fake-gpus 8"
+        )
+    return gpus
+
+
+def _graph(topology: str, gpus: int) -> "MachineGraph":
+    from gpuyard.catalog import gpus as known_gpus
+    from gpuyard.hardware import PRESETS, build_preset
+
+    preset = PRESETS.get(topology)
+    if preset is None:
+        raise UnknownName("topology", topology, PRESETS)
+    return build_preset(topology, known_gpus().get(preset.usual_gpu), gpus)
+
+
+def _rates_here() -> dict[int, float]:
+    from gpuyard.hardware.discover import discover_machine
+
+    try:
+        graph = discover_machine()
+    except GpuyardError:
+        return {}
+    return _rates(graph, len(graph.gpus))
+
+
+def _rates(graph: "MachineGraph | None", count: int) -> dict[int, float]:
+    """Of every set of GPUs once, so that a lease need not look at the machine again."""
+    if graph is None or count > min(MOST_TABLED, len(graph.gpus)):
+        return {}
+    from gpuyard.hardware import all_reduce
+
+    sets = (gpus for size in range(2, count + 1) for gpus in combinations(range(count), size))
+    return {
+        mask(gpus): all_reduce(graph, [graph.gpus[i] for i in gpus]).bytes_per_second
+        for gpus in sets
+    }

@@ -1,0 +1,85 @@
+"""50 clients race for 8 GPUs while some of them are killed: never two hold one, and nothing is lost or leaked."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import MACHINE
+from tests.share.conftest import holders
+
+CLIENTS = 50
+Usage = Callable[[], list[dict[str, Any]]]
+Who = Callable[[], dict[str, Any]]
+
+
+@MACHINE
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.soak)])
+def test_nobody_is_booked_twice_whoever_is_killed(
+    seconds: int, share: Path, tmp_path: Path, usage: Usage, who: Who
+) -> None:
+    check = tmp_path / "check"
+    check.mkdir()
+    chance = random.Random(seconds)
+    clients = [_client(check, seed) for seed in range(CLIENTS)]
+    end = time.monotonic() + seconds
+    killed = 0
+    try:
+        while time.monotonic() < end:
+            time.sleep(chance.uniform(0.05, 0.3))
+            place = chance.randrange(CLIENTS)
+            victim = clients[place]
+            # the launcher alone, so that its command goes on without it; or all of it
+            if chance.random() < 0.5:
+                victim.kill()
+            else:
+                os.killpg(victim.pid, signal.SIGKILL)
+            victim.wait()
+            killed += 1
+            clients[place] = _client(check, CLIENTS + killed)
+        (check / "stop").touch()
+        for client in clients:
+            assert client.wait(60) == 0
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+    _wait_until(lambda: not holders(who()))
+
+    assert not (check / "doubled").exists(), (check / "doubled").read_text()
+    acknowledged = (check / "acknowledged").read_text().split()
+    leases = usage()
+    assert killed > seconds and len(set(acknowledged)) > 20
+    assert set(acknowledged) <= {lease["id"] for lease in leases}
+    assert all(lease["ended"] in ("finished", "died") for lease in leases)
+    assert {lease["ended"] for lease in leases} == {"finished", "died"}
+    said = who()
+    assert not holders(said) and not said["queue"]
+    assert list((share / "locks").iterdir()) == []
+    with sqlite3.connect(share / "leases.sqlite") as store:
+        assert store.execute("SELECT COUNT(*) FROM holds").fetchone() == (0,)
+    store.close()
+
+
+def _client(check: Path, seed: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        (sys.executable, "-m", "tests.share.race_client", str(check), str(seed)),
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+
+
+def _wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
