@@ -255,6 +255,7 @@ class _Size:
     @classmethod
     def of(cls, name: str, rows: Sequence[Sequence[Words]], index: int) -> "_Size":
         cells = [_text(row[index]) for row in rows]
+        tones = {cell.tone for row in rows if isinstance(cell := row[index], Text)}
         numeric = any(cells) and all(not cell or _NUMBER.match(cell) for cell in cells)
         longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
         readable = least = longest
@@ -273,10 +274,7 @@ class _Size:
             least=max(head, least),
             squeezed=max(head, least if whole else min(least, _LEAST_WORDS)),
             numeric=numeric,
-            warns=any(
-                isinstance(row[index], Text) and row[index].tone in ("bad", "caution")  # type: ignore[union-attr]
-                for row in rows
-            ),
+            warns=bool(tones & {"bad", "caution"}),
         )
 
 
@@ -295,12 +293,13 @@ def _cell(words: Words, width: int) -> "RenderableType":
     """As lines of this width."""
     text, lines = _text(words), []
     for whole in text.split("\n"):
-        line = ""
-        for piece in _pieces(whole, width):
-            if line and len(line) + len(piece.rstrip()) > width:
+        line, *pieces = _pieces(whole, width) or [""]
+        for piece in pieces:
+            if len(line) + len(piece.rstrip(" ")) > width:
                 lines.append(line.rstrip(" "))
-                line = ""
-            line += piece if line else piece.lstrip(" ")
+                line = piece.lstrip(" ")
+            else:
+                line += piece
         lines.append(line.rstrip(" "))
     folded = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
     return _rich(Text(folded, words.tone) if isinstance(words, Text) else folded)
