@@ -55,7 +55,7 @@ def test_a_finished_sweep_is_drawn_without_measuring(
     assert len(json.loads(done.stdout)["measurements"]) == 2
     drawn = picture.read_text(encoding="utf-8")
     assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314  our own
-    assert "resnet50, synthetic v100-pcie-16gb" in drawn
+    assert "resnet50, fp32, synthetic v100-pcie-16gb" in drawn
     assert "waits for the network: 4 nodes do the work of 0.9" in drawn
     assert len(read_results([results]).of(Measurement)) == 2
 

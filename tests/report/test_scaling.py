@@ -70,7 +70,7 @@ def test_a_choked_and_an_unchoked_workload_have_a_panel_each(run: Run) -> None:
     choked = [run(1, 1000), run(2, 300, exposed=0.3), run(4, 600, exposed=0.3)]
     free = [run(w, 100 * w * share, workload="conv") for w, share in ((1, 1), (4, 0.95))]
     linear, conv = scaling_panels([*choked, *free])
-    assert (linear.title, conv.title) == ("linear, cpu", "conv, cpu")
+    assert (linear.title, conv.title) == ("linear, fp32, cpu", "conv, fp32, cpu")
     (line,) = linear.lines
     assert line.label == "batch 50 at 1 Gbit/s"
     assert [(p.workers, p.efficiency) for p in line.points] == [(1, 1.0), (2, 0.15), (4, 0.15)]
@@ -105,7 +105,7 @@ def test_of_many_lines_the_worst_and_the_best_are_put_into_words(run: Run) -> No
         for w in (1, 10)
     ]
     (panel,) = scaling_panels(runs)
-    assert panel.title == "linear, synthetic v100-pcie-16gb"
+    assert panel.title == "linear, fp32, synthetic v100-pcie-16gb"
     assert len(panel.lines) == 6
     assert panel.words == (
         "batch 32 at 1 Gbit/s waits for the network: 10 nodes do the work of 0.3",
@@ -140,7 +140,7 @@ def test_the_picture_holds_the_words_the_lines_and_where_it_was_measured(run: Ru
     drawn = ElementTree.fromstring(scaling_picture(runs, "A & B"))  # noqa: S314  our own
     texts = [text.text or "" for text in drawn.iter(f"{SVG}text")]
     assert "A & B" in texts
-    assert "<conv> & more, cpu" in texts
+    assert "<conv> & more, fp32, cpu" in texts
     assert "3 runs in a lab on CPU, 2 cores, time dilated × 4, 2026-01-02" in texts
     assert "waits for the network: 4 nodes do the work of 0.6" in texts
     assert "15 %, batch 50 at 1 Gbit/s" in texts
@@ -171,3 +171,12 @@ def test_no_label_covers_another_and_all_is_inside(run: Run, shares: list[float]
             x, y = map(float, place.split(","))
             assert 0 < x < width
             assert 0 < y < height
+
+
+def test_runs_of_another_precision_have_a_panel_of_their_own(run: Run) -> None:
+    fp32 = run(1, 100)
+    bf16 = fp32.model_copy(update={"spec": {**fp32.spec, "precision": "bf16"}})
+    assert [panel.title for panel in scaling_panels([fp32, bf16])] == [
+        "linear, fp32, cpu",
+        "linear, bf16, cpu",
+    ]

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from gpuyard.specs import Precision, Workload
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
-PYTORCHS_DEFAULT = "the workload's, else PyTorch's: tf32 for convolutions where there is tf32, fp32"
+PYTORCHS_DEFAULT = (
+    "the workload's, else PyTorch's: tf32 for convolutions on GPUs that have it, else fp32"
+)
 
 PrecisionOption = Annotated[
     str | None,

@@ -18,11 +18,12 @@ def scaling_picture(measurements: Sequence[Measurement], title: str) -> str:
 
 
 def scaling_panels(measurements: Sequence[Measurement]) -> tuple[ScalingPanel, ...]:
-    """A panel a workload, in the order in which they were measured."""
+    """A panel a workload and precision, in the order in which they were measured."""
     panels: dict[str, list[Measurement]] = {}
     for m in measurements:
         device = f"synthetic {m.synthetic.gpu}" if m.synthetic else m.device
-        panels.setdefault(f"{m.workload}, {device}", []).append(m)
+        trained = (m.workload, m.spec.get("precision"), device)
+        panels.setdefault(", ".join(filter(None, trained)), []).append(m)
     return tuple(_panel(title, runs) for title, runs in panels.items())
 
 

@@ -104,7 +104,8 @@ class Sweep:
         remedy = "" if self.remedy.plain else f" with {self.remedy.label}"
         place = self.place.record(len(self.cores_by_worker))
         where = "" if place.kind == "here" else f", {place_words(place)}"
-        return f"{self.workload.name}: {self.strategy}{remedy} on {on}{where}"
+        precision = f"{self.workload.precision}, " if self.workload.precision else ""
+        return f"{self.workload.name}: {precision}{self.strategy}{remedy} on {on}{where}"
 
     @property
     def label(self) -> str:

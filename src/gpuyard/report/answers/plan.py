@@ -1,5 +1,7 @@
 """Which machines to get for a goal: the choice and its reasons, the best options, and why the others lost."""
 
+from collections.abc import Sequence
+
 from gpuyard import units
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.catalog.hardware import ends_of
@@ -20,6 +22,7 @@ from gpuyard.report.answer import (
 )
 from gpuyard.report.figures.pareto import pareto_option
 
+_PRECISION = Column("precision", 6)  # the title says it where all have the same
 _OPTIONS = (
     "",
     "what",
@@ -28,7 +31,7 @@ _OPTIONS = (
     Column("network", 5),
     Column("batch per GPU", 8),
     Column("remedy", 7),
-    Column("precision", 6),
+    _PRECISION,
     Column("efficiency", 6),
     Column("effective GPUs", 9),
     "time",
@@ -83,7 +86,7 @@ def plan_parts(result: PlanResult) -> list[Part]:
         parts.append(Chart("chart-plan", caption, {ALL_BATCHES: pareto_option(result)}))
         title = f"Best options ({result.trained_in}): no other is both cheaper and faster"
         rows = [[_mark(result, choice), *_option(choice)] for choice in result.front]
-        parts.append(Table(title, _OPTIONS, rows, folded=True))
+        parts.append(Table(title, _naming_precision(_OPTIONS, result), rows, folded=True))
     if result.refused:
         parts.append(_refused(result))
     if result.places:
@@ -117,7 +120,7 @@ def _runners_up(result: PlanResult) -> Table:
     columns = (
         "alternative",
         "what",
-        Column("precision", 4),
+        _PRECISION,
         "time",
         "cost per run",
         Column("total", 3),
@@ -136,7 +139,14 @@ def _runners_up(result: PlanResult) -> Table:
         for other in result.runners_up
         if other.choice is not None
     ]
-    return Table(f"Alternatives ({result.trained_in})", columns, rows)
+    title = f"Alternatives ({result.trained_in})"
+    return Table(title, _naming_precision(columns, result), rows)
+
+
+def _naming_precision(columns: Sequence[str | Column], result: PlanResult) -> list[str | Column]:
+    """Where several were tried, rows say which at any width."""
+    kept = "precision" if len(result.precisions) > 1 else _PRECISION
+    return [kept if column is _PRECISION else column for column in columns]
 
 
 def _option(choice: Choice) -> list[str | Text]:
@@ -215,9 +225,9 @@ def _alternatives(result: PlanResult) -> Table:
     columns = (
         "alternative",
         "why",
-        Column("precision", 3),
+        _PRECISION,
         Column("GPUs", 2),
         Column("efficiency", 1),
     )
     title = f"Why the others lost ({result.trained_in})"
-    return Table(title, columns, rows)
+    return Table(title, _naming_precision(columns, result), rows)

@@ -120,6 +120,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
         {p.gpus: p for p in result.predictions if p.batch_per_gpu == batch} for result in results
     ]
     counts = sorted({gpus for of in found for gpus in of})
+    mixed = _one_precision(results) is None
     fastest = {
         gpus: max(of[gpus].samples_per_second for of in found if gpus in of) for gpus in counts
     }
@@ -130,7 +131,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
         rows.append(
             [
                 result.cluster,
-                result.precision,
+                *([result.precision] if mixed else []),
                 *("" if p is None else _rate(p, fastest[p.gpus]) for p in own),
                 units.format_share(largest.scaling_efficiency),
                 _choke(largest),
@@ -141,7 +142,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
         f"({', '.join([_precisions(results), *how])})",
         (
             "cluster",
-            Column("precision", len(counts) + 1),
+            *([Column("precision", 1)] if mixed else []),
             *(
                 Column(f"{gpus} GPU{'' if gpus == 1 else 's'}", 0 if gpus == counts[-1] else n)
                 for n, gpus in zip(range(len(counts), 0, -1), counts, strict=True)

@@ -26,7 +26,7 @@ def epoch_time_option(workload: WorkloadResult, looks: Looks) -> Option:
     series = [_one(key, group, looks[key[0]], factor, here) for key, group in groups.items()]
     option = frame(
         "Time per epoch",
-        f"{workload.name}, {workload.samples_per_epoch:,} samples per epoch",
+        f"{workload.name} in {workload.precision}, {workload.samples_per_epoch:,} samples per epoch",
         f"Time for one pass over {workload.samples_per_epoch} samples of {workload.name} against the "
         f"batch size of each GPU. {_described(groups)}",
         series,

@@ -40,7 +40,10 @@ def ranking_option(
     ]
     first, value = best[0]
     described = f"{title}: {len(best)} GPUs as bars, {first.gpu.id} first with {value:.4g} {unit}."
-    subtitle = f"{unit}, the best {len(best)}" if len(known) > len(best) else unit
+    precision = " or ".join(sorted({one.precision for one, _ in best}))
+    subtitle = f"{unit} in {precision}"
+    if len(known) > len(best):
+        subtitle += f", the best {len(best)}"
     option = frame(title, subtitle, described, series)
     option["xAxis"] = {
         "type": "value",

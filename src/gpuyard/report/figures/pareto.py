@@ -192,7 +192,7 @@ def _limit(seconds: float, unit: "_Unit") -> Option:
 def _subtitle(plan: PlanResult) -> str:
     budget = plan.goal.budget_usd
     within = f", {dollars(budget)} total" if budget is not None else ""
-    return f"{plan.goal.workload}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {format_years(plan.goal.months / 12)}{within}"
+    return f"{plan.goal.workload} in {plan.trained_in}: {plan.candidates:,} candidates, {plan.goal.runs:,.0f} runs over {format_years(plan.goal.months / 12)}{within}"
 
 
 def _description(plan: PlanResult) -> str:

@@ -22,7 +22,7 @@ def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     series = _throughputs(points, looks)
     option = frame(
         "Throughput",
-        f"{workload.name}, {batch:,} samples per GPU and step",
+        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step",
         f"Samples per second of {workload.name} against the number of GPUs at a batch of {batch} per "
         f"GPU. {described}",
         series,
@@ -82,7 +82,7 @@ def efficiency_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     series = _efficiencies(points, looks)
     option = frame(
         "Scaling efficiency",
-        f"{workload.name}, {batch:,} samples per GPU and step",
+        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step",
         f"Scaling efficiency of {workload.name} in percent of ideal against the number of GPUs, at a "
         f"batch of {batch} per GPU. {described}",
         series,
