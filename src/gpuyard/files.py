@@ -111,9 +111,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def _replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     with held_file(path.parent, mode) as (part, file):
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # who could read the old one can read the new one
+        # who could read the old one can read the new one, and nobody else
+        with contextlib.suppress(FileNotFoundError):
             os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
         yield file
         file.flush()

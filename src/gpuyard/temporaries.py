@@ -2,6 +2,9 @@
 
 Each has a name that nothing else has, and a lock that the kernel frees with its process, however that ends. What has
 such a name, belongs to this user and is held by nobody was left by a kill: `sweep` removes it, and nothing else.
+
+Not every shared disk tells one host of another's locks. So a name begins with its host's mark, and what another host
+has made is only removed when it has been still for a day.
 """
 
 import contextlib
@@ -9,6 +12,8 @@ import fcntl
 import os
 import re
 import stat
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
@@ -19,6 +24,7 @@ Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod"]
 _FILE = re.compile(r"\.gpuyard-part-[0-9a-f]{16}")
 _DIRECTORY = re.compile(rf"\.?gpuyard-(?:{'|'.join(get_args(Kind))})-[0-9a-f]{{16}}")
 _LOCK = "held.lock"
+_STILL_SECONDS = 24 * 3600.0
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -35,8 +41,11 @@ def shared_directory() -> Path:
 def held_file(directory: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
     """A new file to write into, with the rights that the umask leaves; gone at the end unless it was renamed."""
     while True:
-        path = directory / f".gpuyard-part-{_token()}"
-        descriptor = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, mode)
+        path = directory / f".gpuyard-part-{new_token()}"
+        try:
+            descriptor = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            continue
         if _hold(descriptor, path):
             break
         os.close(descriptor)  # it was swept before it was held
@@ -54,11 +63,13 @@ def held_directory(parent: Path, kind: Kind, *, hidden: bool = False) -> Iterato
 
     sweep(parent)
     while True:
-        path = parent / f"{'.' if hidden else ''}gpuyard-{kind}-{_token()}"
-        path.mkdir(mode=0o700)
+        path = parent / f"{'.' if hidden else ''}gpuyard-{kind}-{new_token()}"
         try:
+            path.mkdir(mode=0o700)
             descriptor = os.open(path / _LOCK, _OPEN | os.O_CREAT, 0o600)
-        except FileNotFoundError:
+        except (FileExistsError, FileNotFoundError):
+            if not parent.exists():
+                raise
             continue  # it was swept before it was held
         except OSError:
             shutil.rmtree(path, ignore_errors=True)
@@ -93,7 +104,7 @@ def _sweep_file(path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(descriptor)
-        if _is_ours(status) and stat.S_ISREG(status.st_mode) and _is_named(descriptor, path):
+        if _is_left(status, path) and stat.S_ISREG(status.st_mode) and _is_named(descriptor, path):
             path.unlink()
     finally:
         os.close(descriptor)
@@ -104,7 +115,7 @@ def _sweep_directory(path: Path) -> None:
 
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        if not _is_ours(os.fstat(directory)):
+        if not _is_left(os.fstat(directory), path):
             return
         # a maker that was killed early has left no lock: there is one now, so that a living maker waits for it
         descriptor = os.open(_LOCK, _OPEN | os.O_CREAT, 0o600, dir_fd=directory)
@@ -132,9 +143,17 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _is_ours(status: os.stat_result) -> bool:
-    return status.st_uid == os.geteuid()
+def _is_left(status: os.stat_result, path: Path) -> bool:
+    """It belongs to this user, and its lock can be believed."""
+    here = path.name.rpartition("-")[2].startswith(_host_mark())
+    still = time.time() - status.st_mtime > _STILL_SECONDS
+    return status.st_uid == os.geteuid() and (here or still)
 
 
-def _token() -> str:
-    return os.urandom(8).hex()
+def new_token() -> str:
+    """16 hexadecimal digits, of which the first half is this host's mark."""
+    return _host_mark() + os.urandom(4).hex()
+
+
+def _host_mark() -> str:
+    return f"{zlib.crc32(os.uname().nodename.encode()):08x}"

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from gpuyard import paths
 from gpuyard.files import replace_directory, replacing, write_text
-from gpuyard.temporaries import held_directory, held_file, shared_directory, sweep
+from gpuyard.temporaries import held_directory, held_file, new_token, shared_directory, sweep
 from tests.conftest import Cli
 
 HOLDER = """
@@ -31,7 +32,7 @@ with contextlib.ExitStack() as held:
     print("held", flush=True)
     sys.stdin.read()
 """
-TOKEN = "0123456789abcdef"  # noqa: S105
+TOKEN = new_token()
 KINDS = ["file", "storage", "digits", "ranks", "torchrun", "horovod"]
 
 
@@ -99,7 +100,7 @@ def test_nothing_else_is_removed(tmp_path: Path) -> None:
     (target / "mine").write_text("mine")
     (directory / f".gpuyard-part-{TOKEN}x").write_text("longer")
     (directory / f".gpuyard-part-{TOKEN[1:]}").write_text("shorter")
-    (directory / f".gpuyard-part-{TOKEN.upper()}").write_text("not ours")
+    (directory / f".gpuyard-part-{TOKEN[:15]}G").write_text("not ours")
     (directory / f"gpuyard-part-{TOKEN}").write_text("not hidden")
     (directory / f"gpuyard-ranks-{TOKEN}\n").mkdir()
     (directory / f"gpuyard-other-{TOKEN}").mkdir()
@@ -130,10 +131,30 @@ def test_what_belongs_to_another_user_stays(tmp_path: Path) -> None:
     assert not directory.exists()
 
 
+def test_what_another_host_has_made_on_a_shared_disk_stays_for_a_day(tmp_path: Path) -> None:
+    """Its lock may not be seen from here."""
+    elsewhere = TOKEN[8:] + TOKEN[:8]
+    file, directory = (
+        tmp_path / f".gpuyard-part-{elsewhere}",
+        tmp_path / f"gpuyard-ranks-{elsewhere}",
+    )
+    file.write_text("half")
+    directory.mkdir()
+    (directory / "half").write_text("half")
+    sweep(tmp_path)
+    assert file.exists()
+    assert [path.name for path in directory.iterdir()] == ["half"]
+    for path in (file, directory):
+        os.utime(path, (0, time.time() - 25 * 3600))
+    sweep(tmp_path)
+    assert not file.exists()
+    assert not directory.exists()
+
+
 def test_a_link_in_what_is_removed_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
-    left = tmp_path / "gpuyard-ranks-0123456789abcdef"
+    left = tmp_path / f"gpuyard-ranks-{TOKEN}"
     left.mkdir()
     (left / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
     sweep(tmp_path)
