@@ -20,6 +20,7 @@ _SACCT = "JobID|Start|End|AllocTRES\n1|{}|2026-01-02T00:00:00|gres/gpu={}\n"
         ("gpus" + ",a" * 9_000_000 + "\n1\n", ":1: longer than 10,000 characters"),
         ("gpus\n" + "1\n" * 9_000_000, "it has 9,000,000 rows, 1,000,000 is the most"),
         ("time,gpus\n2026-01-01,1\nNaT,2\n", ":3: 'NaT' is not a time"),
+        ("time,gpus\n2026-01-01T00:00\0,1\n2026-01-02,2\n", "is not a time"),
         ("time,gpus\n2026-01-01,1\n9999999999-01-01,2\n", ":3: '9999999999-01-01' is not a time"),
     ],
     ids=lambda text: text[-20:],
@@ -31,9 +32,19 @@ def test_a_table_of_demand(text: str, sentence: str) -> None:
     assert len(str(mistake.value)) < 300
 
 
-def test_months_are_periods_too() -> None:
-    demand = demand_from_csv("time,gpus\n2026-01,1\n2026-02,2\n", "demand.csv")
-    assert demand.hours_each == 31 * 24
+@pytest.mark.parametrize(
+    ("first", "second", "hours"),
+    [
+        ("2026-01", "2026-02", 31 * 24),
+        ("2026-01-01", "2026-01-02", 24),
+        ("2026-01-01T09:00Z", "2026-01-01T10:00Z", 1),
+        ("2026-01-01 09:00:00+00:00", "2026-01-01 10:00:00+00:00", 1),
+        ("2026-03-29T00:00+01:00", "2026-03-29T03:00+02:00", 2),
+    ],
+)
+def test_times_as_tools_write_them(first: str, second: str, hours: float) -> None:
+    demand = demand_from_csv(f"time,gpus\n{first},1\n{second},2\n", "demand.csv")
+    assert demand.hours_each == hours
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.read import read_topology
 from gpuyard.hardware.readers.xml_text import parse_xml
 from gpuyard.predict.machine_summary import summarise
@@ -56,6 +57,12 @@ def test_a_machine_that_is_none_is_one_sentence(tmp_path: Path, text: str, sente
     assert sentence in said
     assert "\n" not in said
     assert len(said) < 200
+
+
+@pytest.mark.timeout(60)  # it took minutes
+@pytest.mark.parametrize("letter", ["(", "[", "1"])
+def test_a_product_name_of_a_whole_page_is_no_gpus(letter: str) -> None:
+    assert catalog_gpu(letter * 100_000) is None
 
 
 def test_half_a_character_is_no_xml() -> None:

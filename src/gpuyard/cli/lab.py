@@ -1,13 +1,14 @@
 """`gpuyard lab`: an emulated cluster on this machine."""
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 
 if TYPE_CHECKING:
     from gpuyard.lab import Health, LabPlan, LabState
@@ -171,8 +172,8 @@ def _links_of(texts: list[str]) -> dict[int, str]:
     found = {}
     for text in texts:
         node, separator, rate = text.partition("=")
-        if not separator or not node.removeprefix("node").isdigit():
-            raise UserMistake(f"{text!r} is not a link of a node; write it like 3=100Mbit")
+        if not separator or not re.fullmatch(r"(node)?[0-9]{1,6}", node):
+            raise UserMistake(f"{quoted(text)} is not a link of a node; write it like 3=100Mbit")
         found[int(node.removeprefix("node"))] = rate
     return found
 

@@ -1,6 +1,8 @@
 """How many GPUs are wanted when: from a table, from Slurm's accounting, or a load in words."""
 
+import contextlib
 import csv
+import datetime
 import io
 import itertools
 import re
@@ -28,6 +30,10 @@ _EARLIEST, _LATEST = 0.0, 4_102_444_800.0  # seconds: 1970 to 2099; none of Slur
 # "gres/gpu=8" or, where only the typed count is kept, "gres/gpu:a100=8"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)")
 _NEEDED = ("Start", "End", "AllocTRES")
+_TIME = re.compile(
+    r"[0-9]{4}(-[0-9]{2}){0,2}([T ][0-9:.+-]{2,30}Z?)?"
+)  # a year, a month, a day, or more
+_SLURMS_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _UNKNOWN = {"", "Unknown", "None"}
 
 
@@ -170,7 +176,7 @@ def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     cells = [row[at].strip() if at < len(row) else "" for row in rows]
     seconds = []
     for number, cell in enumerate(cells, 2):
-        if (moment := _moment(cell.removesuffix("Z"))) is None:
+        if (moment := _moment(cell)) is None:
             raise UserMistake(
                 f"{name}:{number}: {quoted(cell)} is not a time like '2026-01-31T09:00'"
             )
@@ -185,10 +191,16 @@ def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
 
 def _moment(text: str) -> float | None:
     """Seconds since 1970; None for what is no time, or one outside of what can be meant."""
+    if not _TIME.fullmatch(text):
+        return None
+    whole = (
+        text + "-01-01"[len(text) - len("2026-01-01") :] if len(text) < len("2026-01-01") else text
+    )
     try:
-        seconds = float(np.datetime64(text, "s").astype(np.float64)) if len(text) < 40 else -1.0
+        moment = datetime.datetime.fromisoformat(whole)
     except ValueError:
         return None
+    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
     return seconds if _EARLIEST <= seconds <= _LATEST else None
 
 
@@ -248,17 +260,18 @@ def gpus_of(tres: str) -> int:
 
 
 def _seconds(times: list[str], numbers: list[int], name: str) -> Array:
-    try:
-        seconds = np.array(times, dtype="datetime64[s]").astype(np.float64)
-    except ValueError:
-        seconds = np.array([])
-    if len(seconds) and ((seconds >= _EARLIEST) & (seconds <= _LATEST)).all():
-        return seconds
-    wrong = (i for i, text in enumerate(times) if _moment(text) is None)
-    row = next(wrong, 0)
-    raise UserMistake(
-        f"{name}:{numbers[row]}: {quoted(times[row])} is not a time like 2026-01-31T09:00:00"
-    )
+    if all(map(_SLURMS_TIME.fullmatch, times)):
+        with contextlib.suppress(ValueError):  # there is no 99th of any month
+            seconds = np.array(times, dtype="datetime64[s]").astype(np.float64)
+            if seconds.min() >= _EARLIEST and seconds.max() <= _LATEST:
+                return seconds
+    found = [_moment(text) for text in times]
+    if None in found:
+        row = found.index(None)
+        raise UserMistake(
+            f"{name}:{numbers[row]}: {quoted(times[row])} is not a time like 2026-01-31T09:00:00"
+        )
+    return np.array(found, dtype=np.float64)
 
 
 def _by_hour(starts: Array, ends: Array, gpus: Array) -> Array:

@@ -15,8 +15,13 @@ _SHORTENED = {
 }
 
 
+_LONGEST = 200  # characters
+
+
 def catalog_gpu(product_name: str) -> Gpu | None:
     """The GPU of a name like "NVIDIA A100-SXM4-80GB"; None where no row or several would fit."""
+    if len(product_name) > _LONGEST:
+        return None
     # the PCI database writes "NVIDIA Corporation GK210GL [Tesla K80]"
     inner = re.search(r"\[(.+)\]", product_name)
     words = _words(inner[1] if inner else product_name)
