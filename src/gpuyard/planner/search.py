@@ -169,7 +169,7 @@ def _offer_of(candidates: Candidates, choice: Choice) -> Offer:
 
 def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[Refusal, ...]:
     """What would have been recommended, but for the site."""
-    found: dict[str, Refusal] = {}
+    found: dict[tuple[str, str], Refusal] = {}  # once for each kind of machine and what it lacks
     for choice in unchecked.recommended:
         offer = _offer_of(unchecked.candidates, choice)
         machines = choice.nodes * choice.clusters
@@ -177,7 +177,7 @@ def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[Refusal, ...]:
         if why:
             wins = choice is unchecked.winner
             refusal = Refusal(choice.offer, choice.what, choice.usd_per_run, why, wins)
-            found.setdefault(choice.what, refusal)
+            found.setdefault((choice.offer, why), refusal)
     return tuple(found.values())
 
 
