@@ -58,6 +58,16 @@ def check_writable(path: Path) -> None:
         raise GpuyardError(f"{path} can't be written: no permission to write to {path.parent}")
 
 
+def try_writable(path: Path) -> None:
+    """The same by trying it, for work that would be lost: rights don't say what a file system does."""
+    check_writable(path)
+    try:
+        with held_file(path.resolve().parent, 0o600) as (_, file):
+            file.write(b"x")
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+
+
 def make_parent(path: Path) -> Path:
     """The same path, in a directory that is there now: for what gpuyard keeps, never for what a user names."""
     try:

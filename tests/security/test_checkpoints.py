@@ -198,6 +198,8 @@ def test_a_place_that_cannot_be_written_is_said_before_training(
             plan_convergence(workload, checkpoint=tmp_path / "c.npz")
         with pytest.raises(GpuyardError, match="no permission to write"):
             run_convergence(plan_convergence(workload))
+    with pytest.raises(GpuyardError, match="can't be written"):  # as root, too
+        run_convergence(plan_convergence(workload, checkpoint=Path("/proc/c.npz")))
     checkpoints.default_directory().rmdir()
     checkpoints.default_directory().write_text("in the way")
     with pytest.raises(GpuyardError, match="can't be written"):

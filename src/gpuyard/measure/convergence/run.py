@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuyard import paths
-from gpuyard.files import check_writable, make_parent
+from gpuyard.files import make_parent, try_writable
 from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.convergence import checkpoint
 from gpuyard.measure.convergence.plan import ConvergencePlan
@@ -32,7 +32,7 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
         checkpoint.forget(plan.checkpoint)
     if plan.checkpoint.is_relative_to(paths.home().absolute()):
         make_parent(plan.checkpoint)
-    check_writable(plan.checkpoint)
+    try_writable(plan.checkpoint)
     about = checkpoint.read_about(plan.checkpoint)
     if about is not None:  # said before ranks are started
         checkpoint.check(plan.checkpoint, about, plan.identity, len(plan.cores_by_worker))
