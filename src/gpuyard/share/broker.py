@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,6 @@ class Broker:
                 found = self._grant(connection, id_)
                 if not found.lease.held and not request.waits:
                     raise NoneFree(self._busy_sentence(request))
-                self._note(lock, found.lease)
             except BaseException:
                 os.close(lock)
                 self.locks.remove(id_)
@@ -102,7 +101,7 @@ class Broker:
         self._remove_locks(dead)
         return found, lock
 
-    def claim(self, caller: Caller, id_: str, lock: int | None = None) -> Turn:
+    def claim(self, caller: Caller, id_: str) -> Turn:
         """Whether its turn has come; if it has, the GPUs are its own from now on."""
         found = self._own(caller, id_)
         if found.held:
@@ -114,8 +113,6 @@ class Broker:
         with self.database.transaction() as connection:
             self._end_all(connection, dead)
             granted = self._grant(connection, id_)
-            if granted.lease.held and lock is not None:
-                self._note(lock, granted.lease)
         self._remove_locks(dead)
         return granted
 
@@ -208,13 +205,6 @@ class Broker:
             with contextlib.suppress(FileExistsError):
                 return id_, self.locks.make(id_)
 
-    @staticmethod
-    def _note(lock: int, lease: Lease) -> None:
-        """In the lock itself: what is held is known even if the store is lost."""
-        from dataclasses import asdict
-
-        os.pwrite(lock, json.dumps(asdict(lease)).encode(), 0)
-
     def _grant(self, connection: "sqlite3.Connection", id_: str) -> Turn:
         """Inside a transaction: give it its GPUs if it is its turn."""
         found = self._turn(id_)
@@ -231,12 +221,12 @@ class Broker:
             "INSERT INTO holds (lease, gpu, parts) VALUES (?, ?, ?)",
             [(lease.number, gpu, lease.parts) for gpu in gpus],
         )
-        return Turn(self._by_id(id_))
+        granted = self._by_id(id_)
+        self.locks.note(id_, json.dumps(asdict(granted)))
+        return Turn(granted)
 
     def _turn(self, id_: str) -> Turn:
         """Where it stands; its `gpus` are those that it would get now."""
-        from dataclasses import replace
-
         living = self._living()
         lease = next((one for one in living if one.id == id_), None)
         if lease is None:

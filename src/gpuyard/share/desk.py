@@ -1,10 +1,12 @@
 """Where a process asks: at the store itself if it owns it, else at the service that does."""
 
+import contextlib
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpuyard.errors import GpuyardError
+from gpuyard.share import wire
 from gpuyard.share.broker import Broker, State, Turn
 from gpuyard.share.caller import this_process
 from gpuyard.share.config import ShareConfig, config_file, read_config
@@ -18,7 +20,7 @@ class Desk(Protocol):
     config: ShareConfig
 
     def ask(self, request: Request) -> tuple[Turn, int]: ...
-    def claim(self, id_: str, lock: int) -> Turn: ...
+    def claim(self, id_: str) -> Turn: ...
     def leave(self, id_: str) -> None: ...
     def finish(self, id_: str, *, childless: bool) -> bool: ...
     def release(self, id_: str) -> Lease: ...
@@ -38,8 +40,8 @@ class OwnDesk:
     def ask(self, request: Request) -> tuple[Turn, int]:
         return self.broker.ask(self._caller, request)
 
-    def claim(self, id_: str, lock: int) -> Turn:
-        return self.broker.claim(self._caller, id_, lock)
+    def claim(self, id_: str) -> Turn:
+        return self.broker.claim(self._caller, id_)
 
     def leave(self, id_: str) -> None:
         self.broker.leave(self._caller, id_)
@@ -60,6 +62,57 @@ class OwnDesk:
         self.broker.close()
 
 
+class ServiceDesk:
+    """At the service that runs as the store's owner, and is told by the kernel who calls."""
+
+    def __init__(self, directory: Path) -> None:
+        self.config = read_config(directory)
+        self._directory = directory
+
+    def ask(self, request: Request) -> tuple[Turn, int]:
+        answer, locks = wire.call(self._directory, "ask", request=request.document())
+        if len(locks) != 1:
+            raise GpuyardError("the lease service gave no lock; it may be of another version")
+        return wire.read_turn(answer), locks[0]
+
+    def claim(self, id_: str) -> Turn:
+        return wire.read_turn(self._call("claim", id=id_))
+
+    def leave(self, id_: str) -> None:
+        self._call("leave", id=id_)
+
+    def finish(self, id_: str, *, childless: bool) -> bool:
+        return bool(self._call("finish", id=id_, childless=childless))
+
+    def release(self, id_: str) -> Lease:
+        return Lease.from_document(self._call("release", id=id_))
+
+    def state(self) -> State:
+        return wire.read_state(self._call("state"))
+
+    def history(self) -> list[Lease]:
+        """Read from the store itself, which everybody may: it can be longer than a message."""
+        self.state()  # closes what is dead
+        broker = Broker(self._directory, read_only=True)
+        try:
+            return broker.history()
+        finally:
+            broker.close()
+
+    def answers(self) -> bool:
+        try:
+            self.state()
+        except GpuyardError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def _call(self, operation: str, **values: object) -> Any:
+        return wire.call(self._directory, operation, **values)[0]
+
+
 def open_desk() -> Desk:
     """To lease and release."""
     directory = share_directory()
@@ -69,22 +122,26 @@ def open_desk() -> Desk:
         from gpuyard.share.setup import set_up
 
         set_up(directory)
-    if is_ours(directory):
-        return OwnDesk(directory)
-    raise GpuyardError(f"{directory} belongs to another user, and its service is not running")
+    return OwnDesk(directory) if is_ours(directory) else ServiceDesk(directory)
 
 
 def open_to_look() -> Desk:
     """To look only: works on a full disk, and for those who can read the store and not write it."""
     directory = share_directory()
-    if not is_ours(directory):
-        return OwnDesk(directory, read_only=True)
-    try:
-        return OwnDesk(directory)
-    except GpuyardError:
-        return OwnDesk(directory, read_only=True)
+    if is_ours(directory):
+        with contextlib.suppress(GpuyardError):
+            return OwnDesk(directory)
+    else:
+        desk = ServiceDesk(directory)
+        if desk.answers():
+            return desk
+    return OwnDesk(directory, read_only=True)
 
 
 def is_ours(directory: Path) -> bool:
     """Its owner writes it, and nobody else: not even root, whose files its owner could not use."""
-    return directory.stat().st_uid == os.geteuid()
+    try:
+        return directory.stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        read_config(directory)  # says how to set one up
+        raise

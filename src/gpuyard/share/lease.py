@@ -120,6 +120,12 @@ class Lease:
             named[listed] = tuple(json.loads(named[listed]))
         return cls(**named)
 
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Lease":
+        """As `asdict` writes it, after a way through JSON."""
+        lists = {name: tuple(document[name]) for name in ("wanted", "gpus")}
+        return cls(**{**document, **lists})
+
 
 COLUMNS = ", ".join(f'"{name}"' for name in Lease.__dataclass_fields__)
 """Of the table of leases, as `from_row` reads them."""

@@ -18,16 +18,34 @@ class Locks:
         self.directory = directory
 
     def make(self, id_: str) -> int:
-        """A new lock that is held by the file descriptor which this returns."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        """A new lock that is held by the file descriptor which this returns; nobody can write through it."""
+        flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path(id_), flags, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return descriptor
 
+    def note(self, id_: str, text: str) -> None:
+        """Say in the file what its lease is: what is held is known even if the store is lost."""
+        descriptor = os.open(self._path(id_), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, text.encode(), 0)
+        finally:
+            os.close(descriptor)
+
+    def held(self) -> dict[str, str]:
+        """What stands in the locks that somebody holds, by lease."""
+        found = {}
+        for path in self.directory.glob("*.lock"):
+            name = _NAME.fullmatch(path.name)
+            if name and not self.is_free(name[1]):
+                found[name[1]] = path.read_text(encoding="utf-8", errors="replace")
+        return found
+
     def is_free(self, id_: str) -> bool:
         """Nobody holds it any more; a lock that is gone is held by nobody."""
         try:
-            descriptor = os.open(self._path(id_), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(self._path(id_), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return True
         except PermissionError:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuyard.share.choice import Rates, choose
 from gpuyard.share.lease import Lease
@@ -58,11 +59,5 @@ def expected_start(
             return now
         for gpu in gpus:
             left[gpu] -= earlier.parts
-        ends.append((now + (earlier.seconds or math.inf), _on(earlier, gpus)))
+        ends.append((now + (earlier.seconds or math.inf), replace(earlier, gpus=gpus)))
     return None
-
-
-def _on(lease: Lease, gpus: tuple[int, ...]) -> Lease:
-    from dataclasses import replace
-
-    return replace(lease, gpus=gpus)

@@ -38,7 +38,7 @@ def wait_for_lease(
             time.sleep(pause)
             # whoever is next looks often, those behind them seldom
             pause = min(_NEXT_SECONDS * max(1, turn.position), _LONGEST_SECONDS)
-            turn = desk.claim(turn.lease.id, lock)
+            turn = desk.claim(turn.lease.id)
     except BaseException:
         with contextlib.suppress(GpuyardError, OSError):
             desk.leave(turn.lease.id)

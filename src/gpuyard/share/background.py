@@ -1,0 +1,71 @@
+"""Starting the service so that it outlives the command: by systemd where that runs, else as a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpuyard.errors import GpuyardError
+from gpuyard.files import write_text
+from gpuyard.share.location import MACHINE
+from gpuyard.share.service import is_running
+
+_UNIT = Path("/etc/systemd/system/gpuyard-share.service")
+_SYSTEMD_RUNS = Path("/run/systemd/system")
+_LOG = "service.log"
+_START_SECONDS = 20.0
+
+
+def unit_text(directory: Path) -> str:
+    """What systemd is told."""
+    return f"""[Unit]
+Description=gpuyard: leases of this machine's GPUs
+
+[Service]
+Environment=GPUYARD_SHARE_DIR={directory}
+ExecStart={sys.executable} -m gpuyard share serve
+Restart=always
+RestartSec=1
+# leased commands are the users' own processes; nothing of theirs ends with the service
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def start_service(directory: Path) -> str:
+    """Start it unless it answers already; a sentence that says how it runs."""
+    if is_running(directory):
+        return "The lease service runs already."
+    if directory == MACHINE and _SYSTEMD_RUNS.is_dir():
+        write_text(_UNIT, unit_text(directory), mode=0o644)
+        for command in (("daemon-reload",), ("enable", "--now", _UNIT.name)):
+            subprocess.run(("systemctl", *command), check=False)  # noqa: S607 - root's own path
+        how = f"The lease service is run by systemd ({_UNIT.name})."
+    else:
+        _start_process(directory)
+        how = "The lease service runs in the background until the machine restarts."
+    deadline = time.monotonic() + _START_SECONDS
+    while not is_running(directory):
+        if time.monotonic() > deadline:
+            raise GpuyardError(
+                f"the lease service did not start; {directory / _LOG} or `systemctl status` says why"
+            )
+        time.sleep(0.05)
+    return how
+
+
+def _start_process(directory: Path) -> None:
+    environment = {**os.environ, "GPUYARD_SHARE_DIR": str(directory)}
+    with (directory / _LOG).open("ab") as log:
+        subprocess.Popen(
+            (sys.executable, "-m", "gpuyard", "share", "serve"),
+            cwd="/",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )

@@ -1,0 +1,198 @@
+"""Clocks that jump, reboots, full disks, old and damaged stores: no lease ends early, and none is given twice."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.errors import GpuyardError
+from gpuyard.share.broker import DATABASE, Broker
+from gpuyard.share.caller import this_process
+from gpuyard.share.clock import Clock
+from gpuyard.share.lease import NoneFree, Request
+from gpuyard.share.schema import VERSION
+from gpuyard.share.setup import set_up
+from tests.conftest import Cli
+from tests.share.conftest import Start, holders, needs_root
+
+Who = Callable[[], dict[str, Any]]
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, 100 * 24 * HOUR])
+def test_no_lease_ends_because_the_clock_jumps(share: Path, jump: float) -> None:
+    before = Broker(share)
+    turn, lock = before.ask(this_process(), Request(count=8, seconds=600))
+    after = Broker(share, clock=Clock(wall_offset=jump))
+    with pytest.raises(NoneFree):
+        after.ask(this_process(), Request(waits=False))
+    assert [lease.id for lease in after.state().held] == [turn.lease.id]
+    os.close(lock)
+    for broker in (before, after):
+        broker.close()
+
+
+def test_a_lease_ends_by_the_clock_since_boot_alone(share: Path) -> None:
+    """Its holder is this process, which must not be ended: so a process is made that holds it."""
+    broker = Broker(share, clock=Clock(wall_offset=-HOUR))
+    holder, lock = _holding(broker, Request(count=8, seconds=0.2))
+    os.close(lock)
+    time.sleep(0.3)
+    turn, other = broker.ask(this_process(), Request(count=8, waits=False))
+    assert turn.lease.held and holder.wait(5) == -signal.SIGTERM
+    os.close(other)
+    broker.close()
+
+
+def test_after_a_reboot_all_leases_are_free(share: Path) -> None:
+    broker = Broker(share)
+    _, lock = broker.ask(this_process(), Request(count=8))
+    rebooted = Broker(share, clock=Clock(boot_id="another"))
+    turn, other = rebooted.ask(this_process(), Request(count=8, waits=False))
+    assert turn.lease.held
+    assert [lease.ended for lease in rebooted.history()] == ["reboot", None]
+    for descriptor in (lock, other):
+        os.close(descriptor)
+    for opened in (broker, rebooted):
+        opened.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A share on a disk of its own, which can be filled."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)), check=True)
+    directory = place / "share"
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(directory))
+    set_up(directory, fake_gpus=8, grace_seconds=0.5)
+    yield directory
+    subprocess.run(("umount", "--lazy", str(place)), check=True)
+
+
+@needs_root
+def test_a_full_disk_refuses_new_leases_and_who_still_works(
+    small_disk: Path, cli: Cli, who: Who, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(small_disk))
+    leased = subprocess.Popen(
+        (sys.executable, "-m", "gpuyard", "lease", "2", "--", "sh", "-c", "echo up; exec sleep 60"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert leased.stdout is not None and leased.stdout.readline() == "up\n"
+    with (small_disk.parent / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
+        while True:
+            filler.write(b"x" * 4096)
+    for _ in range(3):
+        refused = cli("lease", "1", "--now", "--", "true", status=1).stderr
+        assert "no lease can be given" in refused and "who` still works" in refused
+        said = _who(cli)
+        assert sorted(holders(said)) == [0, 1]
+    assert leased.poll() is None
+    (small_disk.parent / "filler").unlink()
+    assert cli("lease", "6", "--now", "--", "true")
+    leased.terminate()
+    assert leased.wait(10) == 143
+    leased.stdout.close()
+    assert holders(_who(cli)) == {}
+
+
+def _who(cli: Cli) -> dict[str, Any]:
+    import json
+
+    return dict(json.loads(cli("who", "--json").stdout))
+
+
+def test_a_store_of_the_version_before_is_migrated_with_a_backup(share: Path, cli: Cli) -> None:
+    path = share / DATABASE
+    store = sqlite3.connect(path)
+    for column in (
+        "priority",
+        "idle_since_boot",
+        "utilisation_sum",
+        "utilisation_samples",
+        "ending",
+    ):
+        store.execute(f"ALTER TABLE leases DROP COLUMN {column}")
+    store.execute(
+        'INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command, project, count,'
+        " wanted, parts, asked, gpus, start, start_boot)"
+        " VALUES ('0000abcd', 0, 'root', 'root', 1, 1, 'old', 'x', '', 1, '[]', 1000000, 1, '[3]', 1, 1)"
+    )
+    store.execute("PRAGMA user_version = 1")
+    store.commit()
+    store.close()
+    assert cli("lease", "1", "--now", "--", "true")
+    broker = Broker(share)
+    assert [(lease.id, lease.ended) for lease in broker.history()] == [
+        ("0000abcd", "reboot"),
+        (broker.history()[1].id, "finished"),
+    ]
+    broker.close()
+    (backup,) = share.glob(f"{DATABASE}.version-1.*")
+    old = sqlite3.connect(backup)
+    assert old.execute("PRAGMA user_version").fetchone() == (1,)
+    assert old.execute("SELECT id, ended FROM leases").fetchall() == [("0000abcd", None)]
+    old.close()
+
+
+def test_a_newer_store_is_refused_and_not_changed(share: Path, cli: Cli) -> None:
+    path = share / DATABASE
+    store = sqlite3.connect(path)
+    store.execute(f"PRAGMA user_version = {VERSION + 1}")
+    store.close()
+    before = path.read_bytes()
+    assert "written by a newer gpuyard" in cli("lease", "1", "--", "true", status=1).stderr
+    assert "written by a newer gpuyard" in cli("who", status=1).stderr
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
+    share: Path, cli: Cli, start: Start, who: Who
+) -> None:
+    leased = start("lease", "3", "--", "sh", "-c", "echo up; exec sleep 60")
+    assert leased.stdout is not None and leased.stdout.readline() == "up\n"
+    before = holders(who())
+    for suffix in ("-wal", "-shm"):
+        (share / f"{DATABASE}{suffix}").unlink(missing_ok=True)
+    (share / DATABASE).write_bytes(b"SQLite format 3\0" + os.urandom(20_000))
+    for command in (("lease", "1", "--now", "--", "true"), ("who",)):
+        said = cli(*command, status=1).stderr
+        assert "gpuyard share recover" in said and "running work is not harmed" in said
+    assert "the 1 leases that are held now" in cli("share", "recover").stderr
+    assert holders(who()) == before and leased.poll() is None
+    assert cli("lease", "5", "--now", "--", "true")
+    assert cli("lease", "6", "--now", "--", "true", status=75)
+    assert len(list(share.glob(f"{DATABASE}.damaged-*"))) == 1
+    leased.terminate()
+    assert leased.wait(10) == 143
+    cli("lease", "8", "--now", "--", "true")
+    assert "Nothing is wrong" in cli("share", "recover").stderr
+
+
+def test_another_programs_database_is_left_alone(share: Path) -> None:
+    for found in share.glob(f"{DATABASE}*"):
+        found.unlink()
+    store = sqlite3.connect(share / DATABASE)
+    store.execute("CREATE TABLE theirs (a)")
+    store.close()
+    with pytest.raises(GpuyardError, match="another program's"):
+        Broker(share)
+
+
+def _holding(broker: Broker, request: Request) -> tuple["subprocess.Popen[bytes]", int]:
+    """A process that has the lock of a lease and not this process's pid."""
+    turn, lock = broker.ask(this_process(), request)
+    with broker.database.transaction() as connection:
+        connection.execute("UPDATE leases SET pid = 0, process_start = 0")
+    holder = subprocess.Popen(("sleep", "60"), pass_fds=(lock,))
+    assert turn.lease.held
+    return holder, lock
