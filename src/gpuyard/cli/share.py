@@ -58,6 +58,7 @@ def serve() -> None:
     from gpuyard.share.service import serve as answer
 
     directory = share_directory()
+    os.chdir("/")  # no file system is kept busy
     answer(directory, lambda: say(f"The lease service of {directory} answers."))
 
 

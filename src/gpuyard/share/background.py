@@ -59,13 +59,15 @@ def start_service(directory: Path) -> str:
 
 def _start_process(directory: Path) -> None:
     environment = {**os.environ, "GPUYARD_SHARE_DIR": str(directory)}
-    with (directory / _LOG).open("ab") as log:
-        subprocess.Popen(
-            (sys.executable, "-m", "gpuyard", "share", "serve"),
-            cwd="/",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    log = str(directory / _LOG)
+    os.posix_spawn(
+        sys.executable,
+        (sys.executable, "-m", "gpuyard", "share", "serve"),
+        environment,
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ),
+        setsid=True,  # it outlives the terminal
+    )
