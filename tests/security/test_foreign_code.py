@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuyard.catalog.specfiles import read_plan, read_workload
@@ -292,6 +293,28 @@ def test_code_that_goes_on_for_ever_is_stopped_with_all_that_it_started(
     child = int((project / "child.pid").read_text())
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_code_ends_with_a_program_that_is_killed(write: Callable[..., Path]) -> None:
+    project = write(
+        "import os, time\nopen('own', 'w').write(str(os.getpid()))\nos.rename('own', 'own.pid')\n"
+        "while True:\n    time.sleep(0.1)\n"
+    )
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "gpuyard", *asked(READING["predict"], project)], cwd=project
+    )
+    wait_until((project / "own.pid").exists)
+    code = psutil.Process(int((project / "own.pid").read_text()))
+    asking.kill()
+    asking.wait()
+    wait_until(lambda: not code.is_running() or code.status() == psutil.STATUS_ZOMBIE)
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @MACHINE

@@ -1,7 +1,8 @@
 """A user's own model is profiled in a process of its own: `python -m gpuyard.workloads.profile_process`.
 
 So whatever its code does when it is imported (ends the program, reads the arguments, prints, crashes) ends and
-disturbs nothing here. The process gets one line of JSON on stdin and answers with one on what was its stdout.
+disturbs nothing here. The process gets one line of JSON on stdin and answers with one on what was its stdout. When
+its stdin ends, who started it is gone, and so is this process.
 """
 
 import contextlib
@@ -59,8 +60,9 @@ def profile_elsewhere(workload: Workload, most_seconds: float = PROFILING_SECOND
         words = _Heard(process.stderr, last=_LAST_BYTES)
         try:
             if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-                    stdin.write(question.model_dump_json().encode() + b"\n")
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(question.model_dump_json().encode() + b"\n")
+                    process.stdin.flush()
             status = process.wait(most_seconds)
         except subprocess.TimeoutExpired:
             status = None
@@ -118,7 +120,7 @@ def main() -> None:
     """The other process."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    workload = _Question.model_validate_json(sys.stdin.buffer.readline()).workload
+    workload = _Question.model_validate_json(_question()).workload
     sys.argv = [workload.model.partition(":")[0]]
     from gpuyard.workloads.profiles import profile_here
 
@@ -132,6 +134,25 @@ def main() -> None:
     answers.close()
     sys.stderr.flush()
     os._exit(0)  # at once: threads of the user's code don't hold it up
+
+
+def _question() -> bytes:
+    """From then on stdin has nothing to read for a user's code, and its end is waited for beside it."""
+    said = b""
+    while not said.endswith(b"\n") and (more := os.read(0, 2**16)):
+        said += more
+    from_parent = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_leave_with_parent, args=(from_parent,), daemon=True).start()
+    return said
+
+
+def _leave_with_parent(from_parent: int) -> None:
+    while os.read(from_parent, 1024):
+        pass
+    os.killpg(0, signal.SIGKILL)  # with what the user's code has started
 
 
 if __name__ == "__main__":
