@@ -139,6 +139,11 @@ def test_fresh_forgets_what_is_damaged_in_our_own_directory(
         checkpoints.read_about(path)
     checkpoints.forget(path)
     assert not path.exists()
+    (tmp_path / "thesis.txt").write_text("mine")
+    path.symlink_to(tmp_path / "thesis.txt")
+    with pytest.raises(GpuyardError, match="move it away"):
+        checkpoints.forget(path)
+    assert path.read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def read_about(path: Path) -> About | None:
 
 def forget(path: Path) -> None:
     """Remove it, if it is a checkpoint: a file of another kind stays."""
-    if path.parent != default_directory():
+    if not _is_ours(path):
         read_about(path)
     try:
         path.resolve().unlink(missing_ok=True)  # a link stays a link
@@ -104,13 +104,20 @@ def _check_sizes(members: zipfile.ZipFile, file_bytes: int) -> None:
             raise ValueError("an array is not as large as it says")
 
 
+def _is_ours(path: Path) -> bool:
+    return path.parent == default_directory() and not path.is_symlink()
+
+
 def _unreadable(path: Path, error: Exception) -> GpuyardError:
     said = (isinstance(error, OSError) and error.strerror) or str(error)
     why = said.partition("\n")[0].strip().rstrip(":.") or type(error).__name__
-    ours = path.parent == default_directory()
     return GpuyardError(
         f"{path} is not a checkpoint that can be read ({why}); it was left as it is: "
-        + ("begin again with --fresh" if ours else "move it away, or name another --checkpoint")
+        + (
+            "begin again with --fresh"
+            if _is_ours(path)
+            else "move it away, or name another --checkpoint"
+        )
     )
 
 
