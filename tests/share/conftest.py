@@ -62,12 +62,13 @@ def who(cli: Cli, share: Path) -> Callable[[], dict[str, Any]]:
 def usage(share: Path) -> Callable[[], list[dict[str, Any]]]:
     """The history of leases."""
     from gpuyard.share.broker import Broker
-    from gpuyard.share.views import usage_document
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.usage import usage_document
 
     def read() -> list[dict[str, Any]]:
         broker = Broker(share)
         broker.state()
-        found = list(usage_document(broker.history())["leases"])
+        found = list(usage_document(broker.history(), Clock(), None)["leases"])
         broker.close()
         return found
 

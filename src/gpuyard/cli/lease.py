@@ -39,6 +39,10 @@ def lease(
         str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")
     ] = None,
     shell: Annotated[bool, typer.Option("--shell", help="Open a shell.")] = False,
+    export: Annotated[
+        bool,
+        typer.Option("--export", help='For eval "$(…)": hold them as long as this shell lives.'),
+    ] = False,
     project: Annotated[str, typer.Option(help="What it is for, as `usage` counts it.")] = "",
 ) -> None:
     """Wait for free GPUs, run a command on them, and give them back when it ends.
@@ -58,6 +62,7 @@ def lease(
             now=now,
             wait=wait,
             shell=shell,
+            export=export,
             project=project,
         )
     )
@@ -73,6 +78,7 @@ def run_lease(
     now: bool = False,
     wait: str | None = None,
     shell: bool = False,
+    export: bool = False,
     project: str = "",
 ) -> int:
     """The same for whoever has read the command line already; returns the exit status."""
@@ -82,17 +88,17 @@ def run_lease(
     from gpuyard.units import parse_seconds
 
     count, command = _count_and_command(what)
+    if (shell or export) and (command or (shell and export)):
+        raise UserMistake("use one of --shell, --export and a command")
     if shell:
-        if command:
-            raise UserMistake("--shell opens a shell; leave the command out")
         command = [os.environ.get("SHELL") or "/bin/sh"]
-    if not command:
+    if not command and not export:
         raise UserMistake("nothing to run; write it like: gpuyard lease 2 -- python train.py")
     if now and wait:
         raise UserMistake("use either --now or --wait")
     request = _request(
         count,
-        command,
+        command or ["shell", str(os.getppid())],
         for_=for_,
         gpus=gpus,
         share=share,
@@ -101,6 +107,8 @@ def run_lease(
         waits=not now,
     )
     wait_seconds = parse_seconds(wait) if wait else None
+    if export:
+        return _export(request, wait_seconds)
     desk = open_desk()
     try:
         found, lock = wait_for_lease(desk, request, wait_seconds, _tell)
@@ -108,6 +116,14 @@ def run_lease(
         sys.stderr.write("gpuyard: stopped waiting; the place in the queue is given up\n")
         return 130
     return run_leased(desk, found, lock, command)
+
+
+def _export(request: "Request", wait_seconds: float | None) -> int:
+    from gpuyard.share.export import export_lease, script
+
+    variables = export_lease(request, wait_seconds, _tell)
+    sys.stdout.write(script(variables))
+    return 0
 
 
 def _count_and_command(what: list[str]) -> tuple[int | None, list[str]]:

@@ -41,6 +41,7 @@ _GROUPS = (
     "topo",
 )
 _VERBS = (
+    "audit",
     "calibrate",
     "doctor",
     "lease",
@@ -51,6 +52,7 @@ _VERBS = (
     "schema",
     "study",
     "train",
+    "usage",
     "validate",
     "who",
 )

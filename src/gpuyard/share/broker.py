@@ -7,7 +7,7 @@ whether the lock is free, and closes what is dead before anything is given again
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from gpuyard.share.choice import parts_of
 from gpuyard.share.clock import Clock
 from gpuyard.share.config import read_config
 from gpuyard.share.database import Database
+from gpuyard.share.gpus import Reading
 from gpuyard.share.lease import COLUMNS, LONGEST_COMMAND, WHOLE, Lease, NoneFree, Request
 from gpuyard.share.locks import Locks
 from gpuyard.share.queue import expected_start, in_order, turn
@@ -170,6 +171,25 @@ class Broker:
             tuple(in_order([lease for lease in living if not lease.held])),
         )
 
+    def record_utilisation(self, readings: Mapping[int, Reading]) -> None:
+        """Note how busy each lease's GPUs are now; where nothing can be read or written, nothing is."""
+        now = self.clock.boot()
+        rows = [
+            (sum(busy) / len(busy), max(busy) > 0, now, lease.number)
+            for lease in self._living()
+            if lease.held and (busy := _utilisation(lease, readings))
+        ]
+        if not rows:
+            return
+        with contextlib.suppress(GpuyardError), self.database.transaction() as connection:
+            connection.executemany(
+                "UPDATE leases SET utilisation_sum = utilisation_sum + ?,"
+                " utilisation_samples = utilisation_samples + 1,"
+                " idle_since_boot = CASE WHEN ? THEN NULL ELSE COALESCE(idle_since_boot, ?) END"
+                " WHERE number = ? AND ended IS NULL",
+                rows,
+            )
+
     def history(self) -> list[Lease]:
         """Every lease that ever held GPUs, oldest first."""
         return self._select("start IS NOT NULL")
@@ -288,7 +308,7 @@ class Broker:
                 connection.execute(
                     'UPDATE leases SET "end" = ?, ended = COALESCE(ending, ?)'
                     " WHERE number = ? AND ended IS NULL",
-                    (self.clock.wall(), how, lease.number),
+                    (self._end_of(lease), how, lease.number),
                 )
                 connection.execute("DELETE FROM holds WHERE lease = ?", (lease.number,))
             else:  # nothing was given, so there is nothing to remember
@@ -297,6 +317,13 @@ class Broker:
                 )
         if ended:
             self.locks.sweep({lease.id for lease in self._living()})
+
+    def _end_of(self, lease: Lease) -> float:
+        """On the clock by which it started, however that was set since; before a reboot: when it came."""
+        start = lease.start or 0.0
+        if lease.boot_id == self.clock.boot_id and lease.start_boot is not None:
+            return start + self.clock.boot() - lease.start_boot
+        return max(start, self.clock.wall() - self.clock.boot())
 
     def _remove_locks(self, ended: Sequence[tuple[Lease, str]]) -> None:
         for lease, _ in ended:
@@ -338,6 +365,11 @@ class Broker:
 def _stopped(lease: Lease, asking: str) -> bool:
     """Whoever waits and was stopped is passed over until they go on."""
     return lease.id != asking and processes.is_stopped(lease.pid)
+
+
+def _utilisation(lease: Lease, readings: Mapping[int, Reading]) -> list[float]:
+    found = (readings.get(gpu, Reading()).utilisation for gpu in lease.gpus)
+    return [share for share in found if share is not None]
 
 
 def _gone(id_: str) -> UserMistake:

@@ -21,6 +21,8 @@ class SharedGpu:
     memory_bytes: int | None = None
     vendor: str = "nvidia"
     fake: bool = False
+    catalog: str | None = None
+    """Its row in the catalog, by which the cloud's price is known."""
 
 
 @dataclass(frozen=True)

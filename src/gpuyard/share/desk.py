@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from gpuyard.share import wire
 from gpuyard.share.broker import Broker, State, Turn
 from gpuyard.share.caller import this_process
 from gpuyard.share.config import ShareConfig, config_file, read_config
+from gpuyard.share.gpus import Reading, gpu_source
 from gpuyard.share.lease import Lease, Request
 from gpuyard.share.location import own_directory, share_directory
 
@@ -136,6 +138,14 @@ def open_to_look() -> Desk:
         if desk.answers():
             return desk
     return OwnDesk(directory, read_only=True)
+
+
+def read_gpus(desk: Desk) -> Mapping[int, Reading]:
+    """How busy the GPUs are; whoever may write it down does."""
+    readings = gpu_source(share_directory(), desk.config).read()
+    if isinstance(desk, OwnDesk):
+        desk.broker.record_utilisation(readings)
+    return readings
 
 
 def is_ours(directory: Path) -> bool:

@@ -27,6 +27,12 @@ def is_stopped(pid: int) -> bool:
     return bool(fields) and fields[0] in ("T", "t")
 
 
+def terminal(pid: int) -> int:
+    """The device number of the terminal that it was started from; 0: none."""
+    fields = _stat(pid)
+    return int(fields[4]) if fields else 0
+
+
 def _stat(pid: int) -> list[str]:
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

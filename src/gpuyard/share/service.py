@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share import wire
 from gpuyard.share.broker import Broker
 from gpuyard.share.caller import Caller, peer
+from gpuyard.share.gpus import gpu_source
 from gpuyard.share.lease import Request
 from gpuyard.share.location import SOCKET
 
 _MOST_OF_ONE_USER = 128  # connections at a time
 _IDLE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
+_SAMPLE_SECONDS = 60.0
 _LOCK = "service.lock"
 
 
@@ -40,7 +43,11 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
         store = Broker(directory)
         ready()
         crowd = _Crowd()
+        sampled = 0.0
         while _identity(directory) == identity:
+            if time.monotonic() - sampled >= _SAMPLE_SECONDS:
+                sampled = time.monotonic()
+                store.record_utilisation(gpu_source(directory, store.config).read())
             with contextlib.suppress(TimeoutError):
                 connection, _ = listening.accept()
                 crowd.admit(directory, connection)

@@ -1,6 +1,7 @@
 """Making a share: its directory, its GPUs with their topology, and an empty store."""
 
 import os
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ def set_up(
         raise UserMistake("--topology is for test GPUs; that of real ones is discovered")
     graph = _graph(topology, fake_gpus) if topology else None
     config = ShareConfig(
-        _fake(fake_gpus) if fake_gpus else _found(),
+        _fake(fake_gpus, topology) if fake_gpus else _found(),
         admin_group=admin_group,
         grace_seconds=grace_seconds,
         rates=_rates(graph, fake_gpus) if fake_gpus else _rates_here(),
@@ -59,8 +60,15 @@ def make_directory(directory: Path) -> None:
         raise GpuyardError(f"{directory} can't be made: {error.strerror}") from error
 
 
-def _fake(count: int) -> tuple[SharedGpu, ...]:
-    return tuple(SharedGpu(i, "test GPU", _FAKE_MEMORY_BYTES, fake=True) for i in range(count))
+def _fake(count: int, topology: str | None) -> tuple[SharedGpu, ...]:
+    """With a topology, they are priced as the GPUs that it usually has."""
+    catalog = None
+    if topology:
+        from gpuyard.hardware import PRESETS
+
+        catalog = PRESETS[topology].usual_gpu
+    plain = SharedGpu(0, "test GPU", _FAKE_MEMORY_BYTES, fake=True, catalog=catalog)
+    return tuple(replace(plain, index=i) for i in range(count))
 
 
 def _found() -> tuple[SharedGpu, ...]:
@@ -72,7 +80,12 @@ def _found() -> tuple[SharedGpu, ...]:
             "no GPU was found here that could be shared; to try it without, declare test GPUs with: "
             "gpuyard share setup --fake-gpus 8"
         )
-    return gpus
+    from gpuyard.hardware.product_names import catalog_gpu
+
+    rows = [catalog_gpu(gpu.name) for gpu in gpus]
+    return tuple(
+        replace(gpu, catalog=row.id if row else None) for gpu, row in zip(gpus, rows, strict=True)
+    )
 
 
 def _graph(topology: str, gpus: int) -> "MachineGraph":

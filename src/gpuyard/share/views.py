@@ -1,11 +1,15 @@
-"""What `who` and `usage` tell programs: plain values, whose keys are an interface."""
+"""What `who` tells programs: plain values, whose keys are an interface."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gpuyard.share.broker import State
 from gpuyard.share.clock import Clock, stamp
 from gpuyard.share.config import ShareConfig
+from gpuyard.share.gpus import Reading
 from gpuyard.share.lease import WHOLE, Lease
+from gpuyard.share.violations import Violation
 
 
 def lease_document(lease: Lease, clock: Clock) -> dict[str, Any]:
@@ -23,14 +27,21 @@ def lease_document(lease: Lease, clock: Clock) -> dict[str, Any]:
     }
 
 
-def who_document(config: ShareConfig, state: State, clock: Clock) -> dict[str, Any]:
-    """GPUs with their leases, and who waits."""
+def who_document(
+    config: ShareConfig,
+    state: State,
+    clock: Clock,
+    readings: Mapping[int, Reading],
+    violations: Sequence[Violation] = (),
+) -> dict[str, Any]:
+    """GPUs with their leases, how busy they are, who waits, and who breaks the rules."""
     return {
         "gpus": [
             {
                 "index": gpu.index,
                 "name": gpu.name,
                 "memory_bytes": gpu.memory_bytes,
+                **asdict(readings.get(gpu.index, Reading())),
                 "leases": [
                     lease_document(lease, clock) for lease in state.held if gpu.index in lease.gpus
                 ],
@@ -51,26 +62,5 @@ def who_document(config: ShareConfig, state: State, clock: Clock) -> dict[str, A
             }
             for position, lease in enumerate(state.waiting, 1)
         ],
-        "violations": [],
-    }
-
-
-def usage_document(leases: list[Lease]) -> dict[str, Any]:
-    """Every lease that there was."""
-    return {
-        "leases": [
-            {
-                "id": lease.id,
-                "user": lease.user,
-                "group": lease.group,
-                "project": lease.project or None,
-                "gpus": list(lease.gpus),
-                "share": lease.parts / WHOLE,
-                "start": stamp(lease.start),
-                "end": stamp(lease.end),
-                "ended": lease.ended,
-                "command": lease.command,
-            }
-            for lease in leases
-        ]
+        "violations": [asdict(violation) for violation in violations],
     }

@@ -3,35 +3,31 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
+
+_LONGEST_COMMAND = 40
 
 
 def who_answer(document: Mapping[str, Any]) -> Answer:
     """A row for each lease on each GPU, and one for each that is free."""
     rows: list[list[Words]] = []
     for gpu in document["gpus"]:
-        rows.extend(
-            [
-                str(gpu["index"]),
-                lease["user"],
-                lease["command"],
-                lease["id"],
-                _time(lease["since"]),
-                _time(lease["until"]),
-                "" if lease["share"] == 1 else f"{lease['share']:.0%}",
-            ]
-            for lease in gpu["leases"]
-        )
+        rows.extend([str(gpu["index"]), *_holder(lease), *_reading(gpu)] for lease in gpu["leases"])
         if not gpu["leases"]:
-            rows.append([str(gpu["index"]), Text("free", "good"), "", "", "", "", ""])
+            rows.append([str(gpu["index"]), Text("free", "good"), *[""] * 5, *_reading(gpu)])
     columns = (
         "GPU",
         "user",
         Column("command", 1),
         "lease",
-        Column("since", 3),
-        Column("until", 2),
-        Column("share", 4),
+        Column("since", 4),
+        Column("until", 3),
+        Column("share", 6),
+        Column("memory", 5),
+        Column("utilisation", 2),
+        Column("°C", 7),
+        Column("W", 7),
     )
     parts: list[Part] = [Table("", columns, rows)]
     if document["queue"]:
@@ -43,6 +39,30 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
         parts.append(Table("Waiting", names, waiting))
     parts.extend(Sentence(one["sentence"], "bad") for one in document["violations"])
     return Answer(parts, document, verb="who")
+
+
+def _holder(lease: Mapping[str, Any]) -> list[Words]:
+    command = lease["command"]
+    return [
+        lease["user"],
+        command if len(command) <= _LONGEST_COMMAND else f"{command[:_LONGEST_COMMAND]}…",
+        lease["id"],
+        _time(lease["since"]),
+        _time(lease["until"]),
+        "" if lease["share"] == 1 else f"{lease['share']:.0%}",
+    ]
+
+
+def _reading(gpu: Mapping[str, Any]) -> list[Words]:
+    used, share = gpu["memory_used_bytes"], gpu["utilisation"]
+    return [
+        "N/A" if used is None else formats.size(used),
+        "N/A" if share is None else formats.percent(share),
+        *(
+            "N/A" if gpu[key] is None else f"{gpu[key]:.0f}"
+            for key in ("temperature_c", "power_watts")
+        ),
+    ]
 
 
 def _wanted(one: Mapping[str, Any]) -> str:

@@ -1,0 +1,47 @@
+"""`gpuyard audit`: whether everybody keeps to their leases."""
+
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.output import JsonOption, show
+from gpuyard.errors import UserMistake
+
+
+def audit(
+    *,
+    warn: Annotated[
+        bool, typer.Option("--warn", help="Also tell the users, on their terminals.")
+    ] = False,
+    stop_after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End what has broken a rule so long (default: never)."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Find processes on GPUs that they have no lease for, and leases that are idle. Exits 1 if there are any.
+
+    Example: gpuyard audit
+    """
+    from gpuyard.report.answers.share.audit import audit_answer
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.desk import is_ours, open_to_look, read_gpus
+    from gpuyard.share.location import share_directory
+    from gpuyard.share.policy import stop_after as end_after
+    from gpuyard.share.policy import warn as tell
+    from gpuyard.share.violations import find_violations
+    from gpuyard.units import parse_seconds
+
+    directory = share_directory()
+    if (warn or stop_after) and not is_ours(directory):
+        raise UserMistake(f"only the owner of {directory} can warn and stop; run it as they")
+    desk = open_to_look()
+    clock = Clock()
+    readings = read_gpus(desk)
+    found = find_violations(desk.state().held, readings, clock.boot())
+    told = tell(found) if warn else []
+    ended = end_after(directory, found, parse_seconds(stop_after), clock) if stop_after else []
+    readable = bool(readings) or any(gpu.fake for gpu in desk.config.gpus)
+    show(audit_answer(found, told, ended, readable=readable), json_output=json_output)
+    if found:
+        raise typer.Exit(1)

@@ -1,0 +1,38 @@
+"""Whether everybody keeps to their leases."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from gpuyard.report.answer import Answer, Items, Part, Sentence, Text
+from gpuyard.share.violations import Violation
+
+
+def audit_answer(
+    found: Sequence[Violation],
+    told: Sequence[Violation],
+    ended: Sequence[Violation],
+    *,
+    readable: bool,
+) -> Answer:
+    """Each violation, and what was done about it."""
+    parts: list[Part] = []
+    if found:
+        parts.append(Items([Text(violation.sentence, "bad") for violation in found]))
+    else:
+        parts.append(Sentence("Everybody keeps to their leases.", "good"))
+    if not readable:
+        parts.append(
+            Sentence(
+                "What runs on the GPUs can't be read here, so only leases were checked.", "caution"
+            )
+        )
+    if told:
+        parts.append(Sentence(f"{len(told)} were told on their terminals."))
+    parts.extend(Sentence(f"Process {one.pid} of {one.user} was asked to end.") for one in ended)
+    document = {
+        "violations": [asdict(violation) for violation in found],
+        "warned": [violation.pid for violation in told],
+        "stopped": [violation.pid for violation in ended],
+        "gpus_readable": readable,
+    }
+    return Answer(parts, document, verb="audit")
