@@ -49,6 +49,7 @@ def reliefs(spec: Workload, gpu: str, count: int = 1) -> tuple[Prediction, dict[
     [
         ("a100-sxm4-40gb", "resnet50", "tf32"),
         ("rtx-4090", "spoken-digits-conv", "tf32"),
+        ("a100-sxm4-40gb", "gnmt", "tf32"),  # cuDNN's RNNs
         ("a100-sxm4-40gb", "gpt2", "fp32"),
         ("a100-sxm4-40gb", "vit-b-16", "fp32"),
         ("v100-sxm2-16gb", "resnet50", "fp32"),

@@ -42,10 +42,10 @@ class ModelProfile(Fact):
         description="in the order in which backward finishes their gradients, the last layer first"
     )
     forward_flops: int = Field(ge=0, description="a sample")
-    convolution_flops: int = Field(
+    cudnn_flops: int = Field(
         default=0,
         ge=0,
-        description="of the FLOPs those of convolutions, which PyTorch computes in tf32",
+        description="of the FLOPs those of convolutions and RNNs, which PyTorch lets cuDNN compute in tf32",
     )
     activation_bytes: int = Field(
         ge=0,
@@ -65,9 +65,9 @@ class ModelProfile(Fact):
         return sum(layer.gradient_bytes for layer in self.layers)
 
     @property
-    def convolves(self) -> bool:
-        """Whether most of what it computes are convolutions."""
-        return 2 * self.convolution_flops > self.forward_flops
+    def mostly_cudnn(self) -> bool:
+        """Whether most of what it computes are convolutions and RNNs."""
+        return 2 * self.cudnn_flops > self.forward_flops
 
     def sample_bytes(self, *, autocast: bool) -> int:
         """What a sample takes of a GPU's memory when backward begins: all that is kept of it, and one

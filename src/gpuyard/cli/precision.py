@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 PYTORCHS_DEFAULT = (
-    "the workload's, else PyTorch's: tf32 for convolutions on GPUs that have it, else fp32"
+    "the workload's, else PyTorch's: tf32 for convolutions and RNNs on GPUs that have it, else fp32"
 )
 
 PrecisionOption = Annotated[

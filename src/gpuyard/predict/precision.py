@@ -19,7 +19,7 @@ def default_precision(profile: ModelProfile, gpu: Gpu | None) -> Precision:
     """What PyTorch does without a setting: `torch.backends.cudnn.allow_tf32` is True, and
     `torch.backends.cuda.matmul.allow_tf32` is False. ROCm and others have no tf32 unasked."""
     tensor_cores = gpu is not None and gpu.vendor == "NVIDIA" and gpu.tf32_tflops is not None
-    return "tf32" if tensor_cores and profile.convolves else "fp32"
+    return "tf32" if tensor_cores and profile.mostly_cudnn else "fp32"
 
 
 def trained_in(precision: Precision, gpu: Gpu) -> Precision:
@@ -102,6 +102,6 @@ def _meaning(used: Precision, gpu: Gpu, workload: Workload, profile: ModelProfil
         )
     choices = "(--precision fp32, tf32, fp16 or bf16)"
     if used == "tf32":
-        return f" for convolutions, PyTorch's default on this GPU {choices}"
-    products = " for matrix products" if gpu.tf32_tflops and not profile.convolves else ""
+        return f" for convolutions and RNNs, PyTorch's default on this GPU {choices}"
+    products = " for matrix products" if gpu.tf32_tflops and not profile.mostly_cudnn else ""
     return f", PyTorch's default{products} on this GPU {choices}"

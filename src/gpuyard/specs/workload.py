@@ -129,7 +129,7 @@ class Workload(Spec):
     precision: Annotated[
         Precision | None,
         Field(
-            description="default: as PyTorch without a setting: a model that mostly convolves in tf32 on NVIDIA "
+            description="default: as PyTorch without a setting: a model of convolutions or RNNs in tf32 on NVIDIA "
             "GPUs that have it, all others in fp32"
         ),
     ] = None

@@ -54,7 +54,7 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         parameters=sum(parameter.numel() for parameter in parameters),
         layers=layers,
         forward_flops=_per_sample(sum(small.flops.values()), sum(large.flops.values())),
-        convolution_flops=_per_sample(small.convolution_flops, large.convolution_flops),
+        cudnn_flops=_per_sample(small.cudnn_flops, large.cudnn_flops),
         activation_bytes=round(sum(kept)),
         activation_bytes_autocast=round(sum(kept_mixed)),
         largest_activation_bytes=round(max(kept, default=0)),
@@ -83,7 +83,7 @@ class _Run:
     """What one step did, for its whole batch."""
 
     flops: dict[str, int]
-    convolution_flops: int
+    cudnn_flops: int
     ready: dict[str, int]  # parameters by layer, in the order in which gradients became ready
     kept: list[int]  # bytes of each tensor
     input_bytes: int
@@ -101,7 +101,7 @@ def _run(task: Task, samples: int) -> _Run:
     task.model.zero_grad(set_to_none=True)
     return _Run(
         flops=flops.by_layer,
-        convolution_flops=flops.of_convolutions,
+        cudnn_flops=flops.of_cudnn,
         ready=ready,
         kept=kept.sizes,
         input_bytes=sum(tensor.nbytes for tensor in inputs),
@@ -177,9 +177,15 @@ class _FlopsByLayer:
         self.by_layer = dict(self.by_layer)
 
     @property
-    def of_convolutions(self) -> int:
+    def of_cudnn(self) -> int:
+        """Of convolutions, by their kernel; of RNNs, by their layer: elsewhere they have many kernels."""
         counts = self._counter.get_flop_counts().get("Global", {})
-        return sum(flops for kernel, flops in counts.items() if "convolution" in str(kernel))
+        convolutions = (flops for kernel, flops in counts.items() if "convolution" in str(kernel))
+        layers = trained_layers(self._model)
+        rnns = (
+            self.by_layer.get(n, 0) for n, (m, _) in layers.items() if isinstance(m, nn.RNNBase)
+        )
+        return sum(convolutions) + sum(rnns)
 
     def _entering(self, layer: str) -> Callable[[nn.Module, Any], None]:
         return lambda _module, _inputs: self._move_to(layer)

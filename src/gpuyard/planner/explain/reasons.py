@@ -247,7 +247,9 @@ def assumptions(candidates: Candidates) -> tuple[str, ...]:
 def _precision(candidates: Candidates) -> list[str]:
     """What is trained in, who gains nothing from it but memory, and what was not tried."""
     tried = candidates.precisions
-    default = ", PyTorch's default: tf32 for convolutions on NVIDIA GPUs that have it, else fp32"
+    default = (
+        ", PyTorch's default: tf32 for convolutions and RNNs on NVIDIA GPUs that have it, else fp32"
+    )
     why = "" if candidates.precision_given else default
     found = [f"Precision: {precisions_words(tried)}{why}."]
     if not set(tried) & set(HALVES):

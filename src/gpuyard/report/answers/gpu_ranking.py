@@ -52,7 +52,7 @@ def gpu_ranking_answer(
     if workload.precision is None:
         parts.append(
             Sentence(
-                "Precision: PyTorch's default, tf32 for convolutions on NVIDIA GPUs that have it, else fp32 "
+                "Precision: PyTorch's default, tf32 for convolutions and RNNs on NVIDIA GPUs that have it, else fp32 "
                 "(--precision).",
                 "quiet",
             )
