@@ -203,3 +203,9 @@ def test_a_calibration_of_another_precision_is_scaled_not_taken() -> None:
     line = calibrated_line(workload(precision="bf16"), profile, gpu, runs)
     assert line.basis == "scaled"
     assert "rooflines in tf32 and bf16" in line.source
+
+
+def test_tf32_is_proposed_where_one_setting_brings_it() -> None:
+    _, found = reliefs(workload("gpt2", batch_per_gpu=2), "mi300x", 4)
+    assert "tf32 instead of fp32" not in found
+    assert "bf16 training (mixed precision, autocast)" in found

@@ -124,7 +124,8 @@ def assemble(
         gradient_bytes=profile.gradient_bytes,
         forward_flops=profile.forward_flops,
         precision=workload.precision
-        or " or ".join(sorted({p.precision for curve in curves for p in curve.predictions})),
+        or " or ".join(sorted({p.precision for curve in curves for p in curve.predictions}))
+        or "PyTorch's default precision",
         samples_per_epoch=case.samples,
         samples_note="from the workload"
         if workload.dataset

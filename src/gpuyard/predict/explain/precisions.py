@@ -13,7 +13,8 @@ def other_precisions(scenario: PlatformScenario, here: Placement) -> Iterator[Pr
     gpu, today = scenario.gpu, scenario.precision
     if gpu is None:
         return
-    if today == "fp32" and gpu.tf32_tflops is not None:
+    # elsewhere it takes more than this setting
+    if today == "fp32" and gpu.vendor == "NVIDIA" and gpu.tf32_tflops is not None:
         yield Proposal(
             "tf32 instead of fp32",
             scenario.with_precision("tf32"),
