@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gpuyard import interpreter
 from gpuyard.measure.links.loopback import loopback_seconds
 from gpuyard.run.horovod_build import plan_build
+from gpuyard.workloads.own_code import find_module
 from tests.conftest import MACHINE, Cli, needs_two_cores
 
 # what ranks import, of Python's library, of torch's needs and of gpuyard's own
@@ -88,6 +90,13 @@ def test_a_users_own_module_is_found_last_beside_the_spec_and_with_what_it_impor
     assert json.loads(done.stdout)["predictions"]
     bench = ("bench", "train", spec, "--workers", "1", "--batch", "2", "--time-per-point", "0.2 s")
     gpuyard_process(*bench, cwd=planted)
+    assert traces(planted) == []
+
+
+def test_a_module_is_named_where_it_would_be_imported_from(planted: Path) -> None:
+    (planted / "own_net.py").write_text(OWN_MODEL)
+    assert find_module("own_net:make", (planted,)) == planted / "own_net.py"
+    assert find_module("wave:open", (planted,)) == Path(wave.__file__)
     assert traces(planted) == []
 
 

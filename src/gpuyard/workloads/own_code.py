@@ -102,11 +102,12 @@ def _why_foreign(file: Path) -> str | None:
 
 def _planted(file: Path, here: Path) -> Path | None:
     """The file, or a directory on the way to it, that somebody else can have put where everybody may write."""
-    while file != here:
-        open_to_all = file.parent.stat().st_mode & stat.S_IWOTH
-        if open_to_all and file.stat().st_uid not in (0, os.geteuid()):
-            return file
-        file = file.parent
+    for entry in (file, *file.parents):
+        if entry == here:
+            break
+        open_to_all = entry.parent.stat().st_mode & stat.S_IWOTH
+        if open_to_all and entry.stat().st_uid not in (0, os.geteuid()):
+            return entry
     return None
 
 
