@@ -9,10 +9,9 @@
         ├── UnknownName      a name that no table has, with the closest one that it has
         └── SpecError        a spec file, with file, line and key
 
-`cli.main` is the only place that turns them into an exit status.
+`cli.app` is the only place that turns them into an exit status.
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -121,6 +120,8 @@ def _parts(name: str) -> set[str]:
 
 
 def _most_alike(name: str, known: Iterable[str]) -> list[str]:
+    import difflib  # only a mistake needs it
+
     alike = difflib.get_close_matches(name, known, n=8, cutoff=_SAME_START)
     return [
         candidate

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from gpuyard.cli.main import app
+from gpuyard.cli.app import app
 from gpuyard.cli.plain_help import OLD_SPELLINGS
 
 RENAMED = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from gpuyard.cli.main import app
+from gpuyard.cli.app import app
 from gpuyard.cli.output import writable, writable_directory, writable_or_printed
 from tests.conftest import Cli
 

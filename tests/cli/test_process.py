@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from gpuyard import __version__
-from gpuyard.cli.main import app
+from gpuyard.cli.app import app
 from tests.command_line import ROOT, run_here, run_process
 from tests.conftest import Cli
 
@@ -26,6 +26,7 @@ STUDY = (
 # at least one of each command
 LINES = """
 --help
+audit
 bench train resnet18 --dry-run
 calibrate
 catalog gpus t4
@@ -35,18 +36,23 @@ doctor --jsn
 facility examples/rack.cluster.yaml --json
 horovod --help
 lab up --nodes 3 --link 10Gbit --dry-run
+lease --fro 2h
 plan examples/resnet50.plan.yaml
 playbook --researchers 12 --gpus 32 --load spiky
 predict resnet50 --on dgx-a100 --json
 predict resnet50 --on dgx-a10
 predict
 prices
+release
 results list
 schema study
+share setup --fake-gpus 65
 study nowhere.study.yaml
 topo --preset dual-root
 train spoken-digits-linear --dry-run
+usage --jsn
 validate --table horovod
+who --help
 """
 
 
@@ -128,7 +134,7 @@ def printed(script: str) -> str:
 
 def test_help_imports_nothing_heavy() -> None:
     script = (
-        "import sys, typer, gpuyard.cli.main as cli; typer.main.get_command(cli.app).list_commands(None); "
+        "import sys, typer, gpuyard.cli.app as cli; typer.main.get_command(cli.app).list_commands(None); "
         "assert 'gpuyard.cli.measure.bench' in sys.modules; "
         "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
     )

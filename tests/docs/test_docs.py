@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from gpuyard.cli.main import app
+from gpuyard.cli.app import app
 from gpuyard.predict import STRATEGIES, constants
 from gpuyard.predict.constants import Constant, fitted
 from gpuyard.specs.schema import SPECS

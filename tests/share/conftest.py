@@ -1,6 +1,5 @@
 """A share with test GPUs, and processes that lease from it."""
 
-import contextlib
 import json
 import os
 import signal
@@ -47,7 +46,7 @@ def start(share: Path) -> Iterator[Start]:
 
     yield run
     for process in started:
-        with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:  # else its number may be another's by now
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 

@@ -273,3 +273,39 @@ def test_a_client_that_is_stopped_while_it_writes_does_not_stop_the_others(
     assert start("lease", "1", "--", "true").wait(30) == 0
     assert writer.wait(10) == 0
     writer.stdout.close()
+
+
+def test_the_quick_reader_knows_every_option_of_the_command() -> None:
+    import typer
+
+    from gpuyard.cli.app import app
+    from gpuyard.cli.lease_line import FLAGS, VALUES, read_line
+
+    root: Any = typer.main.get_command(app)
+    command = root.get_command(typer.Context(root), "lease")
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "wide"]
+    assert {p.opts[0]: p.name for p in options} == VALUES | FLAGS
+    assert {p.opts[0] for p in options if p.is_flag} == set(FLAGS)
+    assert read_line(["2", "--for=2h", "--gpus", "1,2", "--now", "--", "a", "--now"]) == {
+        "what": ["2", "a", "--now"],
+        "for_": "2h",
+        "gpus": "1,2",
+        "now": True,
+    }
+    for unusual in (["--help"], ["--fro", "2h"], ["--for"], ["1", "nvidia-smi"], ["-h"]):
+        assert read_line(unusual) is None
+
+
+def test_a_plain_lease_imports_nothing_heavy(share: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['gpuyard', 'lease', '1', '--', 'true']\n"
+        "from gpuyard.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as leaving: print(leaving.code)\n"
+        "heavy = ('typer', 'rich', 'pydantic', 'numpy', 'psutil', 'gpuyard.cli.app', 'subprocess')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", program), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["0", "[]"]

@@ -77,7 +77,8 @@ class Server:
     def run(self, user: str, *arguments: str, status: int = 0) -> tuple[str, str]:
         process = self.start(user, *arguments)
         said, complained = process.communicate(timeout=60)
-        assert process.returncode == status, (process.returncode, said, complained)
+        log = (self.directory / "service.log").read_text()
+        assert process.returncode == status, (process.returncode, said, complained, log)
         return said, complained
 
     def holding(self, user: str, *arguments: str) -> tuple["subprocess.Popen[str]", str]:
@@ -113,7 +114,7 @@ def server(accounts: tuple[str, ...]) -> Iterator[Server]:
     made.run("root", "share", "setup", "--fake-gpus", "8", "--admin-group", accounts[2])
     yield made
     for process in made.started:
-        with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:  # else its number may be another's by now
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     shutil.rmtree(directory)  # the service ends when its socket is gone

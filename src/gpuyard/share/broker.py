@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ class Broker:
         self.directory = directory
         self.clock = clock or Clock()
         self.config = read_config(directory)
+        self._indices = self.config.indices
         self.locks = Locks(directory / LOCKS)
         self.database = Database(directory / DATABASE, read_only=read_only)
 
@@ -127,14 +128,16 @@ class Broker:
     def finish(self, caller: Caller, id_: str, *, childless: bool) -> bool:
         """The command has ended; the lease has, too, unless processes of it are left.
 
-        `childless`: the launcher was told so by the kernel, and /proc need not be searched.
+        `childless`: the kernel told the launcher that none is, so its own hold on the lock is the last one. Else
+        it has let go of the lock, and /proc is searched.
         """
         found = self._own(caller, id_)
-        if not self.locks.is_free(id_) or (not childless and self._survivors(found)):
+        if not childless and (not self.locks.is_free(id_) or self._survivors(found)):
             return False
         now = self.clock.boot()
         how = "time" if found.until_boot is not None and found.until_boot <= now else "finished"
-        with self.database.transaction() as connection:
+        # not waited for: what a power cut could take back is an end, and after it every lease has ended
+        with self.database.transaction(flush=False) as connection:
             self._end_all(connection, [(found, how)])
         self.locks.remove(id_)
         return True
@@ -204,7 +207,7 @@ class Broker:
     # -- what is below is shared by the operations
 
     def _check(self, request: Request) -> int:
-        known = self.config.indices
+        known = self._indices
         if request.count > len(known):
             raise UserMistake(f"{request.count} GPUs were requested; this machine has {len(known)}")
         unknown = [index for index in request.gpus if index not in known]
@@ -231,19 +234,19 @@ class Broker:
         gpus = found.lease.gpus
         if found.lease.held or not gpus:
             return found
-        lease, now = found.lease, self.clock.boot()
-        until = None if lease.seconds is None else now + lease.seconds
+        now = self.clock.boot()
+        until = None if found.lease.seconds is None else now + found.lease.seconds
+        lease = replace(found.lease, start=self.clock.wall(), start_boot=now, until_boot=until)
         connection.execute(
             "UPDATE leases SET gpus = ?, start = ?, start_boot = ?, until_boot = ? WHERE id = ?",
-            (json.dumps(gpus), self.clock.wall(), now, until, id_),
+            (json.dumps(gpus), lease.start, now, until, id_),
         )
         connection.executemany(
             "INSERT INTO holds (lease, gpu, parts) VALUES (?, ?, ?)",
             [(lease.number, gpu, lease.parts) for gpu in gpus],
         )
-        granted = self._by_id(id_)
-        self.locks.note(id_, json.dumps(asdict(granted)))
-        return Turn(granted)
+        self.locks.note(id_, json.dumps(vars(lease)))
+        return Turn(lease)
 
     def _turn(self, id_: str) -> Turn:
         """Where it stands; its `gpus` are those that it would get now."""
@@ -263,7 +266,7 @@ class Broker:
         return Turn(lease, position, expected)
 
     def _free(self, held: Sequence[Lease]) -> dict[int, int]:
-        free = dict.fromkeys(self.config.indices, WHOLE)
+        free = dict.fromkeys(self._indices, WHOLE)
         for lease in held:
             for gpu in lease.gpus:
                 if gpu in free:

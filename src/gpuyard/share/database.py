@@ -18,6 +18,7 @@ from gpuyard.share.processes import wake_stopped
 from gpuyard.share.schema import APPLICATION, MIGRATIONS, TABLES, VERSION
 
 _BUSY_SECONDS = 30.0
+_RETRY_SECONDS = 0.0005
 _LOOK_SECONDS = 3.0  # how long a write lock is waited for before it is asked who has it
 
 
@@ -38,8 +39,8 @@ class Database:
             self.connection.close()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing; when this is left, it survives a kill and a power cut."""
+    def transaction(self, *, flush: bool = True) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing; when this is left, it survives a kill and, if flushed, a power cut."""
         with self.sentences():
             self._begin()
             try:
@@ -49,7 +50,8 @@ class Database:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
-            self._flush()
+            if flush:
+                self._flush()
 
     @contextlib.contextmanager
     def sentences(self) -> Iterator[None]:
@@ -127,16 +129,28 @@ class Database:
         raise error
 
     def _begin(self) -> None:
-        """Wait for the write lock; whoever was stopped while holding it is woken, for nobody could go on."""
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                wake_stopped(self.path)
+        """Wait for the write lock; whoever was stopped while holding it is woken, for nobody could go on.
+
+        SQLite's own waiting sleeps up to 100 ms at a time, which is long for transactions of one.
+        """
+        begun = time.monotonic()
+        looked = begun
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    self.connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    now = time.monotonic()
+                    if "locked" not in str(error) or now - begun > _BUSY_SECONDS:
+                        raise
+                    if now - looked > _LOOK_SECONDS:
+                        looked = now
+                        wake_stopped(self.path)
+                    time.sleep(_RETRY_SECONDS)
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {int(_LOOK_SECONDS * 1000)}")
 
     def _flush(self) -> None:
         if self._log is None:

@@ -137,12 +137,15 @@ def _is_childless() -> bool:
 
 
 def _give_back(desk: Desk, lease: Lease, lock: int, *, childless: bool) -> None:
-    """Close the lock, then the lease; where that fails, whoever asks next finds the lock free."""
+    """Where the lease can't be ended now, whoever asks next finds its lock free."""
     from gpuyard.errors import GpuyardError
 
-    os.close(lock)
+    if not childless:
+        os.close(lock)
     with contextlib.suppress(GpuyardError, OSError):
         desk.finish(lease.id, childless=childless)
+    if childless:
+        os.close(lock)
 
 
 def _say(sentence: str) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PROC = Path("/proc")
 VARIABLE = "GPUYARD_LEASE"
 
 
@@ -34,11 +33,24 @@ def terminal(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
+    return _read(pid, "stat").rpartition(b")")[2].decode().split()  # a name may have brackets
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Without pathlib and buffers: thousands of them are read."""
     try:
-        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return []
-    return text.rpartition(")")[2].split()  # a program's name may have spaces and brackets
+        return b""
+    try:
+        parts = []
+        while part := os.read(descriptor, 65_536):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def processes_of(
@@ -52,7 +64,7 @@ def processes_of(
 
 
 def _pids_of(uid: int) -> Iterator[int]:
-    for name in os.listdir(PROC):  # noqa: PTH208 - pathlib takes several times as long
+    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes several times as long
         if name.isdigit():
             with contextlib.suppress(OSError):
                 if os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
@@ -70,9 +82,8 @@ def _belongs(
     if launcher is not None and (pid, int(fields[19])) == launcher:
         return True
     marker = f"{VARIABLE}={id_}".encode()
-    with contextlib.suppress(OSError):
-        if marker in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            return True
+    if marker in _read(pid, "environ").split(b"\0"):
+        return True
     return lock is not None and _has_open(pid, lock)
 
 

@@ -47,8 +47,9 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
         while _identity(directory) == identity:
             if time.monotonic() - sampled >= _SAMPLE_SECONDS:
                 sampled = time.monotonic()
-                store.record_utilisation(gpu_source(directory, store.config).read())
-            with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(GpuyardError):  # whoever asks is told
+                    store.record_utilisation(gpu_source(directory, store.config).read())
+            with contextlib.suppress(OSError):  # nobody asked, or they have gone
                 connection, _ = listening.accept()
                 crowd.admit(directory, connection)
         store.close()
