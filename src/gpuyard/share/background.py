@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
+from gpuyard.interpreter import import_path, module_argv
 from gpuyard.share.location import MACHINE
 from gpuyard.share.service import is_running
 
@@ -15,6 +15,7 @@ _UNIT = Path("/etc/systemd/system/gpuyard-share.service")
 _SYSTEMD_RUNS = Path("/run/systemd/system")
 _LOG = "service.log"
 _START_SECONDS = 20.0
+_SERVE = (*module_argv("gpuyard"), "share", "serve")
 
 
 def unit_text(directory: Path) -> str:
@@ -24,7 +25,7 @@ Description=gpuyard: leases of this machine's GPUs
 
 [Service]
 Environment=GPUYARD_SHARE_DIR={directory}
-ExecStart={sys.executable} -m gpuyard share serve
+ExecStart={" ".join(_SERVE)}
 Restart=always
 RestartSec=1
 # leased commands are the users' own processes; nothing of theirs ends with the service
@@ -58,11 +59,11 @@ def start_service(directory: Path) -> str:
 
 
 def _start_process(directory: Path) -> None:
-    environment = {**os.environ, "GPUYARD_SHARE_DIR": str(directory)}
+    environment = {**os.environ, **import_path(), "GPUYARD_SHARE_DIR": str(directory)}
     log = str(directory / _LOG)
     os.posix_spawn(
-        sys.executable,
-        (sys.executable, "-m", "gpuyard", "share", "serve"),
+        _SERVE[0],
+        _SERVE,
         environment,
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
