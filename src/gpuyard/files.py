@@ -11,6 +11,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.temporaries import held_file
 
 MOST_BYTES = 20_000_000  # of what people write or tools print
+_MOST_VALUES = 20_000
 
 
 def read_text(
@@ -40,6 +41,12 @@ def read_bytes(
     if len(content) > most_bytes:
         raise mistake(f"{path}: larger than {_size(most_bytes)}")
     return content
+
+
+def too_many_values(text: str) -> str | None:
+    """Why JSON is not to be checked against a model, which keeps a page of words for each value that is wrong."""
+    values = sum(map(text.count, ",[{"))  # nearly so many, and never fewer than half of them
+    return f"more than {_MOST_VALUES:,} values" if values > _MOST_VALUES else None
 
 
 def _size(size_bytes: int) -> str:

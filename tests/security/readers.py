@@ -27,6 +27,9 @@ from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
 from gpuyard.predict.machine_summary import summarise
 from gpuyard.run.places.hosts import Hosts
+from gpuyard.share import service
+from gpuyard.share.lease import Request
+from gpuyard.share.wire import MOST_REQUEST_BYTES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"
@@ -87,6 +90,22 @@ _SACCT = (
 )
 
 
+_REQUESTS = (
+    json.dumps(
+        {
+            "do": "ask",
+            "request": {
+                "count": 2,
+                "gpus": [0, 1],
+                "parts": 4,
+                "seconds": 60.5,
+                "command": "train",
+            },
+        }
+    ),
+)
+
+
 def _results() -> tuple[str, ...]:
     return tuple(text.splitlines()[0] for text in _files("tests/data/store/*.jsonl"))
 
@@ -98,6 +117,11 @@ def _prices(path: str) -> None:
 
 def _topology(path: str) -> object:
     return summarise(read_topology(Path(path), "h100-sxm5-80gb"))
+
+
+def _request(text: str) -> object:
+    line = text.encode("utf-8", "surrogatepass")[:MOST_REQUEST_BYTES]
+    return Request.from_document(service._request(line).get("request"))
 
 
 def _lab() -> str:
@@ -184,6 +208,7 @@ READERS = (
     Reader("calibration.json", chosen_calibration, (json.dumps(_CALIBRATION),)),
     Reader("results", lambda path: read_results([Path(path)]), _files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
+    Reader("request.json", _request, _REQUESTS, of_file=False),
     Reader("lab.json", _lab_state, (_lab(),), of_file=False),
     *(
         Reader(name, read, examples, of_file=False) for name, (read, examples) in _WORDS.items()
@@ -193,7 +218,7 @@ READERS = (
 OWN = "gpuyard's own data, shipped with it"
 HOST = "what the kernel of this host says"
 RANKS = "what gpuyard's own processes say to each other"
-OWNER = "what the owner of a share wrote where nobody else may"
+OWNER = "what the owner of a share wrote where nobody else may, and the kernel"
 READ_BY: dict[str, str] = {
     "catalog/price_update.py": "prices.csv",
     "catalog/prices.py": "prices.csv",
@@ -227,14 +252,11 @@ READ_BY: dict[str, str] = {
     "run/ranks.py": RANKS,
     "run/store.py": RANKS,
     "run/torchrun_agent.py": RANKS,
-    "share/clock.py": HOST,
-    "share/config.py": OWNER,
-    "share/gpus.py": OWNER,
-    "share/lease.py": OWNER,
-    "share/processes.py": HOST,
+    "share/": OWNER,
+    "share/service.py": "request.json",
     "specs/loading.py": "cluster.yaml",
     "workloads/digit_clips.py": "test_downloads.py",
     "workloads/own_code.py": "a user's own code, for its digest",
     "workloads/profile_process.py": RANKS,
 }
-"""Each file of the package that reads text or bytes → the reader here that comes to it, or why none does."""
+"""Each file (or room) of the package that reads text or bytes → the reader here that comes to it, or why none does."""

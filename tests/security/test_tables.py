@@ -7,6 +7,7 @@ import pytest
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
 from gpuyard.errors import UserMistake
 from gpuyard.measure.reading import read_results
+from gpuyard.predict import calibration_from_json
 from tests.conftest import Cli
 
 _SACCT = "JobID|Start|End|AllocTRES\n1|{}|2026-01-02T00:00:00|gres/gpu={}\n"
@@ -74,6 +75,10 @@ def test_slurms_accounting(start: str, gpus: str, sentence: str) -> None:
         ('{"kind": {}}', "got '{}'"),
         ('{"kind": "\\ud800"}', ":1: not a measurement (unexpected end of hex escape"),
         ('{"kind": "train", "x": [' + "1," * 600_000 + "1]}", ":1: longer than 1,000,000"),
+        (
+            '{"kind": "train", "windows": [' + "{}," * 300_000 + "{}]}",
+            ":1: not a measurement (more than 20,000 values)",
+        ),
         ("\n" * 15_000_000, "it has 15,000,000 lines, 100,000 is the most"),
         ("\n" * 20_000_001, "larger than 20 MB"),
     ],
@@ -93,6 +98,12 @@ def test_a_calibration_that_is_too_large_is_not_read(cli: Cli, tmp_path: Path) -
     path.write_text('{"hardware": [' + "1," * 9_000_000 + "1]}")
     done = cli("predict", "alexnet", "--on", "t4", "--calibration", str(path), status=2)
     assert "calibration.json: larger than 1 MB; write one with gpuyard calibrate" in done.stderr
+
+
+def test_a_calibration_of_very_many_mistakes_is_one_sentence() -> None:
+    text = '{"hardware": [' + "{}," * 300_000 + "{}]}"
+    with pytest.raises(UserMistake, match=r"is not a calibration \(more than 20,000 values\)"):
+        calibration_from_json(text, "calibration.json")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,20 @@ from gpuyard.hardware.readers.read import read_topology
 from gpuyard.hardware.readers.xml_text import parse_xml
 from gpuyard.predict.machine_summary import summarise
 
+_PCI_DEVICE = (
+    "<object type='PCIDev' pci_busid='0000:{:02x}:{:02x}.{:x}' pci_type='{} [10de:102d] [0:0] a1'/>"
+)
 _CLASSES = ("NV1", "NV2", "SYS", "PIX", "PXB", "NODE", "PHB")
+
+
+def hwloc(devices: int, kind: str, *, nested: int = 0) -> str:
+    """A machine with so many devices of a PCI class, all below one chain of bridges."""
+    inner = "".join(_PCI_DEVICE.format(i // 256, i // 8 % 32, i % 8, kind) for i in range(devices))
+    bridges = "<object type='Bridge'>" * nested + inner + "</object>" * nested
+    return (
+        "<topology><object type='Machine'><object type='Package' cpuset='0x1'/>"
+        f"<object type='Bridge' bridge_type='0-1'>{bridges}</object></object></topology>"
+    )
 
 
 def matrix(count: int, device: str = "GPU{}") -> str:
@@ -45,9 +58,14 @@ def matrix(count: int, device: str = "GPU{}") -> str:
          "more than 4,096 PCI devices and bridges in one machine"),
         ("<topology><object type='Machine'>" + "<object type='NUMANode'/>" * 257 + "</object></topology>",
          "more than 256 NUMA nodes in one machine"),
+        (hwloc(73, "0302"), "one machine has at most 72 GPUs, this one has 73"),
+        (hwloc(2000, "0302", nested=150), "one machine has at most 72 GPUs, this one has 2,000"),
+        (hwloc(513, "0200"),
+         "one machine has at most 512 GPUs, network cards and drives, this one has 513"),
     ],
     ids=lambda text: text[:40].strip(),
 )  # fmt: skip
+@pytest.mark.timeout(60)  # some took minutes
 def test_a_machine_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "machine"
     path.write_text(text)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from gpuyard.errors import UserMistake, quoted
-from gpuyard.files import read_bytes
+from gpuyard.files import read_bytes, too_many_values
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
@@ -71,6 +71,8 @@ def records_from_export(text: str, name: str) -> list[Record]:
         if len(line) > _LONGEST_LINE:
             raise UserMistake(f"{name}:{number}: longer than {_LONGEST_LINE:,} characters")
         try:
+            if (why := too_many_values(line)) is not None:
+                raise ValueError(why)
             found.append(_record(line))
         except ValidationError as invalid:
             first = invalid.errors()[0]

@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import too_many_values
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
@@ -135,6 +136,10 @@ class ResultsStore:
         found = []
         for id_, kind, document in rows:
             try:
+                text = document.decode(errors="replace") if isinstance(document, bytes) else ""
+                if (why := too_many_values(text)) is not None:
+                    self._name(id_.decode(errors="replace"), why)
+                    continue
                 found.append(RESULT_KINDS[kind.decode()].record.model_validate_json(document))
             except ValidationError as invalid:
                 self._name(id_.decode(errors="replace"), invalid.errors()[0]["msg"])

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import combinations
 
@@ -17,6 +17,7 @@ from gpuyard.hardware.wires import slot_of_speed
 # "0302 [10de:102d] [10de:106c] a1"
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\].*", re.IGNORECASE)
 _BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_MOST_GPUS, _MOST_DRAWN = 72, 512
 _MOST_PCI, _MOST_NODES, _MOST_WORDS = 4096, 256, 1024  # words of a bitmap: 32,768 CPUs
 _SAME_GPU_MB_PER_SECOND = 1_000_000  # what hwloc writes on the diagonal
 
@@ -40,6 +41,7 @@ def graph_from_lstopo(root: Element, source: str, gpu: str | None = None) -> Mac
             )
         nodes[owner] = replace(nodes[owner], host_bridges=(*nodes[owner].host_bridges, bridge))
     built = PciMachine(source, [nodes[n] for n in sorted(nodes)], known, notes=notes).build()
+    _refuse_drawn(machine, built.numbers.values())
     built.wires += _nvlinks(root, machine, built, known)
     return built.graph()
 
@@ -53,6 +55,18 @@ def _refuse_many(machine: Element) -> None:
     ):
         if count > most:
             raise UserMistake(f"{machine.place}: more than {most:,} {what} in one machine")
+
+
+def _refuse_drawn(machine: Element, ids: Collection[str]) -> None:
+    gpu_count = sum(id.startswith("GPU") for id in ids)
+    for what, count, most in (
+        ("GPUs", gpu_count, _MOST_GPUS),
+        ("GPUs, network cards and drives", len(ids), _MOST_DRAWN),
+    ):
+        if count > most:
+            raise UserMistake(
+                f"{machine.place}: one machine has at most {most} {what}, this one has {count:,}"
+            )
 
 
 def _numa_nodes(machine: Element) -> dict[int, NumaNode]:

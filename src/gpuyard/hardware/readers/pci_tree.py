@@ -1,7 +1,7 @@
 """A machine's PCI tree, whoever read it (hwloc, sysfs), as sockets, host bridges, switches and devices."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -136,7 +136,7 @@ class PciMachine:
             )
         )
         for root in node.host_bridges:
-            if not any(leaf.address in self.numbers for leaf in _leaves(root)):
+            if not self._is_wanted(root):
                 continue
             bridge = f"HB{sum(d.kind == 'host-bridge' for d in self._upper)}"
             self._upper.append(
@@ -148,13 +148,12 @@ class PciMachine:
 
     def _add_port(self, port: PciNode, parent: str, node: NumaNode, *, above_switch: bool) -> None:
         """A root port, or a switch's downstream port: what hangs behind it is one link away."""
-        behind = [leaf for leaf in _leaves(port) if leaf.address in self.numbers]
-        if not behind:
+        if not self._is_wanted(port):
             return
         if not port.is_bridge:
             self._add_leaf(port, parent, node)
             return
-        several = sum(any(x in behind for x in _leaves(child)) for child in port.children) > 1
+        several = sum(map(self._is_wanted, port.children)) > 1
         if several and not above_switch:
             parent = self._add_switch(port, parent, "card with several functions", port.slot)
         for child in port.children:
@@ -163,9 +162,13 @@ class PciMachine:
             elif child.address in self.numbers:
                 self._add_leaf(child, parent, node)
 
+    def _is_wanted(self, node: PciNode) -> bool:
+        """Whether something that is drawn hangs there."""
+        return any(leaf.address in self.numbers for leaf in _leaves(node))
+
     def _add_upstream(self, upstream: PciNode, parent: str, node: NumaNode) -> None:
         """A bridge behind a port is a switch's upstream port, and the bridges below it are its others."""
-        if not any(leaf.address in self.numbers for leaf in _leaves(upstream)):
+        if not self._is_wanted(upstream):
             return
         chip = re.search(r"PEX ?\w+|[A-Z]+ Switch", upstream.product)
         switch = self._add_switch(
@@ -214,10 +217,11 @@ def _kind(leaf: PciNode) -> DeviceKind | None:
     return "nvme" if leaf.class_code == 0x0108 else None
 
 
-def _leaves(node: PciNode) -> list[PciNode]:
-    if node.children:
-        return [leaf for child in node.children for leaf in _leaves(child)]
-    return [] if node.is_bridge or _kind(node) is None else [node]
+def _leaves(node: PciNode) -> Iterator[PciNode]:
+    for child in node.children:
+        yield from _leaves(child)
+    if not node.children and not node.is_bridge and _kind(node) is not None:
+        yield node
 
 
 def _address_key(address: str) -> tuple[int, ...]:

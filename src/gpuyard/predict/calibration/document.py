@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpuyard.errors import UserMistake
+from gpuyard.files import too_many_values
 from gpuyard.predict.calibration.rows import Hardware, LineKey
 from gpuyard.specs import Precision
 
@@ -112,18 +113,26 @@ class Calibration(_Record):
 def calibration_from_json(text: str, name: str) -> Calibration:
     """Read it back; a file that is something else gets a sentence."""
     try:
+        if (why := too_many_values(text)) is not None:
+            raise ValueError(why)
         found = Calibration.model_validate_json(text)
-    except ValidationError as invalid:
-        first = invalid.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+    except ValueError as invalid:
         raise UserMistake(
-            f"{name} is not a calibration ({f'{where}: ' if where else ''}{first['msg']}); write a "
+            f"{name} is not a calibration ({_first(invalid)}); write a "
             "new one with gpuyard calibrate, remove it with gpuyard calibrate --remove, or leave "
             "it out with --calibration none"
-        ) from invalid
+        ) from None
     if found.version > VERSION:
         raise UserMistake(
             f"{name} was written by a newer gpuyard (calibration version {found.version}, this one "
             f"knows {VERSION}); upgrade gpuyard, or leave it out with --calibration none"
         )
     return found
+
+
+def _first(invalid: ValueError) -> str:
+    """What is wrong, of several things the first."""
+    if not isinstance(invalid, ValidationError):
+        return str(invalid)
+    first = invalid.errors(include_url=False, include_input=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
