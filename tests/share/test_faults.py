@@ -188,6 +188,17 @@ def test_another_programs_database_is_left_alone(share: Path) -> None:
         Broker(share)
 
 
+def test_one_user_cant_fill_the_queue(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard.share.broker._MOST_OF_ONE_USER", 3)
+    broker = Broker(share)
+    locks = [broker.ask(this_process(), Request(count=8))[1] for _ in range(3)]
+    with pytest.raises(GpuyardError, match="the most that one user can have"):
+        broker.ask(this_process(), Request())
+    for lock in locks:
+        os.close(lock)
+    broker.close()
+
+
 def _holding(broker: Broker, request: Request) -> tuple["subprocess.Popen[bytes]", int]:
     """A process that has the lock of a lease and not this process's pid."""
     turn, lock = broker.ask(this_process(), request)

@@ -170,6 +170,12 @@ def test_nobody_else_can_write_the_store_or_hold_a_lock(server: Server) -> None:
             said = tried.communicate(timeout=30)[1]
             assert tried.returncode == 1
             assert "PermissionError" in said or "readonly database" in said, (attempt, said)
+    for command in (("share", "recover"), ("share", "serve"), ("audit", "--stop-after", "0s")):
+        assert "only the owner of" in server.run(b, *command, status=1)[1]
+    assert (
+        "belongs to another user"
+        in server.run(b, "share", "setup", "--fake-gpus", "1", status=1)[1]
+    )
     assert holders(server.who()) == {0: [id_]}
 
 

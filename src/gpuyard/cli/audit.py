@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import UserMistake
 
 
 def audit(
@@ -25,16 +24,14 @@ def audit(
     """
     from gpuyard.report.answers.share.audit import audit_answer
     from gpuyard.share.clock import Clock
-    from gpuyard.share.desk import is_ours, open_to_look, read_gpus
+    from gpuyard.share.desk import open_to_look, owned_directory, read_gpus
     from gpuyard.share.location import share_directory
     from gpuyard.share.policy import stop_after as end_after
     from gpuyard.share.policy import warn as tell
     from gpuyard.share.violations import find_violations
     from gpuyard.units import parse_seconds
 
-    directory = share_directory()
-    if (warn or stop_after) and not is_ours(directory):
-        raise UserMistake(f"only the owner of {directory} can warn and stop; run it as they")
+    directory = owned_directory() if warn or stop_after else share_directory()
     desk = open_to_look()
     clock = Clock()
     readings = read_gpus(desk)

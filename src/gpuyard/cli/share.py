@@ -54,10 +54,10 @@ def serve() -> None:
     Example: gpuyard share serve
     """
     from gpuyard.report.terminal import say
-    from gpuyard.share.location import share_directory
+    from gpuyard.share.desk import owned_directory
     from gpuyard.share.service import serve as answer
 
-    directory = share_directory()
+    directory = owned_directory()
     os.chdir("/")  # no file system is kept busy
     answer(directory, lambda: say(f"The lease service of {directory} answers."))
 
@@ -69,10 +69,10 @@ def recover() -> None:
     Example: gpuyard share recover
     """
     from gpuyard.report.terminal import say
-    from gpuyard.share.location import share_directory
+    from gpuyard.share.desk import owned_directory
     from gpuyard.share.recovery import recover as make_anew
 
-    aside, running = make_anew(share_directory())
+    aside, running = make_anew(owned_directory())
     if aside is None:
         say("Nothing is wrong with the store; it was left as it is.")
         return

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DATABASE = "leases.sqlite"
 LOCKS = "locks"
+_MOST_OF_ONE_USER = 500  # so that nobody can fill the disk or slow down all others
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Broker:
         dead = self._dead(stop_overdue=True)
         with self.database.transaction() as connection:
             self._end_all(connection, dead)
+            if sum(lease.uid == caller.uid for lease in self._living()) >= _MOST_OF_ONE_USER:
+                raise GpuyardError(
+                    f"{caller.user} has {_MOST_OF_ONE_USER} leases and places in the queue, which is the "
+                    "most that one user can have"
+                )
             id_, lock = self._new_lock()
             try:
                 connection.execute(

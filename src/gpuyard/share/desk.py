@@ -148,6 +148,14 @@ def read_gpus(desk: Desk) -> Mapping[int, Reading]:
     return readings
 
 
+def owned_directory() -> Path:
+    """The share that this user administers; raises where it is another's."""
+    directory = share_directory()
+    if not is_ours(directory):
+        raise GpuyardError(f"only the owner of {directory} can do this; run it as they")
+    return directory
+
+
 def is_ours(directory: Path) -> bool:
     """Its owner writes it, and nobody else: not even root, whose files its owner could not use."""
     try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.files import write_text
+from gpuyard.printable import printable
 from gpuyard.share import processes
 from gpuyard.share.clock import Clock
 from gpuyard.share.violations import Violation
@@ -27,7 +28,7 @@ def warn(violations: Sequence[Violation]) -> list[Violation]:
         with contextlib.suppress(OSError):
             handle = os.open(terminal, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
             try:
-                os.write(handle, f"\r\ngpuyard: {violation.sentence}\r\n".encode())
+                os.write(handle, f"\r\ngpuyard: {printable(violation.sentence)}\r\n".encode())
                 told.append(violation)
             finally:
                 os.close(handle)

@@ -26,6 +26,7 @@ _MOST_OF_ONE_USER = 128  # connections at a time
 _IDLE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
 _SAMPLE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.1
 _LOCK = "service.lock"
 
 
@@ -49,9 +50,14 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
                 sampled = time.monotonic()
                 with contextlib.suppress(GpuyardError):  # whoever asks is told
                     store.record_utilisation(gpu_source(directory, store.config).read())
-            with contextlib.suppress(OSError):  # nobody asked, or they have gone
+            try:
                 connection, _ = listening.accept()
-                crowd.admit(directory, connection)
+            except TimeoutError:
+                continue
+            except OSError:  # they have gone, or too many are here
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            crowd.admit(directory, connection)
         store.close()
 
 
