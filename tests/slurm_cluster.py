@@ -56,6 +56,21 @@ read -r _
 kill -9 -1
 rm -rf "$1"
 """
+# of a configuration with the directories of a real machine, which are empty ones here
+_FIRST_PROCESS_OF_ONE = """\
+ip link set lo up
+ip address add 10.99.0.1/32 dev lo # glibc resolves no address where there is none but the loopback's
+for place in /run /var/lib/slurm /var/log/slurm; do mount -t tmpfs none "$place" || exit 1; done
+mkdir -p /run/munge /var/lib/slurm/slurmctld /var/lib/slurm/slurmd
+chown slurm /var/lib/slurm/slurmctld /var/log/slurm
+munged --foreground --force --key-file="$1/munge.key" --socket=/run/munge/munge.socket.2 \
+    --pid-file="$1/munged.pid" --log-file="$1/munged.log" --seed-file="$1/munged.seed" &
+slurmctld -D &
+slurmd -D &
+read -r _
+kill -9 -1
+rm -rf "$1"
+"""
 
 
 @dataclass(frozen=True)
@@ -89,38 +104,68 @@ class SlurmCluster:
 @contextmanager
 def slurm_cluster(nodes: int) -> Iterator[SlurmCluster]:
     """Up as long as this lasts; skips the test where it can't be."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [name for name in _PROGRAMS if shutil.which(name, path=path) is None]
+    with _own_directory() as directory:
+        _write(directory, nodes)
+        with _started(directory, directory / "slurm.conf", _FIRST_PROCESS, nodes) as cluster:
+            yield cluster
+
+
+@contextmanager
+def slurm_of(configuration: Path) -> Iterator[SlurmCluster]:
+    """One machine with a configuration that was written for this one."""
+    with _own_directory() as directory:
+        _write_key(directory)
+        with _started(directory, configuration, _FIRST_PROCESS_OF_ONE, 1) as cluster:
+            yield cluster
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=_path()) is None]
     if missing:
         pytest.skip(f"a Slurm of its own needs Debian's slurm-wlm and munge: no {missing[0]} here")
     if os.geteuid() != 0:
         pytest.skip("a Slurm of its own needs root")
     directory = Path(tempfile.mkdtemp(prefix="gpuyard-slurm-"))
     try:
-        _write(directory, nodes)
-        unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*unshare, "sh", "-c", _FIRST_PROCESS, "sh", str(directory), str(nodes)],
-                env={**os.environ, "PATH": path, "SLURM_CONF": str(directory / "slurm.conf")},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield _ready(process, directory, nodes)
-        finally:
-            process.communicate(timeout=_READY_SECONDS)  # closes the pipe
+        yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _write(directory: Path, nodes: int) -> None:
-    (directory / "state").mkdir()
+@contextmanager
+def _started(
+    directory: Path, configuration: Path, first_process: str, nodes: int
+) -> Iterator[SlurmCluster]:
+    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*unshare, "sh", "-c", first_process, "sh", str(directory), str(nodes)],
+            env={**os.environ, "PATH": _path(), "SLURM_CONF": str(configuration)},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield _ready(process, directory, configuration, nodes)
+    finally:
+        process.communicate(timeout=_READY_SECONDS)  # closes the pipe
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def _write_key(directory: Path) -> None:
     key = directory / "munge.key"
     key.touch(0o600)
     key.write_bytes(secrets.token_bytes(64))
+
+
+def _write(directory: Path, nodes: int) -> None:
+    (directory / "state").mkdir()
+    _write_key(directory)
     gpus = [directory / f"gpu{number}" for number in range(GPUS)]
     for gpu in gpus:
         os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # as /dev/null: Slurm only hands out its number
@@ -135,14 +180,16 @@ def _write(directory: Path, nodes: int) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-def _ready(process: subprocess.Popen[bytes], directory: Path, nodes: int) -> SlurmCluster:
+def _ready(
+    process: subprocess.Popen[bytes], directory: Path, configuration: Path, nodes: int
+) -> SlurmCluster:
     deadline = time.monotonic() + _READY_SECONDS
     said = ""
     while time.monotonic() < deadline:
         if process.poll() is not None:
             pytest.skip(f"no namespaces for a Slurm of its own: {_log(directory)}")
         for child in psutil.Process(process.pid).children():
-            cluster = SlurmCluster(child.pid, directory / "slurm.conf")
+            cluster = SlurmCluster(child.pid, configuration)
             states = cluster.run("sinfo", "--noheader", "--Node", "--format=%T")
             said = states.stdout + states.stderr
             if states.stdout.split() == ["idle"] * nodes:

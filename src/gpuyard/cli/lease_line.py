@@ -86,6 +86,10 @@ def run_lease(
     if export:
         return _export(request, wait_seconds)
     desk = open_desk()
+    if desk.config.scheduler == "slurm":
+        from gpuyard.share.slurm.jobs import run_as_job
+
+        run_as_job(request, command, desk.config, wait_seconds)
     try:
         found, lock = wait_for_lease(desk, request, wait_seconds, _tell)
     except KeyboardInterrupt:

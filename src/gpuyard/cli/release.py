@@ -16,6 +16,12 @@ def release(
     from gpuyard.share.desk import open_desk
 
     desk = open_desk()
+    if desk.config.scheduler == "slurm":
+        from gpuyard.share.slurm.jobs import cancel
+
+        cancel(lease)
+        say(f"Slurm ends job {lease}.")
+        return
     ended = desk.release(lease)
     gpus = ", ".join(map(str, ended.gpus))
     say(f"Lease {ended.id} of {ended.user} is released{f': GPU {gpus}' if gpus else ''}.")

@@ -1,11 +1,25 @@
 """`gpuyard share`: make a server's GPUs leasable."""
 
 import os
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpuyard.cli.output import writable_directory
+
 app = typer.Typer(help="Set up the GPUs of a server to be leased.", no_args_is_help=True)
+
+export = typer.Typer(help="Write the rules of a share for another scheduler.", no_args_is_help=True)
+app.add_typer(export, name="export")
+
+
+class Scheduler(StrEnum):
+    """Who gives GPUs out."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
 
 
 @app.callback()
@@ -78,3 +92,63 @@ def recover() -> None:
         return
     say(f"The damaged store is now {aside}; the history of leases is in it.")
     say(f"The new one has the {len(running)} leases that are held now.")
+
+
+@export.callback()
+def export_group() -> None:
+    """Write the rules of a share for another scheduler."""
+
+
+@export.command()
+def slurm(
+    *,
+    output: Annotated[
+        Path, typer.Option(help="Directory to write into.", callback=writable_directory)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the files instead of writing them.")
+    ] = False,
+) -> None:
+    """Write slurm.conf, gres.conf, cgroup.conf and a script of accounts, QOS and limits, equal to today's rules.
+
+    Example: gpuyard share export slurm --output slurm --dry-run
+    """
+    import sys
+
+    from gpuyard.report.terminal import say
+    from gpuyard.share.desk import open_to_look
+    from gpuyard.share.slurm.accounts import accounts_of, admins_of
+    from gpuyard.share.slurm.export import slurm_files, write_files
+
+    desk = open_to_look()
+    config = desk.config
+    files = slurm_files(config, output, accounts_of(desk.history()), admins_of(config.admin_group))
+    if dry_run:
+        for name, text in files.texts.items():
+            sys.stdout.write(f"==> {output / name} <==\n{text}\n")
+        return
+    write_files(files, output)
+    say(f"Written to {output}: {', '.join(files.texts)}.")
+    say("Put them into /etc/slurm, start Slurm, then run: gpuyard share use slurm")
+
+
+@app.command()
+def use(
+    scheduler: Annotated[Scheduler, typer.Argument(help="Who gives the GPUs out from now on.")],
+) -> None:
+    """Send everybody's `gpuyard lease` through Slurm, or back to gpuyard's own leases.
+
+    Example: gpuyard share use slurm
+    """
+    from gpuyard.report.terminal import say
+    from gpuyard.share.location import share_directory
+    from gpuyard.share.slurm.switch import use_local, use_slurm
+
+    if scheduler is Scheduler.SLURM:
+        use_slurm(share_directory())
+        say("`gpuyard lease` goes through Slurm now; undo it with: gpuyard share use local")
+        return
+    caveat = use_local(share_directory())
+    if caveat:
+        say(caveat)
+    say("`gpuyard lease` gives the GPUs out itself now.")

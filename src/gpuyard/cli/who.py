@@ -47,6 +47,10 @@ def look(desk: "Desk") -> dict[str, Any]:
 
     clock = Clock()
     readings = read_gpus(desk)
+    if desk.config.scheduler == "slurm":
+        from gpuyard.share.slurm.jobs import jobs_document
+
+        return jobs_document(desk.config, readings)
     state = desk.state()
     violations = find_violations(state.held, readings, clock.boot())
     return who_document(desk.config, state, clock, readings, violations)

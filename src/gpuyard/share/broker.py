@@ -213,6 +213,10 @@ class Broker:
     # -- what is below is shared by the operations
 
     def _check(self, request: Request) -> int:
+        if self.config.scheduler != "local":
+            raise GpuyardError(
+                "Slurm gives these GPUs out now; use: gpuyard lease N -- COMMAND, or --shell"
+            )
         known = self._indices
         if request.count > len(known):
             raise UserMistake(f"{request.count} GPUs were requested; this machine has {len(known)}")

@@ -36,6 +36,9 @@ class ShareConfig:
     rates: Rates = field(default_factory=dict)
     """All-reduce bytes a second of each set of GPUs, by bit mask; empty where the topology is unknown."""
 
+    scheduler: str = "local"
+    """Who gives them out: gpuyard itself, or "slurm"."""
+
     @property
     def indices(self) -> tuple[int, ...]:
         return tuple(gpu.index for gpu in self.gpus)

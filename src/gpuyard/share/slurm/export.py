@@ -1,0 +1,164 @@
+"""A share's GPUs and rules as the files that Slurm reads."""
+
+import os
+import re
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuyard.errors import GpuyardError
+from gpuyard.share.config import ShareConfig, SharedGpu
+from gpuyard.share.slurm.accounts import Account, accounts_script
+
+SHARDS = 100
+"""Parts of a GPU that Slurm counts in, where a lease is of less than a whole one."""
+PARTITION = "gpus"
+_CLUSTER = "gpuyard"
+_FAKE_DEVICES = "test-gpus"
+
+_SLURM = """\
+# slurm.conf: Slurm for the GPUs of {host}, with the rules that `gpuyard lease` had when this was written by
+# `gpuyard share export slurm`. It belongs in /etc/slurm, beside gres.conf and cgroup.conf. Directories are Debian's.
+ClusterName={cluster}
+# both daemons are on this machine; with a second one, name an address that it reaches instead of 127.0.0.1
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=slurm
+AuthType=auth/munge
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+# after a reboot the machine serves again by itself
+ReturnToService=2
+
+# GPUs and parts of them are handed out; cores and memory are shared by all, as before
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+GresTypes=gpu,shard
+{isolation}
+
+# who comes first is served first, and nobody overtakes a larger request that came before
+SchedulerType=sched/builtin
+{priority}
+# a lease whose launcher was killed does not stay
+InactiveLimit=60
+# seconds from asking a process to end to ending it
+KillWait={grace}
+
+{accounting}
+
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres={gres}
+PartitionName={partition} Nodes={host} Default=YES MaxTime=INFINITE OverSubscribe=FORCE:{jobs} State=UP
+"""
+_ISOLATED = """\
+# a job can open only its own GPUs: see cgroup.conf
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup"""
+_NOT_ISOLATED = """\
+# test GPUs are no devices that could be closed to others
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none"""
+_NO_ACCOUNTING = """\
+# no limits, so no database is needed; with slurmdbd running, use these three lines and run accounts.sh
+#AccountingStorageType=accounting_storage/slurmdbd
+#AccountingStorageHost=localhost
+#AccountingStorageTRES=gres/gpu"""
+_ACCOUNTING = """\
+# limits and priorities are in Slurm's database: start slurmdbd first, then run accounts.sh
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos"""
+
+
+@dataclass(frozen=True)
+class SlurmFiles:
+    """What is written, by name; `devices` stand for test GPUs and are empty."""
+
+    texts: Mapping[str, str]
+    devices: tuple[str, ...] = ()
+
+
+def slurm_files(
+    config: ShareConfig,
+    output: Path,
+    accounts: Sequence[Account] = (),
+    admins: Sequence[str] = (),
+) -> SlurmFiles:
+    """All files for this machine."""
+    host = socket.gethostname().partition(".")[0]
+    fake = any(gpu.fake for gpu in config.gpus)
+    kinds = Counter(_kind(gpu) for gpu in config.gpus)
+    shards = SHARDS * len(config.gpus)
+    limited = any(account.limited for account in accounts)
+    slurm = _SLURM.format(
+        host=host,
+        cluster=_CLUSTER,
+        isolation=_NOT_ISOLATED if fake else _ISOLATED,
+        priority="PriorityType=priority/basic",
+        grace=max(1, round(config.grace_seconds)),
+        accounting=_ACCOUNTING if limited else _NO_ACCOUNTING,
+        cpus=os.cpu_count() or 1,
+        gres=",".join(f"gpu:{kind}:{count}" for kind, count in kinds.items()) + f",shard:{shards}",
+        partition=PARTITION,
+        jobs=min(shards, 1000),
+    )
+    devices = {gpu.index: _device(gpu, output) for gpu in config.gpus}
+    gres = (
+        "# gres.conf: the device of each GPU, in the order of nvidia-smi or rocm-smi, and what a GPU is divided into\n"
+        + "".join(f"Name=gpu Type={_kind(gpu)} File={devices[gpu.index]}\n" for gpu in config.gpus)
+        + f"Name=shard Count={shards}\n"
+    )
+    cgroup = (
+        "# cgroup.conf: what the kernel holds jobs to. Only devices; ConstrainCores=yes and ConstrainRAMSpace=yes\n"
+        "# would hold them to the cores and the memory that they ask for as well\n"
+        f"ConstrainDevices={'no' if fake else 'yes'}\n"
+    )
+    texts = {
+        "slurm.conf": slurm,
+        "gres.conf": gres,
+        "cgroup.conf": cgroup,
+        "accounts.sh": accounts_script(_CLUSTER, accounts, admins, len(config.gpus)),
+    }
+    made = tuple(f"{_FAKE_DEVICES}/gpu{gpu.index}" for gpu in config.gpus if gpu.fake)
+    return SlurmFiles(texts, made)
+
+
+def write_files(files: SlurmFiles, output: Path) -> None:
+    """Each in one step, for everybody to read."""
+    from gpuyard.files import make_directory, write_text
+
+    make_directory(output)
+    for name in files.devices:
+        make_directory((output / name).parent)
+        _make_device(output / name)
+    for name, text in files.texts.items():
+        write_text(output / name, text, mode=0o755 if name.endswith(".sh") else 0o644)
+
+
+def _make_device(path: Path) -> None:
+    """As /dev/null: Slurm only hands out its number, and takes nothing else for a device."""
+    path.unlink(missing_ok=True)
+    try:
+        os.mknod(path, 0o020_666, os.makedev(1, 3))
+    except OSError as error:
+        raise GpuyardError(
+            f"{path} can't be made ({error.strerror}); devices that stand for test GPUs are made by root"
+        ) from error
+
+
+def _kind(gpu: SharedGpu) -> str:
+    """As Slurm can have it in a name: "NVIDIA A100-SXM4-80GB" → "nvidia_a100-sxm4-80gb"."""
+    return re.sub(r"[^a-z0-9-]+", "_", gpu.name.lower()).strip("_") or "gpu"
+
+
+def _device(gpu: SharedGpu, output: Path) -> str:
+    if gpu.fake:
+        return str(output.absolute() / _FAKE_DEVICES / f"gpu{gpu.index}")
+    from gpuyard.share.slurm.devices import device_file
+
+    return device_file(gpu)

@@ -1,0 +1,225 @@
+"""Leases as Slurm's jobs: the same request through srun, and the jobs there are as `who` shows leases."""
+
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.share import processes
+from gpuyard.share.choice import parts_of
+from gpuyard.share.clock import stamp
+from gpuyard.share.config import ShareConfig
+from gpuyard.share.gpus import Reading
+from gpuyard.share.lease import LONGEST_COMMAND, WHOLE, NoneFree, Request
+from gpuyard.share.slurm.export import SHARDS
+
+_SECONDS = 20.0
+# the job's number is known only where it runs
+_RENAMED = (
+    f"{processes.VARIABLE}=$SLURM_JOB_ID; export {processes.VARIABLE}; "
+    'unset SLURM_EXIT_IMMEDIATE; exec "$@"'
+)
+_FIELDS = re.compile(r"(?:^|\s)([A-Za-z:/]+)=(\S*)")
+_INDICES = re.compile(r"\bgpu(?::[^:,(]+)?:\d+\(IDX:([\d,-]*)\)")
+_SHARDS = re.compile(r"\bshard:(\d+)")
+_ASKED = re.compile(r"\bgpu(?::[^:,=]+)?[:=](\d+)")
+
+
+def srun_command(
+    request: Request,
+    command: Sequence[str],
+    config: ShareConfig,
+    wait_seconds: float | None = None,
+    *,
+    terminal: bool = False,
+) -> list[str]:
+    """What Slurm is asked for in place of a lease."""
+    if request.gpus:
+        raise UserMistake("Slurm chooses the GPUs itself; say how many, without --gpus")
+    words = ["srun", "--nodes=1", "--ntasks=1", "--export=ALL", "--disable-status"]
+    words.append(f"--gres={_gres(request, config)}")
+    words.append(f"--job-name={os.path.basename(command[0])}")  # noqa: PTH119 - a word, maybe no path
+    if request.seconds is not None:
+        words.append(f"--time={math.ceil(request.seconds / 60)}")  # Slurm counts in minutes
+    if not request.waits:
+        words.append("--immediate")
+    elif wait_seconds is not None:
+        words.append(f"--immediate={max(1, math.ceil(wait_seconds))}")
+    if request.project:
+        words.append(f"--comment={request.project}")
+    if terminal:
+        words.append("--pty")
+    return [*words, "--", "sh", "-c", _RENAMED, "sh", *command]
+
+
+def run_as_job(
+    request: Request, command: Sequence[str], config: ShareConfig, wait_seconds: float | None
+) -> NoReturn:
+    """Become srun, whose exit status is the command's."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    words = srun_command(request, command, config, wait_seconds, terminal=terminal)
+    environment = dict(os.environ)
+    if "SLURM_JOB_ID" in environment:  # a lease inside of a job is another one
+        kept = environment.get("SLURM_CONF")
+        environment = {k: v for k, v in environment.items() if not k.startswith("SLURM_")}
+        environment |= {"SLURM_CONF": kept} if kept else {}
+    environment["SLURM_EXIT_IMMEDIATE"] = str(NoneFree.exit_status)
+    _program("srun")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(words[0], words, environment)  # noqa: S606
+    except OSError as error:
+        raise GpuyardError(f"srun can't be started: {error.strerror}") from error
+
+
+def cancel(id_: str) -> None:
+    """End a job; whether its user may is Slurm's to say."""
+    if not id_.isdigit():
+        raise UserMistake(f"there is no lease {id_!r} now; `gpuyard who` lists them")
+    _ask("scancel", id_)
+
+
+def gpu_jobs() -> list[dict[str, str]]:
+    """Those that hold GPUs or wait for them, as Slurm describes them, oldest first."""
+    listed = _ask("scontrol", "--details", "--oneliner", "show", "job")
+    jobs = [dict(_FIELDS.findall(line)) for line in listed.splitlines()]
+    living = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+    return [
+        job
+        for job in jobs
+        if job.get("JobState") in living and re.search(r"gpu|shard", job.get("TresPerNode", ""))
+    ]
+
+
+def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[str, Any]:
+    """The same keys as of leases; what Slurm does not say is None."""
+    jobs = gpu_jobs()
+    running = [job for job in jobs if job["JobState"] != "PENDING"]
+    return {
+        "gpus": [
+            {
+                "index": gpu.index,
+                "name": gpu.name,
+                "memory_bytes": gpu.memory_bytes,
+                **asdict(readings.get(gpu.index, Reading())),
+                "leases": [_lease(job) for job in running if gpu.index in _indices(job)],
+            }
+            for gpu in config.gpus
+        ],
+        "queue": [
+            {
+                "position": position,
+                "id": job["JobId"],
+                "user": _user(job),
+                "pid": None,
+                "count": _count(job),
+                "gpus": [],
+                "share": _share(job),
+                "since": _time(job.get("SubmitTime")),
+                "command": _command(job),
+            }
+            for position, job in enumerate((j for j in jobs if j["JobState"] == "PENDING"), 1)
+        ],
+        "violations": [],
+    }
+
+
+def check_answers() -> None:
+    """Slurm runs here and has GPUs to give; a sentence where not."""
+    _program("srun")
+    if "gpu" not in _ask("sinfo", "--noheader", "--format=%G"):
+        raise GpuyardError(
+            "Slurm answers, but has no GPUs to give; put gres.conf and slurm.conf of "
+            "`gpuyard share export slurm` into /etc/slurm and restart its daemons"
+        )
+
+
+def _gres(request: Request, config: ShareConfig) -> str:
+    parts = parts_of(request, [config.gpu(i).memory_bytes for i in config.indices])
+    if parts is None or parts > WHOLE:
+        raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")
+    if parts == WHOLE:
+        return f"gpu:{request.count}"
+    if request.count > 1:
+        raise UserMistake("Slurm gives a part of one GPU, not of several; ask for 1")
+    return f"shard:{math.ceil(parts * SHARDS / WHOLE)}"
+
+
+def _lease(job: dict[str, str]) -> dict[str, Any]:
+    return {
+        "id": job["JobId"],
+        "user": _user(job),
+        "pid": None,
+        "since": _time(job.get("StartTime")),
+        "until": _time(job.get("EndTime")) if job.get("TimeLimit") != "UNLIMITED" else None,
+        "command": _command(job),
+        "share": _share(job),
+        "project": job.get("Comment"),
+    }
+
+
+def _indices(job: dict[str, str]) -> set[int]:
+    """IDX:0-1,3 → 0, 1, 3."""
+    found: set[int] = set()
+    for listed in _INDICES.findall(job.get("GRES", "")):
+        for part in filter(None, listed.split(",")):
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _count(job: dict[str, str]) -> int:
+    asked = _ASKED.search(job.get("TresPerNode", ""))
+    return int(asked[1]) if asked else 1
+
+
+def _share(job: dict[str, str]) -> float:
+    parts = _SHARDS.search(job.get("TresPerNode", ""))
+    return int(parts[1]) / SHARDS if parts else 1.0
+
+
+def _user(job: dict[str, str]) -> str:
+    return job.get("UserId", "").partition("(")[0]
+
+
+def _command(job: dict[str, str]) -> str:
+    return job.get("JobName", "")[:LONGEST_COMMAND]
+
+
+def _time(said: str | None) -> str | None:
+    from datetime import datetime
+
+    try:
+        return stamp(datetime.fromisoformat(said or "").astimezone().timestamp())
+    except ValueError:  # Unknown, None, N/A
+        return None
+
+
+def _program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise MissingRequirement(
+            f"leases go through Slurm here, and {name} is not on the PATH; install Slurm's client "
+            "commands (Debian: slurm-client)"
+        )
+
+
+def _ask(*words: str) -> str:
+    _program(words[0])
+    try:
+        said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise GpuyardError(
+            f"Slurm's controller has not answered for {_SECONDS:.0f} s; see whether it is up: "
+            "scontrol ping"
+        ) from None
+    if said.returncode != 0:
+        why = said.stderr.strip().removeprefix(f"{words[0]}: error: ")
+        raise GpuyardError(f"Slurm refused: {why or said.returncode} ({' '.join(words)})")
+    return said.stdout
