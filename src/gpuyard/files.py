@@ -1,4 +1,4 @@
-"""Files that are whole or not there (written under a temporary name, then renamed), and the text of a user's."""
+"""Where gpuyard keeps what it stores for a user, and how files are written: whole, by a temporary name and a rename."""
 
 import contextlib
 import os
@@ -167,3 +167,38 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def home() -> Path:
+    """`$GPUYARD_HOME`, or `gpuyard` under `$XDG_DATA_HOME` (by default `~/.local/share`)."""
+    named = os.environ.get("GPUYARD_HOME")
+    if named:
+        return Path(named).expanduser()
+    shared = os.environ.get("XDG_DATA_HOME")
+    base = Path(shared) if shared else Path.home() / ".local" / "share"
+    return base / "gpuyard"
+
+
+def directories() -> tuple[Path, ...]:
+    """All that gpuyard keeps files in."""
+    return tuple(home() / name for name in ("", "checkpoints", "datasets", "labs"))
+
+
+def results_file() -> Path:
+    """The SQLite store of measurements."""
+    return home() / "results.sqlite"
+
+
+def calibration_file() -> Path:
+    """The constants that were fitted to this user's measurements."""
+    return home() / "calibration.json"
+
+
+def prices_file() -> Path:
+    """Prices that are newer than the shipped ones, where the user took some in."""
+    return home() / "prices.csv"
+
+
+def dataset_directory(name: str) -> Path:
+    """Where a fetched dataset lies."""
+    return home() / "datasets" / name

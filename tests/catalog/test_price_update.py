@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog import prices
 from gpuyard.catalog.price_update import compare_tables, read_source
 from gpuyard.catalog.prices import newest_date, read_price_table, shipped_prices
@@ -96,15 +96,15 @@ def test_a_stored_table_stands_in_for_the_shipped_one(
 ) -> None:
     monkeypatch.setenv("GPUYARD_HOME", str(tmp_path))
     assert len(prices()) == len(shipped_prices())
-    paths.prices_file().write_text(HEAD + ROW)
+    files.prices_file().write_text(HEAD + ROW)
     assert prices().ids() == ["aws/p4d.24xlarge"]
     assert newest_date(prices()).isoformat() == "2027-01-31"
-    paths.prices_file().write_text(HEAD + ROW + NEW)
+    files.prices_file().write_text(HEAD + ROW + NEW)
     assert len(prices()) == 2
-    paths.prices_file().write_text("nonsense")
+    files.prices_file().write_text("nonsense")
     with pytest.raises(GpuyardError, match="gpuyard prices reset"):
         prices()
-    paths.prices_file().unlink()
+    files.prices_file().unlink()
     assert len(prices()) == len(shipped_prices())
 
 

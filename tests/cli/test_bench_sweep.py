@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.measure import Measurement, ResultsStore, read_results
 from gpuyard.measure.training.matrix import plan_matrix
@@ -28,7 +28,7 @@ def stored(tmp_path: Path, make_measurement: MakeMeasurement) -> Path:
     file = tmp_path / "stored.sweep.yaml"
     file.write_text(SWEEP)
     (sweep,) = plan_matrix(read_sweep(file), tmp_path).sweeps
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     for number, (point, rate) in enumerate(zip(sweep.points, (270.0, 240.0), strict=True)):
         store.add(
             make_measurement(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
 from gpuyard.predict import calibration_from_json
 from gpuyard.study import study_result_from_json
@@ -134,7 +134,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
     done = cli("calibrate", "--results", "runs.jsonl", "--output", "mine.json", cwd=project)
     assert "4 × rtx-2080-ti: constants that the runs identify" in done.stdout
     assert "Written to mine.json" in done.stdout
-    assert not paths.calibration_file().exists()
+    assert not files.calibration_file().exists()
     assert cli(*PREDICT, cwd=project).stdout == plain.stdout
 
     asked = (*PREDICT, "--calibration", "mine.json")

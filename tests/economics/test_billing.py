@@ -9,18 +9,16 @@ from gpuyard.economics.billing import (
     INCREMENTS,
     billed_hours,
     committed_usd,
+    daly_interval_hours,
     egress_usd,
     fitting_increments,
     on_demand_usd,
     reserved_cash_by_month,
     reserved_usd,
-    storage_usd,
-    to_cents,
-)
-from gpuyard.economics.spot import (
-    daly_interval_hours,
     spot_hours_per_useful_hour,
     spot_usd,
+    storage_usd,
+    to_cents,
     young_interval_hours,
 )
 from gpuyard.errors import UserMistake

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.cli.measure import bench, results
 from gpuyard.errors import GpuyardError, UserMistake
@@ -49,7 +49,7 @@ def test_train_measures_and_results_show_it(workload_file: str) -> None:
     planned = CliRunner().invoke(bench.app, [*asked, "--dry-run"])
     (point,) = json.loads(planned.stdout)["points"]
     assert (point["batch_per_worker"], point["stored"]) == (8, False)
-    assert not paths.results_file().exists()
+    assert not files.results_file().exists()
 
     measured = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
     (document,) = json.loads(measured.stdout)
@@ -72,7 +72,7 @@ def test_a_doubtful_run_is_told_and_one_without_a_loss_is_no_success(
     asked = ["train", workload_file, "--workers", "1"]
     planned = CliRunner().invoke(bench.app, [*asked, "--json", "--dry-run"])
     (point,) = json.loads(planned.stdout)["points"]
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     store.add(make_measurement(1, key=point["key"], workers=1, doubt="windows differ"))
     told = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
     assert told.exit_code == 0
@@ -94,7 +94,7 @@ def test_a_doubtful_run_does_not_choose_the_remedies_of_a_relief(
     asked = ["relief", workload_file, "--dry-run", "--json"]
     profile = profile_of(read_workload(workload_file))
     run = make_measurement(1, key=point["key"], workers=1, batch_per_worker=8, profile=profile)
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     store.add(run)
     chosen = CliRunner().invoke(bench.app, asked, catch_exceptions=False)
     assert len(json.loads(chosen.stdout)["foreseen_speed_ups"]) == 1  # none is worth it: plain DDP
@@ -114,7 +114,7 @@ def test_bad_counts_are_a_users_mistake(workload_file: str) -> None:
 
 
 def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     measurements = [make_measurement(1), make_measurement(2)]
     for measurement in measurements:
         store.add(measurement)

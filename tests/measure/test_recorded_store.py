@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from tests.conftest import ROOT, Cli
 
 RECORDED = ROOT / "tests/data/store"
@@ -15,8 +15,8 @@ KINDS = ("train", "links", "collectives", "relief", "storage", "rejected")
 
 @pytest.fixture(autouse=True)
 def _recorded_home(_home: None) -> None:
-    paths.home().mkdir(parents=True)
-    shutil.copy(RECORDED / "results.sqlite", paths.results_file())
+    files.home().mkdir(parents=True)
+    shutil.copy(RECORDED / "results.sqlite", files.results_file())
 
 
 def holds(now: Any, then: Any) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog.download import download
 from gpuyard.catalog.price_update import read_source
 from gpuyard.catalog.prices import read_price_table
@@ -121,7 +121,7 @@ def test_a_checksum_is_kept_to(cli: Cli, tmp_path: Path) -> None:
     take = ["prices", "update", "--from", str(path), "--checksum"]
     assert "expected 64 hexadecimal digits" in cli(*take, "abc", status=2).stderr
     assert f"its SHA-256 is {right}, expected" in cli(*take, "0" * 64, status=1).stderr
-    assert not paths.prices_file().exists()
+    assert not files.prices_file().exists()
     assert f'"sha256": "{right}"' in cli(*take, right.upper(), "--json").stdout
 
 
@@ -148,7 +148,7 @@ def test_a_table_that_lost_rows_is_taken_only_when_that_is_said(cli: Cli, tmp_pa
         in refused
     )
     assert "would be used" in cli(*take, "--dry-run").stdout
-    assert not paths.prices_file().exists()
+    assert not files.prices_file().exists()
     assert "39 prices" in cli(*take, "--fewer").stdout
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.files import replace_directory, replacing, write_text
 from gpuyard.temporaries import held_directory, held_file, new_token, shared_directory, sweep
 from tests.conftest import Cli
@@ -51,7 +51,7 @@ def holding(kind: str, *directories: Path) -> Iterator["subprocess.Popen[str]"]:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Each directory that any command looks at."""
-    directories = [*paths.directories(), tmp_path / "tmp"]
+    directories = [*files.directories(), tmp_path / "tmp"]
     for path in directories:
         path.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))

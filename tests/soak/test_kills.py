@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard import lab, paths
+from gpuyard import files, lab
 from gpuyard.measure import Measurement, ResultsStore
 from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
@@ -67,9 +67,9 @@ for number in range(100_000):
 
 FETCH = """
 import sys
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.workloads.digit_clips import fetch_clips
-target = paths.dataset_directory("spoken-digits")
+target = files.dataset_directory("spoken-digits")
 fetch_clips(target, url=sys.argv[1], schemes=("http",), sha256=sys.argv[2])
 """
 
@@ -100,7 +100,7 @@ def left_after(yard: Yard, *arguments: str) -> list[str]:
 def test_a_store_has_every_run_that_was_said_to_be_kept(
     yard: Yard, make_measurement: MakeMeasurement
 ) -> None:
-    file = paths.results_file()
+    file = files.results_file()
     document = make_measurement().model_dump_json()
     said: list[str] = []
     for number in range(KILLS):
@@ -150,7 +150,7 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     began = time.monotonic()
     Yard(yard.home / "other", yard.project).run(*study[:-1], "first")
     seconds = time.monotonic() - began
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     kept: set[str] = set()
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *study, within_seconds=seconds)
@@ -202,7 +202,7 @@ def test_a_fetch_that_is_killed_leaves_the_dataset_as_it_was_or_as_it_is(
         names = [f"{digit}_theo_{index}.wav" for digit in range(10) for index in range(30)]
         releases.append({name: write_wav(clips / name, samples).read_bytes() for name in names})
     archives = [_packed(release) for release in releases]
-    target = paths.dataset_directory("spoken-digits")
+    target = files.dataset_directory("spoken-digits")
     fetched = 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slowly) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, model_validator
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog.hardware import links
 from gpuyard.catalog.tables import Fact, Table, read_csv
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
@@ -40,7 +40,7 @@ class Price(Fact):
 
 def prices() -> Table[Price]:
     """The user's own newer table where `gpuyard prices update` has stored one, else the shipped one."""
-    newer = paths.prices_file()
+    newer = files.prices_file()
     if not newer.is_file():
         return shipped_prices()
     status = newer.stat()

@@ -1,6 +1,7 @@
 """The options that several commands share, those about the exchange of gradients and the calibration among them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -8,13 +9,15 @@ import typer
 from typer.core import TyperCommand
 
 from gpuyard import units
-from gpuyard.cli.output import STDOUT
-from gpuyard.errors import UnknownName, UserMistake, quoted
+from gpuyard.cli.output import STDOUT, added_flag
+from gpuyard.errors import CodeNotAllowed, UnknownName, UserMistake, quoted
 from gpuyard.files import read_bytes, write_text
+from gpuyard.printable import printable
 
 if TYPE_CHECKING:
+    from gpuyard.catalog import ModelProfile
     from gpuyard.predict import Calibration
-    from gpuyard.specs import ExchangeOptions, StrategyName
+    from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 
 _MOST = 1_000_000_000
 _MOST_LISTED = 1000  # as in specs
@@ -125,12 +128,12 @@ CalibrationOption = Annotated[
 
 def chosen_calibration(option: str | None) -> "Calibration | None":
     """The named one, by default the user's own; None where there is none or none is wanted."""
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.predict import calibration_from_json
 
     if option == NONE:
         return None
-    path = Path(option) if option is not None else paths.calibration_file()
+    path = Path(option) if option is not None else files.calibration_file()
     if option is None and not path.exists():
         return None
     try:
@@ -205,3 +208,98 @@ def parse_strategy(name: str) -> "StrategyName":
     if name not in get_args(StrategyName):
         raise UnknownName("strategy", name, get_args(StrategyName))
     return cast("StrategyName", name)
+
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+PYTORCHS_DEFAULT = (
+    "the workload's, else PyTorch's: tf32 for convolutions and RNNs on GPUs that have it, else fp32"
+)
+
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="fp32, tf32, or mixed precision by autocast: fp16, bf16.",
+        show_default=PYTORCHS_DEFAULT,
+    ),
+]
+PrecisionsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Train in fp32, tf32, fp16 or bf16; several are searched, e.g. tf32,bf16.",
+        show_default=f"the plan's, {PYTORCHS_DEFAULT}",
+    ),
+]
+
+
+def parse_precision(text: str) -> "Precision":
+    """One of those that there are."""
+    if text not in PRECISIONS:
+        raise UnknownName("precision", text, PRECISIONS)
+    return cast("Precision", text)
+
+
+def parse_precisions(text: str) -> "Sequence[Precision]":
+    """ "tf32,bf16" in its order, each once."""
+    return tuple(dict.fromkeys(parse_precision(part.strip()) for part in text.split(",")))
+
+
+def trained_in_asked(
+    workload: "Workload", profile: "ModelProfile", precision: str | None
+) -> "Workload":
+    """The workload in the precision of the option, if there was one."""
+    if precision is None:
+        return workload
+    from gpuyard.predict.precision import at_precision
+
+    return at_precision(workload, profile, parse_precision(precision))
+
+
+MAY_RUN_CODE = frozenset(
+    {
+        "bench relief",
+        "bench sweep",
+        "bench train",
+        "catalog gpus",
+        "facility fabric",
+        "facility storage",
+        "plan",
+        "playbook",
+        "predict",
+        "study",
+        "topo compare",
+        "train",
+    }
+)
+"""The commands that read workloads and run what these name."""
+
+
+def add_allow_code_option(command: Any, path: str) -> None:
+    """To this command, if it may run a user's code, and to those below it."""
+    if path in MAY_RUN_CODE:
+        help = "Run code that a spec outside this project names."
+        command.params.append(added_flag("--allow-code", help, _allow))
+    for name, below in getattr(command, "commands", {}).items():
+        add_allow_code_option(below, f"{path} {name}")
+
+
+def agreed(found: CodeNotAllowed) -> bool:
+    """Whether somebody at a terminal lets it run; from then on it is allowed."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(printable(f"gpuyard: {found.found}.\nRun it? [y/N] "))
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        return False
+    from gpuyard.workloads.own_code import allow_code
+
+    allow_code(found.file)
+    return True
+
+
+def _allow(wanted: bool) -> None:
+    if wanted:
+        from gpuyard.workloads.own_code import allow_code
+
+        allow_code()

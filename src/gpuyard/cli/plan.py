@@ -5,9 +5,13 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import CalibrationOption, chosen_calibration
+from gpuyard.cli.options import (
+    CalibrationOption,
+    PrecisionsOption,
+    chosen_calibration,
+    parse_precisions,
+)
 from gpuyard.cli.output import JsonOption, show, working, writable
-from gpuyard.cli.precision import PrecisionsOption, parse_precisions
 
 
 def plan(

@@ -12,13 +12,15 @@ from gpuyard.cli.options import (
     CompressOption,
     HierarchicalOption,
     LocalSgdOption,
+    PrecisionOption,
     chosen_calibration,
     parse_counts,
     parse_exchange,
+    parse_precision,
     parse_strategy,
+    trained_in_asked,
 )
 from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def update(
 
     Example: gpuyard prices update --from prices.csv --dry-run
     """
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.catalog import prices
     from gpuyard.catalog.price_update import check_newer, compare_tables, read_source
     from gpuyard.catalog.prices import newest_date, read_price_table
@@ -69,7 +69,7 @@ def update(
             f"{len(found.removed):,} would be lost; look at it with --dry-run, or take it with --fewer"
         )
     if not dry_run:
-        write_text(make_parent(paths.prices_file()), text)
+        write_text(make_parent(files.prices_file()), text)
     show(_answer(found, was, becomes, text, stored=not dry_run), json_output=json_output)
 
 
@@ -124,12 +124,12 @@ def reset(
 
     Example: gpuyard prices reset
     """
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.catalog.prices import newest_date, shipped_prices
     from gpuyard.errors import GpuyardError
     from gpuyard.report.terminal import say
 
-    path = paths.prices_file()
+    path = files.prices_file()
     shipped = f"the shipped prices up to {newest_date(shipped_prices())}"
     if not path.exists():
         message = f"nothing to undo: {shipped} are in use"

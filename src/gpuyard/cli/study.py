@@ -40,7 +40,7 @@ def study(
 
     Example: gpuyard study examples/spoken-digits.study.yaml --output study
     """
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.catalog.specfiles import read_study
     from gpuyard.measure import ResultsStore
     from gpuyard.report.answers.study.report import refuse_foreign, study_answer, write_report
@@ -49,7 +49,7 @@ def study(
     spec = read_study(file)
     refuse_foreign(output)
     constants = chosen_calibration(calibration)
-    store = ResultsStore(paths.results_file())
+    store = ResultsStore(files.results_file())
     with shown_if_not_stored(json_output=json_output, document=lambda one: {"measurements": [one]}):
         result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)
     report = write_report(result, output)

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import parse_counts
+from gpuyard.cli.options import PrecisionOption, parse_counts, parse_precision, trained_in_asked
 from gpuyard.cli.output import JsonOption, show, writable
-from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from gpuyard.economics.billing import (
     committed_usd,
     egress_usd,
     reserved_cash_by_month,
+    spot_hours_per_useful_hour,
     storage_usd,
 )
 from gpuyard.economics.demand import described_demand
 from gpuyard.economics.ownership import Owned, owned_cash_by_month, present_value_usd
-from gpuyard.economics.spot import spot_hours_per_useful_hour
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.errors import GpuyardError
 from gpuyard.files import make_parent, write_text
 from gpuyard.lab.network import check_ours, present
@@ -47,7 +47,7 @@ class LabState:
 
 
 def directory() -> Path:
-    return paths.home() / "labs"
+    return files.home() / "labs"
 
 
 def read(name: str) -> LabState | None:

@@ -5,7 +5,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog import gpus, models
 from gpuyard.errors import MissingRequirement
 from gpuyard.hardware import Host, discover_host
@@ -105,7 +105,7 @@ def _nccl(host: Host) -> Check:
 
 
 def _store() -> Check:
-    home = paths.home()
+    home = files.home()
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=home):
@@ -117,12 +117,12 @@ def _store() -> Check:
             f"{home} can't be written: {error.strerror}",
             "export GPUYARD_HOME=DIRECTORY",
         )
-    return Check("results store", True, str(paths.results_file()))
+    return Check("results store", True, str(files.results_file()))
 
 
 def _spoken_digits() -> Check:
     part = "the example on real clips"
-    if paths.dataset_directory("spoken-digits").is_dir():
+    if files.dataset_directory("spoken-digits").is_dir():
         return Check(part, True, "the Free Spoken Digit Dataset is here")
     return Check(
         part, False, "the dataset is not here; the study then runs on synthetic clips",

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.errors import GpuyardError
 from gpuyard.files import make_parent
 
@@ -40,7 +40,7 @@ def lock_file() -> Path:
     for directory in _SHARED:
         if _is_for_all(directory):
             return directory / NAME
-    return make_parent(paths.home() / NAME)
+    return make_parent(files.home() / NAME)
 
 
 def _is_for_all(directory: Path) -> bool:

@@ -15,9 +15,10 @@ from gpuyard.economics.billing import (
     Amounts,
     on_demand_usd,
     reserved_usd,
+    spot_hours_per_useful_hour,
+    spot_usd,
 )
 from gpuyard.economics.ownership import Owned, owned_usd
-from gpuyard.economics.spot import spot_hours_per_useful_hour, spot_usd
 from gpuyard.errors import UserMistake
 from gpuyard.facility.housing import BUILD_YEARS, HousingTerms, housing_terms, machine_watts_limits
 from gpuyard.facility.site_rules import rules_for

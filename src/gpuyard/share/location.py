@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.share.config import config_file
 
 MACHINE = Path("/var/lib/gpuyard")
@@ -22,7 +22,7 @@ def share_directory() -> Path:
 
 def own_directory() -> Path:
     """One person's, who needs neither root nor a service."""
-    return paths.home() / "share"
+    return files.home() / "share"
 
 
 def setup_directory() -> Path:

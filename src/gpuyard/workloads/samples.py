@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.errors import UserMistake
 from gpuyard.specs import Target, Workload
 from gpuyard.workloads.disk_images import find_images, is_on_disk
@@ -128,7 +128,7 @@ def _pool(workload: Workload, task: "Task", source: str) -> Samples:
 
 
 def _spoken_digits(workload: Workload, task: "Task") -> Samples:
-    directory = paths.dataset_directory("spoken-digits")
+    directory = files.dataset_directory("spoken-digits")
     if not directory.is_dir():
         return _pool(
             workload, task, "synthetic clips (the Free Spoken Digit Dataset is not fetched)"

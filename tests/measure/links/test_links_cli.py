@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.cli.measure import bench, results
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.cpu import usable_cores
@@ -24,7 +24,7 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_are_measured_kept_and_shown() -> None:
     planned = json.loads(CliRunner().invoke(bench.app, [*ASKED, "--json", "--dry-run"]).stdout)
-    assert not paths.results_file().exists()
+    assert not files.results_file().exists()
     done = CliRunner().invoke(bench.app, [*ASKED, "--json"], catch_exceptions=False)
     made = LinkBench.model_validate_json(done.stdout)
     assert made.key == planned["key"]
@@ -55,7 +55,7 @@ def test_the_tables_for_people() -> None:
 
 def test_slow_links_are_shown_with_what_to_try(make_bench: Callable[..., LinkBench]) -> None:
     made = make_bench()
-    ResultsStore(paths.results_file()).add(made)
+    ResultsStore(files.results_file()).add(made)
     shown = CliRunner().invoke(results.app, ["show", made.id], catch_exceptions=False).stdout
     assert "One way with peer access" in shown
     assert "12.1 of 12.0" in shown
@@ -67,7 +67,7 @@ def test_slow_links_are_shown_with_what_to_try(make_bench: Callable[..., LinkBen
 
 
 def test_export_of_links(tmp_path: Path, make_bench: Callable[..., LinkBench]) -> None:
-    ResultsStore(paths.results_file()).add(make_bench())
+    ResultsStore(files.results_file()).add(make_bench())
     lines = CliRunner().invoke(results.app, ["export", "--kind", "links"]).stdout.splitlines()
     assert [LinkBench.model_validate_json(line) for line in lines] == [make_bench()]
     file = tmp_path / "links.csv"

@@ -15,13 +15,13 @@ from gpuyard.cli.catalog.rows import (
     gpus_named,
 )
 from gpuyard.cli.catalog.view import NameArgument
-from gpuyard.cli.output import JsonOption, PageOption, show
-from gpuyard.cli.precision import (
+from gpuyard.cli.options import (
     PRECISIONS,
     PYTORCHS_DEFAULT,
     parse_precision,
     trained_in_asked,
 )
+from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:

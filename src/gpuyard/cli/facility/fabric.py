@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.options import PYTORCHS_DEFAULT, parse_precision, trained_in_asked
 from gpuyard.cli.output import JsonOption, show, working, writable
-from gpuyard.cli.precision import PYTORCHS_DEFAULT, parse_precision, trained_in_asked
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.options import PrecisionOption, parse_precision, trained_in_asked
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.cli.precision import PrecisionOption, parse_precision, trained_in_asked
 
 
 def storage(

@@ -44,10 +44,10 @@ def calibrate(
 
     Example: gpuyard calibrate --dry-run
     """
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.files import make_parent, write_text
 
-    target = output or paths.calibration_file()
+    target = output or files.calibration_file()
     if remove:
         _remove(target, dry_run=dry_run, json_output=json_output)
         return
@@ -97,12 +97,12 @@ def calibrate(
 
 
 def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows":
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.errors import GpuyardError
     from gpuyard.measure import LinkBench, Measurement, Results, read_results
     from gpuyard.measure.calibration import calibration_rows
 
-    store = paths.results_file()
+    store = files.results_file()
     if results:
         found = read_results(results)
     else:

@@ -26,7 +26,7 @@ def fetch(
     """
     if name != "spoken-digits":
         raise UnknownName("dataset", name, ["spoken-digits"])
-    from gpuyard.paths import dataset_directory
+    from gpuyard.files import dataset_directory
     from gpuyard.report.terminal import say
     from gpuyard.workloads.digit_clips import import_clips
 

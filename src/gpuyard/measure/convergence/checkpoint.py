@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import replacing
 from gpuyard.measure.convergence.records import EpochDone
@@ -33,7 +33,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 def default_directory() -> Path:
     """Where checkpoints lie that the user has not named: all that is in there is ours."""
-    return (paths.home() / "checkpoints").absolute()
+    return (files.home() / "checkpoints").absolute()
 
 
 @dataclass(frozen=True)

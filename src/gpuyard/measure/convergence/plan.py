@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.files import check_writable
 from gpuyard.measure.convergence import rates
@@ -94,7 +94,7 @@ def plan_convergence(
             f"{workload.name} has synthetic samples, from which nothing can be learned; "
             "give its 'dataset' a source"
         )
-    if source == "spoken-digits" and not paths.dataset_directory("spoken-digits").is_dir():
+    if source == "spoken-digits" and not files.dataset_directory("spoken-digits").is_dir():
         raise MissingRequirement(
             "training needs the spoken digits; get them with: gpuyard data fetch spoken-digits"
         )

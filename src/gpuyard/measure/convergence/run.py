@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.files import make_parent, try_writable
 from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.convergence import checkpoint
@@ -30,7 +30,7 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
     clock = Clock(range(1, plan.epochs + 1))
     if plan.fresh:
         checkpoint.forget(plan.checkpoint)
-    if plan.checkpoint.is_relative_to(paths.home().absolute()):
+    if plan.checkpoint.is_relative_to(files.home().absolute()):
         make_parent(plan.checkpoint)
     try_writable(plan.checkpoint)
     about = checkpoint.read_about(plan.checkpoint)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from gpuyard import paths
+from gpuyard import files
 from gpuyard.catalog import ModelProfile, gpus
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
@@ -302,4 +302,4 @@ def _key(common: Mapping[str, Any], workers: int, batch: int) -> str:
 def _data_is_here(workload: Workload) -> bool:
     if workload.dataset is None or workload.dataset.source != "spoken-digits":
         return True
-    return paths.dataset_directory("spoken-digits").is_dir()
+    return files.dataset_directory("spoken-digits").is_dir()

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def results_store() -> "ResultsStore":
     """This user's own."""
-    from gpuyard import paths
+    from gpuyard import files
     from gpuyard.measure.store import ResultsStore
 
-    return ResultsStore(paths.results_file())
+    return ResultsStore(files.results_file())
 
 
 def run_bench(
