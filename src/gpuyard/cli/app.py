@@ -35,6 +35,7 @@ _GROUPS = (
     "facility",
     "horovod",
     "lab",
+    "notebook",
     "prices",
     "results",
     "share",

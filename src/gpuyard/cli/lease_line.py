@@ -91,7 +91,7 @@ def run_lease(
 
         run_as_job(request, command, desk.config, wait_seconds)
     try:
-        found, lock = wait_for_lease(desk, request, wait_seconds, _tell)
+        found, lock = wait_for_lease(desk, request, wait_seconds, tell)
     except KeyboardInterrupt:
         sys.stderr.write("gpuyard: stopped waiting; the place in the queue is given up\n")
         return 130
@@ -101,7 +101,7 @@ def run_lease(
 def _export(request: "Request", wait_seconds: float | None) -> int:
     from gpuyard.share.export import export_lease, script
 
-    variables = export_lease(request, wait_seconds, _tell)
+    variables = export_lease(request, wait_seconds, tell)
     sys.stdout.write(script(variables))
     return 0
 
@@ -152,7 +152,8 @@ def _indices(gpus: str | None) -> tuple[int, ...]:
         raise UserMistake(f"expected GPUs by index like 3,4, got {gpus!r}") from None
 
 
-def _tell(turn: "Turn") -> None:
+def tell(turn: "Turn") -> None:
+    """Say how far a request is."""
     from gpuyard.units import format_seconds
 
     when = (

@@ -1,0 +1,113 @@
+"""Notebooks: started on a lease, listed and stopped."""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuyard.errors import UserMistake
+from gpuyard.share.broker import Turn
+from gpuyard.share.caller import user_name
+from gpuyard.share.clock import Clock, stamp
+from gpuyard.share.desk import Desk
+from gpuyard.share.launcher import run_leased
+from gpuyard.share.lease import Request
+from gpuyard.share.notebook import jupyter
+from gpuyard.share.notebook.records import Notebook, records, remove_record, write_record
+from gpuyard.share.notebook.watch import Watch
+from gpuyard.share.waiting import wait_for_lease
+
+_CONFIG_PATH = "JUPYTER_CONFIG_PATH"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a notebook says while it starts, runs and ends."""
+
+    waiting: Callable[[Turn], None]
+    ready: Callable[[Notebook], None]
+    sentence: Callable[[str], None]
+
+
+def run_notebook(
+    desk: Desk,
+    request: Request,
+    *,
+    directory: Path,
+    environment: str | None,
+    idle_seconds: float | None,
+    wait_seconds: float | None,
+    told: Told,
+) -> int:
+    """Wait for GPUs and run it to its end; Jupyter's exit status."""
+    if desk.config.scheduler == "slurm":
+        raise UserMistake(
+            "Slurm gives these GPUs out now; use: gpuyard lease 1 -- jupyter lab --no-browser"
+        )
+    command = jupyter.jupyter_command(environment)
+    sweep(desk)
+    lease, lock = wait_for_lease(desk, request, wait_seconds, told.waiting)
+    port, token = _free_port(), secrets.token_urlsafe(32)
+    notebook = Notebook(
+        id=lease.id,
+        port=port,
+        token=token,
+        directory=str(directory),
+        gpus=lease.gpus,
+        until=stamp(None if lease.until_boot is None else Clock().wall_at(lease.until_boot)),
+        user=user_name(os.getuid()),
+        host=socket.gethostname(),
+    )
+    private = write_record(notebook, jupyter.configuration(token))
+    others = os.environ.get(_CONFIG_PATH)
+    os.environ[_CONFIG_PATH] = f"{private}:{others}" if others else str(private)
+    if environment is not None:  # kernels and terminals find its programs first
+        os.environ["PATH"] = f"{Path(command[0]).parent}:{os.environ.get('PATH', os.defpath)}"
+    status = os.fstat(lock)
+    watch = Watch(
+        jupyter.Server(port, token),
+        lease.id,
+        (status.st_dev, status.st_ino),
+        idle_seconds,
+        desk.config.grace_seconds,
+        lambda: told.ready(notebook),
+        told.sentence,
+    )
+    watch.start()
+    try:
+        return run_leased(desk, lease, lock, [*command, *jupyter.options(port, directory)])
+    finally:
+        watch.end()
+        remove_record(lease.id)
+
+
+def running(desk: Desk) -> list[Notebook]:
+    """This user's, whose leases are held."""
+    held = {lease.id for lease in desk.state().held if lease.uid == os.getuid()}
+    return [notebook for notebook in records() if notebook.id in held]
+
+
+def stop(desk: Desk, id_: str) -> Notebook:
+    """End one and give its GPUs back; its files stay."""
+    found = next((notebook for notebook in running(desk) if notebook.id == id_), None)
+    if found is None:
+        raise UserMistake(f"you have no notebook {id_!r}; `gpuyard notebook list` shows yours")
+    desk.release(id_)
+    remove_record(id_)
+    return found
+
+
+def sweep(desk: Desk) -> None:
+    """Tokens of what was killed are worth nothing, and go."""
+    living = {notebook.id for notebook in running(desk)}
+    for notebook in records():
+        if notebook.id not in living:
+            remove_record(notebook.id)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,212 @@
+"""Notebooks on leases: with a stand-in for JupyterLab everywhere, and with a real Jupyter server where there is one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.files import home
+from tests.conftest import Cli
+from tests.share.conftest import Start, holders
+
+Who = Callable[[], dict[str, Any]]
+Usage = Callable[[], list[dict[str, Any]]]
+STAND_IN = Path(__file__).parent / "stand_in_jupyterlab.py"
+BUSY_CELL = Path(__file__).parent / "busy_cell.py"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """One that has the stand-in as its JupyterLab."""
+    return make_environment(tmp_path / "environment", with_jupyterlab=True)
+
+
+def make_environment(directory: Path, *, with_jupyterlab: bool) -> Path:
+    modules = directory / "modules"
+    modules.mkdir(parents=True)
+    if with_jupyterlab:
+        (modules / "jupyterlab.py").symlink_to(STAND_IN)
+    python = directory / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{modules}" exec /usr/bin/env python3 -S "$@"\n')
+    python.chmod(0o755)
+    return directory
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The user's notebooks."""
+    directory = tmp_path / "files"
+    directory.mkdir()
+    (directory / "mine.ipynb").write_text("{}")
+    return directory
+
+
+def started(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    return dict(json.loads(line))
+
+
+def ask(notebook: dict[str, Any], path: str, token: str | None) -> int:
+    headers = {"Authorization": f"token {token}"} if token else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{notebook['port']}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_notebook_holds_its_gpus_and_its_token_is_nowhere_to_be_seen(
+    start: Start, who: Who, usage: Usage, cli: Cli, environment: Path, files: Path
+) -> None:
+    with_it = ("--python", str(environment), "--dir", str(files), "--json")
+    process = start("notebook", "--gpus", "2", "--for", "1h", *with_it)
+    notebook = started(process)
+    token = notebook["url"].partition("token=")[2]
+    assert len(token) >= 32
+    port = notebook["port"]
+    assert notebook["tunnel"].startswith(f"ssh -L {port}:127.0.0.1:{port} ")
+    assert holders(who()) == {0: [notebook["id"]], 1: [notebook["id"]]}
+    seen = json.loads((files / "seen.json").read_text())
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["GPUYARD_LEASE"]) == ("0,1", notebook["id"])
+    assert token not in " ".join(seen["argv"])
+    assert token not in (files / "seen.json").read_text() + json.dumps(who())
+    kept = home() / "notebooks" / notebook["id"]
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
+    assert (ask(notebook, "/api/status", None), ask(notebook, "/api/status", token)) == (403, 200)
+
+    second = start("notebook", *with_it)
+    other = started(second)
+    assert other["gpus"] == [2]
+    assert other["url"].partition("token=")[2] != token
+    listed = json.loads(cli("notebook", "list", "--json").stdout)["notebooks"]
+    assert {one["id"] for one in listed} == {notebook["id"], other["id"]}
+    assert notebook["tunnel"] in cli("notebook", "list").stdout
+
+    stopped = json.loads(cli("notebook", "stop", notebook["id"], "--json").stdout)
+    assert stopped["gpus"] == [0, 1]
+    assert token not in process.communicate()[1]
+    assert holders(who()) == {2: [other["id"]]}
+    assert not kept.exists()
+    second.send_signal(signal.SIGTERM)
+    second.wait(20)
+    assert holders(who()) == {}
+    assert {lease["ended"] for lease in usage()} == {"released", "finished"}
+    assert "no notebook" in cli("notebook", "stop", other["id"], status=2).stderr
+    assert (files / "mine.ipynb").read_text() == "{}"
+
+
+def test_an_idle_notebook_gives_its_gpus_back_and_a_busy_or_used_one_does_not(
+    start: Start, who: Who, environment: Path, files: Path
+) -> None:
+    (files / "busy").touch()
+    process = start(
+        "notebook", "--idle", "1s", "--python", str(environment), "--dir", str(files), "--json"
+    )
+    notebook = started(process)
+    time.sleep(2.5)
+    assert holders(who()) == {0: [notebook["id"]]}
+    (files / "activity").write_text("0")
+    (files / "busy").unlink()
+    for number in range(8):  # no kernel is busy, but somebody uses it
+        (files / "activity").write_text(str(number))
+        time.sleep(0.4)
+    assert holders(who()) == {0: [notebook["id"]]}
+    said = process.communicate(timeout=30)[1]
+    assert "its GPUs are given back, its files stay" in said
+    assert holders(who()) == {}
+    assert (files / "mine.ipynb").exists()
+
+
+def test_a_server_that_answers_without_its_token_is_ended(
+    start: Start, who: Who, environment: Path, files: Path
+) -> None:
+    (files / "open").touch()
+    process = start("notebook", "--python", str(environment), "--dir", str(files))
+    out, said = process.communicate(timeout=30)
+    assert "without its token" in said
+    assert "http" not in out
+    assert holders(who()) == {}
+
+
+def test_without_jupyterlab_the_line_that_installs_it_is_said_and_nothing_is_leased(
+    cli: Cli, share: Path, tmp_path: Path, usage: Usage
+) -> None:
+    bare = make_environment(tmp_path / "bare", with_jupyterlab=False)
+    said = cli("notebook", "--python", str(bare), status=1).stderr
+    assert f"{bare}/bin/python -m pip install jupyterlab" in said
+    assert "no Python in" in cli("notebook", "--python", "/nowhere", status=2).stderr
+    assert "is no directory" in cli("notebook", "--dir", "/nowhere", status=2).stderr
+    assert usage() == []
+
+
+def test_a_killed_notebook_is_listed_no_more_and_its_token_goes(
+    start: Start, cli: Cli, environment: Path, files: Path
+) -> None:
+    with_it = ("--python", str(environment), "--dir", str(files), "--json")
+    process = start("notebook", *with_it)
+    notebook = started(process)
+    cli("release", notebook["id"])
+    process.wait(20)
+    (home() / "notebooks" / notebook["id"]).mkdir(exist_ok=True)
+    assert json.loads(cli("notebook", "list", "--json").stdout) == {"notebooks": []}
+
+
+@pytest.fixture
+def jupyter(tmp_path: Path) -> Path:
+    """An environment with a real one: $GPUYARD_TEST_JUPYTER, or made now (about 150 MB)."""
+    named = os.environ.get("GPUYARD_TEST_JUPYTER")
+    if named:
+        return Path(named)
+    directory = tmp_path / "jupyter-environment"
+    subprocess.run((sys.executable, "-m", "venv", str(directory)), check=True)
+    install = (directory / "bin" / "pip", "install", "--quiet", "jupyter_server", "ipykernel")
+    if subprocess.run(install, capture_output=True, check=False, cwd=tmp_path).returncode != 0:
+        pytest.skip("jupyter_server and ipykernel can't be installed here")
+    return directory
+
+
+@pytest.mark.soak
+def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settings_are(
+    start: Start,
+    who: Who,
+    files: Path,
+    jupyter: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = tmp_path / "jupyter"
+    own.mkdir()
+    settings = {"IdentityProvider": {"token": ""}, "ServerApp": {"ip": "0.0.0.0"}}  # noqa: S104
+    (own / "jupyter_server_config.json").write_text(json.dumps(settings))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(own))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    process = start(
+        "notebook", "--idle", "4s", "--python", str(jupyter), "--dir", str(files), "--json"
+    )
+    notebook = started(process)
+    token = notebook["url"].partition("token=")[2]
+    assert (ask(notebook, "/api/kernels", None), ask(notebook, "/api/kernels", token)) == (403, 200)
+    listening = subprocess.run(("ss", "-ltn"), capture_output=True, text=True, check=False).stdout
+    assert f"0.0.0.0:{notebook['port']}" not in listening
+    busy = (str(jupyter / "bin" / "python"), str(BUSY_CELL), str(notebook["port"]), "9")
+    subprocess.run(busy, input=token, text=True, check=True, timeout=60)
+    began = time.monotonic()
+    said = process.communicate(timeout=90)[1]
+    assert "its GPUs are given back" in said
+    assert token not in said
+    assert time.monotonic() - began > 7, "it was ended while its kernel was busy"
+    assert holders(who()) == {}
