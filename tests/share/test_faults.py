@@ -127,6 +127,7 @@ def test_a_store_of_the_version_before_is_migrated_with_a_backup(share: Path, cl
         " wanted, parts, asked, gpus, start, start_boot)"
         " VALUES ('0000abcd', 0, 'root', 'root', 1, 1, 'old', 'x', '', 1, '[]', 1000000, 1, '[3]', 1, 1)"
     )
+    store.execute("DROP TABLE reservations")
     store.execute("PRAGMA user_version = 1")
     store.commit()
     store.close()

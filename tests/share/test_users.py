@@ -151,6 +151,25 @@ def test_only_the_owner_and_admins_can_release(server: Server) -> None:
     assert holders(server.who()) == {}
 
 
+def test_reservations_are_the_callers_own_and_admins_drain(server: Server) -> None:
+    a, b, admin = server.users
+    made = json.loads(server.run(a, "reserve", "8", "--from", "now", "--for", "1h", "--json")[0])
+    assert made["user"] == a
+    server.run(b, "lease", "1", "--now", "--for", "1min", "--", "true", status=75)
+    server.run(a, "lease", "8", "--now", "--", "true")
+    said = server.run(b, "reserve", "cancel", made["id"], status=1)[1]
+    assert f"only {a} and members of the group {admin} can cancel it" in said
+    assert json.loads(server.run(b, "reserve", "list", "--json")[0])["reservations"] == [made]
+    server.run(admin, "reserve", "cancel", made["id"])
+    server.run(b, "lease", "8", "--now", "--", "true")
+    for refused in (("share", "drain"), ("share", "resume")):
+        assert "only root and members" in server.run(b, *refused, status=1)[1]
+    server.run(admin, "share", "drain")
+    server.run("root", "lease", "1", "--now", "--", "true", status=75)
+    server.run("root", "share", "resume")
+    server.run(b, "lease", "1", "--now", "--", "true")
+
+
 def test_nobody_else_can_write_the_store_or_hold_a_lock(server: Server) -> None:
     a, b, _ = server.users
     _, id_ = server.holding(a, "1")

@@ -50,6 +50,7 @@ _VERBS = (
     "playbook",
     "predict",
     "release",
+    "reserve",
     "schema",
     "study",
     "train",

@@ -59,7 +59,7 @@ def run_lease(
 ) -> int:
     """The same for whoever has read the command line already; returns the exit status."""
     from gpuyard.share.desk import open_desk
-    from gpuyard.share.launcher import run_leased
+    from gpuyard.share.launcher import reserved_sentence, run_leased
     from gpuyard.share.waiting import wait_for_lease
     from gpuyard.units import parse_seconds
 
@@ -95,6 +95,9 @@ def run_lease(
     except KeyboardInterrupt:
         sys.stderr.write("gpuyard: stopped waiting; the place in the queue is given up\n")
         return 130
+    if reserved := reserved_sentence(found):
+        sys.stderr.write(f"gpuyard: {reserved}\n")
+        sys.stderr.flush()
     return run_leased(desk, found, lock, command)
 
 
@@ -130,7 +133,7 @@ def _request(
 
     if share and memory:
         raise UserMistake("use either --share or --memory")
-    indices = _indices(gpus)
+    indices = gpu_indices(gpus)
     return Request(
         count=count if count is not None else len(indices) or 1,
         gpus=indices,
@@ -143,7 +146,8 @@ def _request(
     )
 
 
-def _indices(gpus: str | None) -> tuple[int, ...]:
+def gpu_indices(gpus: str | None) -> tuple[int, ...]:
+    """ "3,4" → (3, 4)."""
     if not gpus:
         return ()
     try:

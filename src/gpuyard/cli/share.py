@@ -152,3 +152,54 @@ def use(
     if caveat:
         say(caveat)
     say("`gpuyard lease` gives the GPUs out itself now.")
+
+
+@app.command()
+def drain(
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Until when, like 'Mon 18:00' (default: until `resume`)."
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Which GPUs, by index (default: all).")
+    ] = None,
+) -> None:
+    """Give no new leases, for maintenance; running ones go on. For admins.
+
+    Example: gpuyard share drain --until "tomorrow 8:00"
+    """
+    import time
+
+    from gpuyard.cli.lease_line import gpu_indices
+    from gpuyard.report.terminal import say
+    from gpuyard.share.desk import open_desk
+    from gpuyard.share.when import parse_when, shown
+
+    end = parse_when(until, time.time()) if until else None
+    desk = open_desk()
+    drained = desk.drain(gpu_indices(gpus), end)
+    when = "`gpuyard share resume`" if drained.end is None else shown(drained.end)
+    say(f"GPU {', '.join(map(str, drained.gpus))}: no new leases until {when}.")
+    running = {
+        lease.id for lease in desk.state().held if set(lease.gpus).intersection(drained.gpus)
+    }
+    if running:
+        say(f"Leases that go on: {', '.join(sorted(running))}.")
+
+
+@app.command()
+def resume() -> None:
+    """Lease again what was drained. For admins.
+
+    Example: gpuyard share resume
+    """
+    from gpuyard.report.terminal import say
+    from gpuyard.share.desk import open_desk
+
+    if open_desk().resume():
+        say("All GPUs can be leased again.")
+    else:
+        say("Nothing was drained.")

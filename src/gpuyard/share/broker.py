@@ -6,6 +6,7 @@ whether the lock is free, and closes what is dead before anything is given again
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share import processes
+from gpuyard.share.calendar import Reservation
 from gpuyard.share.caller import Caller
 from gpuyard.share.choice import parts_of
 from gpuyard.share.clock import Clock
@@ -23,6 +25,8 @@ from gpuyard.share.gpus import Reading
 from gpuyard.share.lease import COLUMNS, LONGEST_COMMAND, WHOLE, Lease, NoneFree, Request
 from gpuyard.share.locks import Locks
 from gpuyard.share.queue import expected_start, in_order, turn
+from gpuyard.share.reservations import Reservations, Wish
+from gpuyard.share.when import shown
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,6 +42,8 @@ class State:
 
     held: tuple[Lease, ...]
     waiting: tuple[Lease, ...]
+    reservations: tuple[Reservation, ...] = ()
+    """Those that are not over, and drains."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Broker:
         self._indices = self.config.indices
         self.locks = Locks(directory / LOCKS)
         self.database = Database(directory / DATABASE, read_only=read_only)
+        self._reservations = Reservations(self.database, self.clock, self.config, self.locks)
 
     def close(self) -> None:
         self.database.close()
@@ -100,8 +107,8 @@ class Broker:
                     ),
                 )
                 found = self._grant(connection, id_)
-                if not found.lease.held and not request.waits:
-                    raise NoneFree(self._busy_sentence(request))
+                if not request.waits:
+                    self._refuse_unless_all(found.lease, request)
             except BaseException:
                 os.close(lock)
                 self.locks.remove(id_)
@@ -151,7 +158,7 @@ class Broker:
     def release(self, caller: Caller, id_: str) -> Lease:
         """End a lease before its time: its processes first, then the lease."""
         found = self._by_id(id_)
-        if caller.uid not in (found.uid, 0) and not caller.belongs_to(self.config.admin_group):
+        if caller.uid != found.uid and not caller.is_admin(self.config.admin_group):
             raise GpuyardError(
                 f"lease {id_} is {found.user}'s; only {found.user} and members of the group "
                 f"{self.config.admin_group} can release it"
@@ -178,7 +185,24 @@ class Broker:
         return State(
             tuple(lease for lease in living if lease.held),
             tuple(in_order([lease for lease in living if not lease.held])),
+            tuple(self._reservations.current()),
         )
+
+    def reserve(self, caller: Caller, wish: Wish) -> Reservation:
+        """GPUs for a time to come."""
+        return self._reservations.make(caller, wish, self._living)
+
+    def cancel(self, caller: Caller, id_: str) -> Reservation:
+        """Take a reservation back."""
+        return self._reservations.cancel(caller, id_, self._living)
+
+    def drain(self, caller: Caller, gpus: tuple[int, ...], until: float | None) -> Reservation:
+        """Give no new leases on these GPUs (none named: on any)."""
+        return self._reservations.drain(caller, gpus, until)
+
+    def resume(self, caller: Caller) -> list[Reservation]:
+        """End all drains."""
+        return self._reservations.resume(caller)
 
     def record_utilisation(self, readings: Mapping[int, Reading]) -> None:
         """Note how busy each lease's GPUs are now; where nothing can be read or written, nothing is."""
@@ -207,7 +231,10 @@ class Broker:
         """Seconds from now; None: nobody can say."""
         now = self.clock.boot()
         order = [other for other in state.waiting if not _stopped(other, lease.id)]
-        then = expected_start(lease, order, self._free(state.held), state.held, now)
+        calendar = self._reservations.calendar()
+        then = expected_start(
+            lease, order, self._free(state.held), state.held, calendar=calendar, now=now
+        )
         return None if then is None else then - now
 
     # -- what is below is shared by the operations
@@ -244,8 +271,10 @@ class Broker:
         gpus = found.lease.gpus
         if found.lease.held or not gpus:
             return found
-        now = self.clock.boot()
-        until = None if found.lease.seconds is None else now + found.lease.seconds
+        now, seconds = self.clock.boot(), found.lease.seconds
+        until = self._reservations.calendar().cut(gpus, found.lease.uid, now)
+        if seconds is not None:
+            until = min(now + seconds, math.inf if until is None else until)
         lease = replace(found.lease, start=self.clock.wall(), start_boot=now, until_boot=until)
         connection.execute(
             "UPDATE leases SET gpus = ?, start = ?, start_boot = ?, until_boot = ? WHERE id = ?",
@@ -268,7 +297,11 @@ class Broker:
             return Turn(lease)
         held = tuple(one for one in living if one.held)
         order = in_order([one for one in living if not one.held and not _stopped(one, id_)])
-        gpus = turn(lease, order, self._free(held), self.config.rates)
+        calendar = self._reservations.calendar()
+        now = self.clock.boot()
+        gpus = turn(
+            lease, order, self._free(held), rates=self.config.rates, calendar=calendar, now=now
+        )
         if gpus:
             return Turn(replace(lease, gpus=gpus))
         expected = self.expected_start(lease, State(held, tuple(order)))
@@ -366,13 +399,24 @@ class Broker:
             raise GpuyardError(f"lease {id_} is {found.user}'s, not yours")
         return found
 
+    def _refuse_unless_all(self, lease: Lease, request: Request) -> None:
+        """Who does not wait gets what they asked for, or a sentence."""
+        if not lease.held:
+            raise NoneFree(self._busy_sentence(request))
+        if request.seconds is None and lease.until_boot is not None:
+            raise NoneFree(
+                f"GPU {', '.join(map(str, lease.gpus))} is reserved from "
+                f"{shown(self.clock.wall_at(lease.until_boot))} on; say how long you need it with --for"
+            )
+
     def _busy_sentence(self, request: Request) -> str:
         what = (
             f"GPU {', '.join(map(str, request.gpus))}"
             if request.gpus
             else f"{request.count} GPU{'' if request.count == 1 else 's'}"
         )
-        return f"{what} can't be had now; `gpuyard who` shows who holds them"
+        more = " or has reserved them" if self._reservations.current() else " them"
+        return f"{what} can't be had now; `gpuyard who` shows who holds{more}"
 
 
 def _stopped(lease: Lease, asking: str) -> bool:

@@ -32,6 +32,10 @@ class Caller:
         except KeyError:
             return str(self.gid)
 
+    def is_admin(self, group: str) -> bool:
+        """Root, the owner of the store (who runs this), and whoever is in that group."""
+        return self.uid in (0, os.geteuid()) or self.belongs_to(group)
+
     def belongs_to(self, group: str) -> bool:
         """Whether the user database, not the process, says so."""
         with contextlib.suppress(KeyError):

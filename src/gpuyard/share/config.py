@@ -33,6 +33,8 @@ class ShareConfig:
     admin_group: str = ADMIN_GROUP
     grace_seconds: float = 5.0
     """From asking a process to end to ending it."""
+    notice_seconds: float = 3600.0
+    """A reservation cuts a running lease that has no end only so long after it was made."""
     rates: Rates = field(default_factory=dict)
     """All-reduce bytes a second of each set of GPUs, by bit mask; empty where the topology is unknown."""
 

@@ -3,17 +3,20 @@
 import contextlib
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share import wire
 from gpuyard.share.broker import Broker, State, Turn
+from gpuyard.share.calendar import Reservation
 from gpuyard.share.caller import this_process
 from gpuyard.share.config import ShareConfig, config_file, read_config
 from gpuyard.share.gpus import Reading, gpu_source
 from gpuyard.share.lease import Lease, Request
 from gpuyard.share.location import own_directory, share_directory
+from gpuyard.share.reservations import Wish
 
 
 class Desk(Protocol):
@@ -28,6 +31,10 @@ class Desk(Protocol):
     def release(self, id_: str) -> Lease: ...
     def state(self) -> State: ...
     def history(self) -> list[Lease]: ...
+    def reserve(self, wish: Wish) -> Reservation: ...
+    def cancel(self, id_: str) -> Reservation: ...
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation: ...
+    def resume(self) -> list[Reservation]: ...
     def close(self) -> None: ...
 
 
@@ -59,6 +66,18 @@ class OwnDesk:
 
     def history(self) -> list[Lease]:
         return self.broker.history()
+
+    def reserve(self, wish: Wish) -> Reservation:
+        return self.broker.reserve(self._caller, wish)
+
+    def cancel(self, id_: str) -> Reservation:
+        return self.broker.cancel(self._caller, id_)
+
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
+        return self.broker.drain(self._caller, gpus, until)
+
+    def resume(self) -> list[Reservation]:
+        return self.broker.resume(self._caller)
 
     def close(self) -> None:
         self.broker.close()
@@ -100,6 +119,18 @@ class ServiceDesk:
             return broker.history()
         finally:
             broker.close()
+
+    def reserve(self, wish: Wish) -> Reservation:
+        return Reservation.from_document(self._call("reserve", wish=asdict(wish)))
+
+    def cancel(self, id_: str) -> Reservation:
+        return Reservation.from_document(self._call("cancel", id=id_))
+
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
+        return Reservation.from_document(self._call("drain", gpus=gpus, until=until))
+
+    def resume(self) -> list[Reservation]:
+        return [Reservation.from_document(one) for one in self._call("resume")]
 
     def answers(self) -> bool:
         try:

@@ -13,7 +13,7 @@ from gpuyard.share import processes
 from gpuyard.share.broker import Turn
 from gpuyard.share.clock import Clock
 from gpuyard.share.desk import Desk, open_desk
-from gpuyard.share.launcher import leased_environment
+from gpuyard.share.launcher import cut_again, leased_environment, reserved_sentence
 from gpuyard.share.lease import Lease, Request
 from gpuyard.share.waiting import wait_for_lease
 
@@ -64,6 +64,8 @@ def _hold(
     handle = os.pidfd_open(shell)
     desk = open_desk()
     lease, lock = wait_for_lease(desk, request, wait_seconds, tell)
+    if reserved := reserved_sentence(lease):
+        sys.stderr.write(f"gpuyard: {reserved}\n")
     os.setsid()  # Ctrl-C in the shell is not meant for the lease
     os.write(writable, json.dumps(leased_environment(lease, desk.config)).encode())
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -84,6 +86,7 @@ def _wait(desk: Desk, lease: Lease, lock: int, shell: int) -> None:
     watched.register(shell, select.POLLIN)
     while True:
         left = _LOOK_SECONDS
+        lease = cut_again(lease, lock)
         if lease.until_boot is not None:
             left = min(left, lease.until_boot - clock.boot())
         if left <= 0:

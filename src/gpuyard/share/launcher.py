@@ -1,16 +1,19 @@
 """A command on a lease: it and all that it starts hold the lease's lock, and its end is the lease's end."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuyard.share import processes
 from gpuyard.share.clock import Clock
 from gpuyard.share.config import ShareConfig
 from gpuyard.share.desk import Desk
 from gpuyard.share.lease import Lease
+from gpuyard.share.locks import Locks
 
 _FORWARDED = (
     signal.SIGINT,
@@ -88,6 +91,26 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def cut_again(lease: Lease, lock: int) -> Lease:
+    """The lease with the end that it has now: a reservation that was made later may have set one."""
+    if lease.seconds is None:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            until = json.loads(Locks.noted(lock))["until_boot"]
+            return replace(lease, until_boot=None if until is None else float(until))
+    return lease
+
+
+def reserved_sentence(lease: Lease) -> str | None:
+    """Of a lease without an end of its own: when it has to end, and why."""
+    if lease.seconds is not None or lease.until_boot is None:
+        return None
+    from gpuyard.share.when import shown
+
+    gpus = ", ".join(map(str, lease.gpus))
+    when = shown(Clock().wall_at(lease.until_boot))
+    return f"lease {lease.id} ends at {when}: GPU {gpus} is reserved from then on"
+
+
 def _wait(
     child: int, lease: Lease, lock: int, blocked: "set[signal.Signals]", grace_seconds: float
 ) -> int:
@@ -95,6 +118,9 @@ def _wait(
     over = False
     while True:
         left = _LOOK_SECONDS
+        before, lease = lease, cut_again(lease, lock)
+        if lease.until_boot != before.until_boot:
+            _say(reserved_sentence(lease) or f"lease {lease.id} has no end any more")
         if lease.until_boot is not None and not over:
             left = min(left, lease.until_boot - clock.boot())
             if left <= 0:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+_MOST_BYTES = 65_536
 _NAME = re.compile(r"([0-9a-f]{8})\.lock")
 
 
@@ -32,6 +33,14 @@ class Locks:
             os.pwrite(descriptor, text.encode(), 0)
         finally:
             os.close(descriptor)
+
+    @staticmethod
+    def noted(descriptor: int) -> str:
+        """What the file says now, for whoever holds it; nothing where that can't be read."""
+        try:
+            return os.pread(descriptor, _MOST_BYTES, 0).decode(errors="replace")
+        except OSError:
+            return ""
 
     def held(self) -> dict[str, str]:
         """What stands in the locks that somebody holds, by lease."""

@@ -1,10 +1,11 @@
-"""Whose turn it is: pure functions of who waits, what is free and what will be."""
+"""Whose turn it is: pure functions of who waits, what is free, what is reserved and what will be."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuyard.share.choice import Rates, choose
+from gpuyard.share.calendar import Calendar
+from gpuyard.share.choice import Rates
 from gpuyard.share.lease import Lease
 
 
@@ -18,20 +19,34 @@ def in_order(waiting: Sequence[Lease], used: Mapping[int, float] | None = None) 
 
 
 def turn(
-    lease: Lease, order: Sequence[Lease], free: Mapping[int, int], rates: Rates
+    lease: Lease,
+    order: Sequence[Lease],
+    free: Mapping[int, int],
+    *,
+    rates: Rates,
+    calendar: Calendar,
+    now: float,
 ) -> tuple[int, ...] | None:
     """The GPUs that this one gets now; None: it has to wait. Nobody overtakes those before them.
 
-    What an earlier one could start on is left to it, and so is what it waits for.
+    What an earlier one could start on is left to it, and so is what it waits for. While reserved times keep an
+    earlier one from starting, others may use the GPUs that end before these times do.
     """
     left = dict(free)
     for earlier in order:
-        gpus = choose(earlier.count, earlier.parts, earlier.wanted, left, rates)
+        gpus = calendar.choose(earlier, left, rates, now)
         if earlier.id == lease.id:
             return gpus
-        for gpu in gpus or earlier.wanted or tuple(left):
-            if gpu in left:
-                left[gpu] = left[gpu] - earlier.parts if gpus else 0
+        if gpus:
+            for gpu in gpus:
+                left[gpu] -= earlier.parts
+        elif calendar.possible(earlier, tuple(left), now):
+            usable = calendar.usable(earlier, tuple(left), now)
+            for gpu in usable.intersection(earlier.wanted or left):
+                left[gpu] = 0
+        else:
+            start = calendar.possible_from(earlier, tuple(left), now)
+            calendar = calendar.promise(earlier, tuple(left), start)
     return None
 
 
@@ -40,15 +55,22 @@ def expected_start(
     order: Sequence[Lease],
     free: Mapping[int, int],
     held: Sequence[Lease],
+    *,
+    calendar: Calendar,
     now: float,
 ) -> float | None:
     """When it starts if every lease lasts as long as it may; None: one before it has no end."""
     left = dict(free)
+    reserved = sorted({one.end for one in calendar.bookings if now < one.end < math.inf})
     ends = [(running.until_boot or math.inf, running) for running in held]
     for earlier in order:
-        while (gpus := choose(earlier.count, earlier.parts, earlier.wanted, left, {})) is None:
+        while (gpus := calendar.choose(earlier, left, {}, now)) is None:
             ends.sort(key=lambda end: end[0])
-            if not ends or math.isinf(ends[0][0]):
+            next_end = ends[0][0] if ends else math.inf
+            if reserved and reserved[0] < next_end:
+                now = max(now, reserved.pop(0))
+                continue
+            if math.isinf(next_end):
                 return None
             now_or_then, running = ends.pop(0)
             now = max(now, now_or_then)

@@ -3,7 +3,23 @@
 from gpuyard.share.lease import WHOLE
 
 APPLICATION = 0x67707973  # "gpys"
-VERSION = 2
+VERSION = 3
+
+_RESERVATIONS = (
+    """CREATE TABLE reservations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    uid INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    count INTEGER NOT NULL CHECK (count > 0),
+    wanted TEXT NOT NULL,
+    gpus TEXT NOT NULL,
+    start REAL NOT NULL,
+    "end" REAL
+) STRICT""",
+    'CREATE INDEX reservations_by_end ON reservations ("end")',
+)
 
 TABLES = (
     """CREATE TABLE leases (
@@ -49,6 +65,7 @@ WHEN (SELECT SUM(parts) FROM holds WHERE gpu = NEW.gpu) > {WHOLE}
 BEGIN SELECT RAISE(ABORT, 'this GPU is held already'); END"""  # noqa: S608 - of this file's own words
         for event in ("INSERT", "UPDATE")
     ),
+    *_RESERVATIONS,
 )
 
 MIGRATIONS: dict[int, tuple[str, ...]] = {
@@ -60,5 +77,6 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE leases ADD COLUMN utilisation_samples INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE leases ADD COLUMN ending TEXT",
     ),
+    2: _RESERVATIONS,
 }
 """From each version to the next. Columns are added at the end, so that readers name them in one order."""

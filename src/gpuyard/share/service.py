@@ -21,6 +21,7 @@ from gpuyard.share.caller import Caller, peer
 from gpuyard.share.gpus import gpu_source
 from gpuyard.share.lease import Request
 from gpuyard.share.location import SOCKET
+from gpuyard.share.reservations import Wish, indices
 
 _MOST_OF_ONE_USER = 128  # connections at a time
 _IDLE_SECONDS = 10.0
@@ -140,24 +141,43 @@ def _request(line: bytes) -> dict[str, Any]:
 
 def perform(broker: Broker, caller: Caller, document: dict[str, Any]) -> tuple[object, int | None]:
     """One operation for a caller, as they wrote it."""
-    if document.get("do") == "ask":
+    what = document.get("do")
+    if what == "ask":
         return broker.ask(caller, Request.from_document(document.get("request")))
-    if document.get("do") == "state":
-        return broker.state(), None
+    if not isinstance(what, str) or what not in _OPERATIONS:
+        raise UserMistake("this version of gpuyard knows no such operation")
+    return _OPERATIONS[what](broker, caller, document), None
+
+
+def _id(document: dict[str, Any]) -> str:
     id_ = document.get("id")
     if not isinstance(id_, str):
-        raise UserMistake("this request names no lease")
-    match document.get("do"):
-        case "claim":
-            return broker.claim(caller, id_), None
-        case "leave":
-            broker.leave(caller, id_)
-            return None, None
-        case "finish":
-            return broker.finish(caller, id_, childless=document.get("childless") is True), None
-        case "release":
-            return broker.release(caller, id_), None
-    raise UserMistake("this version of gpuyard knows no such operation")
+        raise UserMistake("this request names no lease and no reservation")
+    return id_
+
+
+def _drain(broker: Broker, caller: Caller, document: dict[str, Any]) -> object:
+    until = document.get("until")
+    if not isinstance(until, int | float | None):
+        raise UserMistake("this request has a value of the wrong type")
+    return broker.drain(caller, indices(document.get("gpus", ())), until)
+
+
+_OPERATIONS: dict[str, Callable[[Broker, Caller, dict[str, Any]], object]] = {
+    "state": lambda broker, _, __: broker.state(),
+    "claim": lambda broker, caller, asked: broker.claim(caller, _id(asked)),
+    "leave": lambda broker, caller, asked: broker.leave(caller, _id(asked)),
+    "finish": lambda broker, caller, asked: broker.finish(
+        caller, _id(asked), childless=asked.get("childless") is True
+    ),
+    "release": lambda broker, caller, asked: broker.release(caller, _id(asked)),
+    "reserve": lambda broker, caller, asked: broker.reserve(
+        caller, Wish.from_document(asked.get("wish"))
+    ),
+    "cancel": lambda broker, caller, asked: broker.cancel(caller, _id(asked)),
+    "drain": _drain,
+    "resume": lambda broker, caller, _: broker.resume(caller),
+}
 
 
 @contextlib.contextmanager

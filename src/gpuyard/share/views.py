@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.share.broker import State
+from gpuyard.share.calendar import DRAIN, RESERVATION, Reservation
 from gpuyard.share.clock import Clock, stamp
 from gpuyard.share.config import ShareConfig
 from gpuyard.share.gpus import Reading
@@ -27,6 +28,18 @@ def lease_document(lease: Lease, clock: Clock) -> dict[str, Any]:
     }
 
 
+def reservation_document(one: Reservation) -> dict[str, Any]:
+    """One that is not over."""
+    return {
+        "id": one.id,
+        "user": one.user,
+        "count": one.count,
+        "gpus": list(one.gpus),
+        "from": stamp(one.start),
+        "until": stamp(one.end),
+    }
+
+
 def who_document(
     config: ShareConfig,
     state: State,
@@ -42,6 +55,9 @@ def who_document(
                 "name": gpu.name,
                 "memory_bytes": gpu.memory_bytes,
                 **asdict(readings.get(gpu.index, Reading())),
+                "drained": any(
+                    one.kind == DRAIN and gpu.index in one.gpus for one in state.reservations
+                ),
                 "leases": [
                     lease_document(lease, clock) for lease in state.held if gpu.index in lease.gpus
                 ],
@@ -61,6 +77,9 @@ def who_document(
                 "command": lease.command,
             }
             for position, lease in enumerate(state.waiting, 1)
+        ],
+        "reservations": [
+            reservation_document(one) for one in state.reservations if one.kind == RESERVATION
         ],
         "violations": [asdict(violation) for violation in violations],
     }

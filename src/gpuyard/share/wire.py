@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.broker import State, Turn
+from gpuyard.share.calendar import Reservation
 from gpuyard.share.lease import Lease, NoneFree
 from gpuyard.share.location import SOCKET
 
@@ -71,12 +72,15 @@ def read_state(document: dict[str, Any]) -> State:
     return State(
         tuple(Lease.from_document(lease) for lease in document["held"]),
         tuple(Lease.from_document(lease) for lease in document["waiting"]),
+        tuple(Reservation.from_document(one) for one in document["reservations"]),
     )
 
 
 def written(answer: object) -> Any:
     """A value of the operations as JSON has it."""
-    if isinstance(answer, Turn | State | Lease):
+    if isinstance(answer, list):
+        return [written(one) for one in answer]
+    if isinstance(answer, Turn | State | Lease | Reservation):
         return asdict(answer)
     return answer
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
+from gpuyard.report.answers.share.calendar import calendar_table
 
 _LONGEST_COMMAND = 40
 
@@ -15,7 +16,8 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
     for gpu in document["gpus"]:
         rows.extend([str(gpu["index"]), *_holder(lease), *_reading(gpu)] for lease in gpu["leases"])
         if not gpu["leases"]:
-            rows.append([str(gpu["index"]), Text("free", "good"), *[""] * 5, *_reading(gpu)])
+            state = Text("drained", "bad") if gpu["drained"] else Text("free", "good")
+            rows.append([str(gpu["index"]), state, *[""] * 5, *_reading(gpu)])
     columns = (
         "GPU",
         "user",
@@ -37,6 +39,15 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
         ]
         names = ("queue", "user", "GPUs", Column("command", 1), Column("since", 2))
         parts.append(Table("Waiting", names, waiting))
+    if document["reservations"]:
+        parts.append(calendar_table(document["reservations"]))
+    drained = [str(gpu["index"]) for gpu in document["gpus"] if gpu["drained"]]
+    if drained:
+        parts.append(
+            Sentence(
+                f"GPU {', '.join(drained)}: drained, no new leases; running ones go on.", "bad"
+            )
+        )
     parts.extend(Sentence(one["sentence"], "bad") for one in document["violations"])
     return Answer(parts, document, verb="who")
 
