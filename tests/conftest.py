@@ -55,6 +55,8 @@ def home(
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))  # other checkouts test at the same time
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(directory / "share"))
     yield directory
+    # a lease service that a command has started ends when its socket is gone
+    (directory / "share" / "lease.socket").unlink(missing_ok=True)
     if (directory / NAME).exists():
         group = request.node.get_closest_marker("xdist_group")
         assert group == MACHINE.mark, "a test that measures needs the mark MACHINE"
