@@ -248,6 +248,20 @@ def test_work_goes_on_while_the_service_is_down_and_it_can_come_back(server: Ser
     server.run(a, "lease", "8", "--now", "--", "true")
 
 
+def test_the_service_keeps_nothing_open_of_whoever_set_it_up(server: Server) -> None:
+    os.kill(service_pid(server.directory), signal.SIGKILL)
+    waits_for(lambda: not is_running(server.directory))
+    with tempfile.TemporaryFile() as file:
+        setup = (sys.executable, "-m", "gpuyard", "share", "setup", "--fake-gpus", "8")
+        environment = {**os.environ, "GPUYARD_SHARE_DIR": str(server.directory)}
+        subprocess.run(
+            setup, env=environment, pass_fds=[file.fileno()], check=True, capture_output=True
+        )
+        opened = Path(f"/proc/{service_pid(server.directory)}/fd")
+        named = os.fstat(file.fileno()).st_ino
+        assert named not in [entry.stat().st_ino for entry in opened.iterdir() if entry.exists()]
+
+
 def test_nonsense_does_not_end_the_service(server: Server) -> None:
     for nonsense in (
         b"",
