@@ -13,6 +13,7 @@ import pytest
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.config import ShareConfig, SharedGpu, read_config
 from gpuyard.share.lease import WHOLE, Request
+from gpuyard.share.setup import set_up
 from gpuyard.share.slurm.accounts import Account, accounts_script
 from gpuyard.share.slurm.export import slurm_files
 from gpuyard.share.slurm.jobs import srun_command
@@ -88,6 +89,8 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
     )  # fmt: skip
     assert halves.stdout.count("GPU ") == 2, halves.stderr
 
+    set_up(share, fake_gpus=8)
+    assert read_config(share).scheduler == "slurm", "a new set-up gave the GPUs to two schedulers"
     back = moved.gpuyard("share", "use", "local")
     assert back.returncode == 0, back.stderr
     assert read_config(share).scheduler == "local"

@@ -10,7 +10,7 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMi
 from gpuyard.files import write_text
 from gpuyard.share.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.choice import MOST_TABLED, mask
-from gpuyard.share.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file
+from gpuyard.share.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
@@ -36,6 +36,7 @@ def set_up(
         admin_group=admin_group,
         grace_seconds=grace_seconds,
         rates=_rates(graph, fake_gpus) if fake_gpus else _rates_here(),
+        scheduler=_scheduler(directory),
     )
     make_directory(directory)
     write_text(config_file(directory), config.text(), mode=0o644)
@@ -44,6 +45,14 @@ def set_up(
         config_file(directory).chmod(0o644)
         (directory / DATABASE).chmod(0o644)
     return config
+
+
+def _scheduler(directory: Path) -> str:
+    """Who gives the GPUs out stays so: two who do would give one of them twice."""
+    try:
+        return read_config(directory).scheduler
+    except GpuyardError:  # there is none, or it is written again because it can't be read
+        return "local"
 
 
 def make_directory(directory: Path) -> None:

@@ -58,6 +58,11 @@ def accounts_script(
         '    sacctmgr --immediate --quiet modify "$@" >/dev/null',
         "}",
         f"add cluster {cluster}",
+        "# slurmctld tells the database what a GPU is when it first starts, and it starts only in a cluster that is there",
+        "if ! sacctmgr --noheader --parsable2 show tres format=type,name | grep -q '^gres|gpu$'; then",
+        '    echo "accounts.sh: start slurmctld now, then run this again" >&2',
+        "    exit 1",
+        "fi",
         "# everybody: as many GPUs as there are, for as long as a lease asks",
         f"set_to qos normal set GrpTRES=gres/gpu={gpus} Priority=0",
     ]

@@ -62,6 +62,12 @@ _NOT_ISOLATED = """\
 # test GPUs are no devices that could be closed to others
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none"""
+_IN_ORDER = "PriorityType=priority/basic"
+_BY_GROUP = """\
+# the priority of a group first (its QOS, see accounts.sh), then who came first
+PriorityType=priority/multifactor
+PriorityWeightQOS=1000000
+PriorityWeightAge=1000"""
 _NO_ACCOUNTING = """\
 # no limits, so no database is needed; with slurmdbd running, use these three lines and run accounts.sh
 #AccountingStorageType=accounting_storage/slurmdbd
@@ -99,7 +105,7 @@ def slurm_files(
         host=host,
         cluster=_CLUSTER,
         isolation=_NOT_ISOLATED if fake else _ISOLATED,
-        priority="PriorityType=priority/basic",
+        priority=_BY_GROUP if any(account.priority for account in accounts) else _IN_ORDER,
         grace=max(1, round(config.grace_seconds)),
         accounting=_ACCOUNTING if limited else _NO_ACCOUNTING,
         cpus=os.cpu_count() or 1,

@@ -109,6 +109,7 @@ def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[
                 "name": gpu.name,
                 "memory_bytes": gpu.memory_bytes,
                 **asdict(readings.get(gpu.index, Reading())),
+                "drained": False,
                 "leases": [_lease(job) for job in running if gpu.index in _indices(job)],
             }
             for gpu in config.gpus
@@ -127,6 +128,7 @@ def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[
             }
             for position, job in enumerate((j for j in jobs if j["JobState"] == "PENDING"), 1)
         ],
+        "reservations": [],
         "violations": [],
     }
 
