@@ -165,5 +165,6 @@ def tell(turn: "Turn") -> None:
         if turn.expected_seconds is not None
         else ""
     )
-    sys.stderr.write(f"gpuyard: waiting, number {turn.position} in the queue{when}\n")
+    why = f": {turn.reason}" if turn.reason else ""
+    sys.stderr.write(f"gpuyard: waiting, number {turn.position} in the queue{when}{why}\n")
     sys.stderr.flush()

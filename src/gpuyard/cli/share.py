@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.output import writable_directory
+from gpuyard.cli.output import JsonOption, show, writable_directory
+from gpuyard.errors import UserMistake
 
 app = typer.Typer(help="Set up the GPUs of a server to be leased.", no_args_is_help=True)
 
@@ -203,3 +204,100 @@ def resume() -> None:
         say("All GPUs can be leased again.")
     else:
         say("Nothing was drained.")
+
+
+@app.command()
+def policy(
+    *,
+    half_life: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Who used less lately comes first; use halves in it."),
+    ] = None,
+    fair_share: Annotated[
+        str | None, typer.Option(metavar="BY", help="Whose use counts: user or group.")
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP=N", help="GPUs that a Unix group holds at once at most."),
+    ] = None,
+    weekly_hours: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP=H", help="GPU-hours of a group in 7 days at most."),
+    ] = None,
+    priority: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP=N", help="The higher comes first; 0 without."),
+    ] = None,
+    idle_grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long a lease may be idle.")
+    ] = None,
+    on_violation: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="What `audit --enforce` does: none, warn, stop."),
+    ] = None,
+    stop_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With stop: how long after it was seen.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be, and change nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show who comes first and who may hold how much, or set it (admins). `none` takes a rule away.
+
+    Example: gpuyard share policy --half-life 7d --quota students=2 --priority staff=10
+    """
+    from gpuyard.report.answer import Answer, Table
+    from gpuyard.share.desk import open_desk, open_to_look
+    from gpuyard.share.rules import Rules
+    from gpuyard.units import parse_seconds
+
+    given = locals()
+    now = open_to_look().config.rules.document()
+    wanted = dict(now)
+    for name in ("half_life", "idle_grace", "stop_after"):
+        if given[name]:
+            none = name == "half_life" and given[name] == "none"
+            wanted[f"{name}_seconds"] = None if none else parse_seconds(given[name])
+    for name in ("fair_share", "on_violation"):
+        wanted[name] = given[name] or wanted[name]
+    for name, words in (
+        ("quotas", quota),
+        ("weekly_hours", weekly_hours),
+        ("priorities", priority),
+    ):
+        wanted[name] = _with_groups(
+            now[name], words or [], float if name == "weekly_hours" else int
+        )
+    rules = Rules.from_document(wanted)
+    if wanted != now and not dry_run:
+        open_desk().set_rules(rules)
+    rows = [[name.replace("_", " "), _rule(value)] for name, value in rules.document().items()]
+    title = "Would be" if dry_run else ""
+    show(
+        Answer([Table(title, ("policy", "value"), rows)], rules.document(), verb="share"),
+        json_output=json_output,
+    )
+
+
+def _with_groups(now: dict[str, float], words: list[str], number: type[float]) -> dict[str, float]:
+    """ "students=2" added, "students=none" taken away."""
+    found = dict(now)
+    for word in words:
+        group, _, value = word.partition("=")
+        try:
+            if value == "none":
+                found.pop(group, None)
+            else:
+                found[group] = number(value)
+        except ValueError:
+            group = ""
+        if not group:
+            raise UserMistake(f"expected a group and a number like students=2, got {word!r}")
+    return found
+
+
+def _rule(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{group}={limit:g}" for group, limit in value.items()) or "none"
+    return "none" if value is None else str(value)

@@ -52,5 +52,7 @@ def look(desk: "Desk") -> dict[str, Any]:
 
         return jobs_document(desk.config, readings)
     state = desk.state()
-    violations = find_violations(state.held, readings, clock.boot())
+    violations = find_violations(
+        state.held, readings, clock.boot(), desk.config.rules.idle_grace_seconds
+    )
     return who_document(desk.config, state, clock, readings, violations)

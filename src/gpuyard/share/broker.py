@@ -14,18 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import write_text
 from gpuyard.share import processes
 from gpuyard.share.calendar import Reservation
 from gpuyard.share.caller import Caller
 from gpuyard.share.choice import parts_of
 from gpuyard.share.clock import Clock
-from gpuyard.share.config import read_config
+from gpuyard.share.config import config_file, read_config
 from gpuyard.share.database import Database
 from gpuyard.share.gpus import Reading
 from gpuyard.share.lease import COLUMNS, LONGEST_COMMAND, WHOLE, Lease, NoneFree, Request
 from gpuyard.share.locks import Locks
 from gpuyard.share.queue import expected_start, in_order, turn
 from gpuyard.share.reservations import Reservations, Wish
+from gpuyard.share.rules import (
+    WEEK_SECONDS,
+    Allowance,
+    Rules,
+    allowance,
+    groups_of,
+    recent_use,
+)
 from gpuyard.share.when import shown
 
 if TYPE_CHECKING:
@@ -53,6 +62,8 @@ class Turn:
     lease: Lease
     position: int = 0
     expected_seconds: float | None = None
+    reason: str = ""
+    """What it waits for, where that is not a GPU."""
 
 
 class Broker:
@@ -83,12 +94,14 @@ class Broker:
                     f"{caller.user} has {_MOST_OF_ONE_USER} leases and places in the queue, which is the "
                     "most that one user can have"
                 )
+            rules = self.config.rules
+            self._refuse_above_quota(caller, request.count * parts)
             id_, lock = self._new_lock()
             try:
                 connection.execute(
                     'INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command,'
-                    " project, count, wanted, parts, seconds, asked)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " project, count, wanted, parts, seconds, asked, priority)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         id_,
                         caller.uid,
@@ -104,6 +117,7 @@ class Broker:
                         parts,
                         request.seconds,
                         self.clock.wall(),
+                        rules.priority(groups_of(caller.uid)) if rules.priorities else 0,
                     ),
                 )
                 found = self._grant(connection, id_)
@@ -184,7 +198,7 @@ class Broker:
         living = [lease for lease in self._living() if lease.id not in gone]
         return State(
             tuple(lease for lease in living if lease.held),
-            tuple(in_order([lease for lease in living if not lease.held])),
+            tuple(in_order([lease for lease in living if not lease.held], self._recent_use())),
             tuple(self._reservations.current()),
         )
 
@@ -195,6 +209,15 @@ class Broker:
     def cancel(self, caller: Caller, id_: str) -> Reservation:
         """Take a reservation back."""
         return self._reservations.cancel(caller, id_, self._living)
+
+    def set_rules(self, caller: Caller, rules: Rules) -> None:
+        """For admins."""
+        if not caller.is_admin(self.config.admin_group):
+            raise GpuyardError(
+                f"only root and members of the group {self.config.admin_group} can set the policy"
+            )
+        self.config = replace(self.config, rules=rules)
+        write_text(config_file(self.directory), self.config.text(), mode=0o644)
 
     def drain(self, caller: Caller, gpus: tuple[int, ...], until: float | None) -> Reservation:
         """Give no new leases on these GPUs (none named: on any)."""
@@ -296,17 +319,58 @@ class Broker:
         if lease.held:
             return Turn(lease)
         held = tuple(one for one in living if one.held)
-        order = in_order([one for one in living if not one.held and not _stopped(one, id_)])
+        waiting = [one for one in living if not one.held and not _stopped(one, id_)]
+        order = in_order(waiting, self._recent_use() if len(waiting) > 1 else {})
+        allowed = self._allowance(living)
         calendar = self._reservations.calendar()
         now = self.clock.boot()
         gpus = turn(
-            lease, order, self._free(held), rates=self.config.rates, calendar=calendar, now=now
+            lease,
+            order,
+            self._free(held),
+            rates=self.config.rates,
+            calendar=calendar,
+            allowance=allowed,
+            now=now,
         )
         if gpus:
             return Turn(replace(lease, gpus=gpus))
         expected = self.expected_start(lease, State(held, tuple(order)))
         position = 1 + [one.id for one in order].index(id_)
-        return Turn(lease, position, expected)
+        over = self._over_quota(lease)
+        return Turn(lease, position, None if over else expected, over)
+
+    def _recent_use(self) -> dict[int, float]:
+        half_life = self.config.rules.half_life_seconds
+        if half_life is None:
+            return {}
+        now = self.clock.wall()
+        recent = self._select(
+            'start IS NOT NULL AND COALESCE("end", ?) > ?', now, now - 10 * half_life
+        )
+        return recent_use(self.config.rules, recent, now)
+
+    def _allowance(self, living: Sequence[Lease]) -> Allowance:
+        rules, now = self.config.rules, self.clock.wall()
+        recent = []
+        if rules.weekly_hours:
+            recent = self._select(
+                'start IS NOT NULL AND COALESCE("end", ?) > ?', now, now - WEEK_SECONDS
+            )
+        return allowance(rules, living, recent, now)
+
+    def _refuse_above_quota(self, caller: Caller, parts: int) -> None:
+        """What a group may never hold is not waited for."""
+        quotas = self.config.rules.quotas
+        for group in sorted(groups_of(caller.uid) & quotas.keys()) if quotas else ():
+            if parts > quotas[group] * WHOLE:
+                raise UserMistake(
+                    f"the group {group} has a quota of {quotas[group]} GPUs at once; ask for fewer"
+                )
+
+    def _over_quota(self, lease: Lease) -> str:
+        group = self._allowance(self._living()).exceeded(lease)
+        return f"the group {group} has used up its quota" if group else ""
 
     def _free(self, held: Sequence[Lease]) -> dict[int, int]:
         free = dict.fromkeys(self._indices, WHOLE)
@@ -402,6 +466,8 @@ class Broker:
     def _refuse_unless_all(self, lease: Lease, request: Request) -> None:
         """Who does not wait gets what they asked for, or a sentence."""
         if not lease.held:
+            if over := self._over_quota(lease):
+                raise NoneFree(f"no more GPUs can be had now: {over}")
             raise NoneFree(self._busy_sentence(request))
         if request.seconds is None and lease.until_boot is not None:
             raise NoneFree(

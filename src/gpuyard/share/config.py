@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share.choice import Rates
+from gpuyard.share.rules import Rules
 
 ADMIN_GROUP = "gpuyard-admin"
 _FILE = "share.json"
@@ -41,6 +42,8 @@ class ShareConfig:
     scheduler: str = "local"
     """Who gives them out: gpuyard itself, or "slurm"."""
 
+    rules: Rules = field(default_factory=Rules)
+
     @property
     def indices(self) -> tuple[int, ...]:
         return tuple(gpu.index for gpu in self.gpus)
@@ -67,6 +70,7 @@ def read_config(directory: Path) -> ShareConfig:
         named = {key: value for key, value in document.items() if key in known}
         gpus = tuple(SharedGpu(**gpu) for gpu in document["gpus"])
         rates = {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()}
+        rules = Rules.from_document(document.get("rules", {}))
     except FileNotFoundError:
         raise GpuyardError(
             f"{directory} is not set up to share GPUs; run: gpuyard share setup"
@@ -75,4 +79,4 @@ def read_config(directory: Path) -> ShareConfig:
         raise GpuyardError(
             f"{path} can't be read ({error}); write it again with: gpuyard share setup"
         ) from error
-    return ShareConfig(**{**named, "gpus": gpus, "rates": rates})
+    return ShareConfig(**{**named, "gpus": gpus, "rates": rates, "rules": rules})

@@ -17,6 +17,7 @@ from gpuyard.share.gpus import Reading, gpu_source
 from gpuyard.share.lease import Lease, Request
 from gpuyard.share.location import own_directory, share_directory
 from gpuyard.share.reservations import Wish
+from gpuyard.share.rules import Rules
 
 
 class Desk(Protocol):
@@ -34,6 +35,7 @@ class Desk(Protocol):
     def reserve(self, wish: Wish) -> Reservation: ...
     def cancel(self, id_: str) -> Reservation: ...
     def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation: ...
+    def set_rules(self, rules: Rules) -> None: ...
     def resume(self) -> list[Reservation]: ...
     def close(self) -> None: ...
 
@@ -72,6 +74,9 @@ class OwnDesk:
 
     def cancel(self, id_: str) -> Reservation:
         return self.broker.cancel(self._caller, id_)
+
+    def set_rules(self, rules: Rules) -> None:
+        self.broker.set_rules(self._caller, rules)
 
     def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
         return self.broker.drain(self._caller, gpus, until)
@@ -125,6 +130,9 @@ class ServiceDesk:
 
     def cancel(self, id_: str) -> Reservation:
         return Reservation.from_document(self._call("cancel", id=id_))
+
+    def set_rules(self, rules: Rules) -> None:
+        self._call("set_rules", rules=rules.document())
 
     def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
         return Reservation.from_document(self._call("drain", gpus=gpus, until=until))

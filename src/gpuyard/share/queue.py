@@ -7,6 +7,7 @@ from dataclasses import replace
 from gpuyard.share.calendar import Calendar
 from gpuyard.share.choice import Rates
 from gpuyard.share.lease import Lease
+from gpuyard.share.rules import Allowance
 
 
 def in_order(waiting: Sequence[Lease], used: Mapping[int, float] | None = None) -> list[Lease]:
@@ -25,6 +26,7 @@ def turn(
     *,
     rates: Rates,
     calendar: Calendar,
+    allowance: Allowance,
     now: float,
 ) -> tuple[int, ...] | None:
     """The GPUs that this one gets now; None: it has to wait. Nobody overtakes those before them.
@@ -34,12 +36,17 @@ def turn(
     """
     left = dict(free)
     for earlier in order:
+        if allowance.exceeded(earlier):  # it waits for its own group, and nobody waits for it
+            if earlier.id == lease.id:
+                return None
+            continue
         gpus = calendar.choose(earlier, left, rates, now)
         if earlier.id == lease.id:
             return gpus
         if gpus:
             for gpu in gpus:
                 left[gpu] -= earlier.parts
+            allowance = allowance.less(earlier)
         elif calendar.possible(earlier, tuple(left), now):
             usable = calendar.usable(earlier, tuple(left), now)
             for gpu in usable.intersection(earlier.wanted or left):

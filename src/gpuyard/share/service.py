@@ -22,6 +22,7 @@ from gpuyard.share.gpus import gpu_source
 from gpuyard.share.lease import Request
 from gpuyard.share.location import SOCKET
 from gpuyard.share.reservations import Wish, indices
+from gpuyard.share.rules import Rules
 
 _MOST_OF_ONE_USER = 128  # connections at a time
 _IDLE_SECONDS = 10.0
@@ -176,6 +177,9 @@ _OPERATIONS: dict[str, Callable[[Broker, Caller, dict[str, Any]], object]] = {
     ),
     "cancel": lambda broker, caller, asked: broker.cancel(caller, _id(asked)),
     "drain": _drain,
+    "set_rules": lambda broker, caller, asked: broker.set_rules(
+        caller, Rules.from_document(asked.get("rules"))
+    ),
     "resume": lambda broker, caller, _: broker.resume(caller),
 }
 

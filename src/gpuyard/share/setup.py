@@ -1,5 +1,6 @@
 """Making a share: its directory, its GPUs with their topology, and an empty store."""
 
+import contextlib
 import os
 from dataclasses import replace
 from itertools import combinations
@@ -11,6 +12,7 @@ from gpuyard.files import write_text
 from gpuyard.share.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.choice import MOST_TABLED, mask
 from gpuyard.share.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
+from gpuyard.share.rules import Rules
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
@@ -31,12 +33,16 @@ def set_up(
     if topology and not fake_gpus:
         raise UserMistake("--topology is for test GPUs; that of real ones is discovered")
     graph = _graph(topology, fake_gpus) if topology else None
+    kept = Rules()
+    with contextlib.suppress(GpuyardError):  # there is none yet, or it can't be read
+        kept = read_config(directory).rules
     config = ShareConfig(
         _fake(fake_gpus, topology) if fake_gpus else _found(),
         admin_group=admin_group,
         grace_seconds=grace_seconds,
         rates=_rates(graph, fake_gpus) if fake_gpus else _rates_here(),
         scheduler=_scheduler(directory),
+        rules=kept,
     )
     make_directory(directory)
     write_text(config_file(directory), config.text(), mode=0o644)

@@ -30,7 +30,10 @@ class Violation:
 
 
 def find_violations(
-    held: Sequence[Lease], readings: Mapping[int, Reading], now_boot: float
+    held: Sequence[Lease],
+    readings: Mapping[int, Reading],
+    now_boot: float,
+    idle_seconds: float = IDLE_SECONDS,
 ) -> list[Violation]:
     """By what runs on the GPUs at one moment, and by how long leases are idle."""
     used = [
@@ -42,7 +45,7 @@ def find_violations(
     idle = [
         _idle(lease, now_boot - lease.idle_since_boot)
         for lease in held
-        if lease.idle_since_boot is not None and now_boot - lease.idle_since_boot >= IDLE_SECONDS
+        if lease.idle_since_boot is not None and now_boot - lease.idle_since_boot >= idle_seconds
     ]
     return used + idle
 

@@ -65,7 +65,7 @@ def receive(connection: socket.socket, most_bytes: int) -> tuple[bytes, list[int
 
 def read_turn(document: dict[str, Any]) -> Turn:
     lease = Lease.from_document(document["lease"])
-    return Turn(lease, document["position"], document["expected_seconds"])
+    return Turn(lease, document["position"], document["expected_seconds"], document["reason"])
 
 
 def read_state(document: dict[str, Any]) -> State:

@@ -16,7 +16,7 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
     for gpu in document["gpus"]:
         rows.extend([str(gpu["index"]), *_holder(lease), *_reading(gpu)] for lease in gpu["leases"])
         if not gpu["leases"]:
-            state = Text("drained", "bad") if gpu["drained"] else Text("free", "good")
+            state = Text("drained", "bad") if gpu.get("drained") else Text("free", "good")
             rows.append([str(gpu["index"]), state, *[""] * 5, *_reading(gpu)])
     columns = (
         "GPU",
@@ -39,9 +39,9 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
         ]
         names = ("queue", "user", "GPUs", Column("command", 1), Column("since", 2))
         parts.append(Table("Waiting", names, waiting))
-    if document["reservations"]:
+    if document.get("reservations"):
         parts.append(calendar_table(document["reservations"]))
-    drained = [str(gpu["index"]) for gpu in document["gpus"] if gpu["drained"]]
+    drained = [str(gpu["index"]) for gpu in document["gpus"] if gpu.get("drained")]
     if drained:
         parts.append(
             Sentence(

@@ -1,0 +1,123 @@
+"""Priorities, fair share and quotas, for real users and groups."""
+
+import json
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share.broker import Broker
+from gpuyard.share.caller import Caller, this_process
+from gpuyard.share.lease import NoneFree, Request
+from gpuyard.share.rules import Rules, groups_of, recent_use
+from tests.conftest import Cli
+
+ME = this_process()
+GROUP = min(groups_of(ME.uid), default="")
+OTHER = next(
+    Caller(one.pw_uid, one.pw_gid, os.getpid())
+    for one in pwd.getpwall()
+    if one.pw_uid != ME.uid and GROUP not in groups_of(one.pw_uid)
+)
+
+
+@pytest.fixture
+def broker(share: Path) -> Iterator[Broker]:
+    opened = Broker(share)
+    yield opened
+    opened.close()
+
+
+def test_a_quota_makes_a_group_wait_and_nobody_else(broker: Broker) -> None:
+    broker.set_rules(ME, Rules(quotas={GROUP: 2}))
+    locks = [broker.ask(ME, Request(count=2))[1]]
+    with pytest.raises(NoneFree, match=f"the group {GROUP} has used up its quota"):
+        broker.ask(ME, Request(waits=False))
+    with pytest.raises(UserMistake, match="has a quota of 2 GPUs at once; ask for fewer"):
+        broker.ask(ME, Request(count=3))
+    waiting, lock = broker.ask(ME, Request())
+    assert not waiting.lease.held and "quota" in waiting.reason
+    other, more = broker.ask(OTHER, Request(count=6, waits=False))
+    assert other.lease.held
+    for one in (*locks, lock, more):
+        os.close(one)
+
+
+def test_weekly_hours_count_what_was_used(broker: Broker) -> None:
+    broker.set_rules(ME, Rules(weekly_hours={GROUP: 10.0}))
+    turn, lock = broker.ask(ME, Request(count=1))
+    broker.ask(ME, Request(count=1, waits=False))
+    with broker.database.transaction() as connection:
+        connection.execute("UPDATE leases SET start = start - 36000 WHERE id = ?", (turn.lease.id,))
+    with pytest.raises(NoneFree, match="quota"):
+        broker.ask(ME, Request(waits=False))
+    os.close(lock)
+
+
+def test_priority_comes_first_then_who_used_less(broker: Broker) -> None:
+    broker.set_rules(ME, Rules(half_life_seconds=86400.0))
+    all_, lock = broker.ask(ME, Request(count=8))
+    locks = [lock]
+    with broker.database.transaction() as connection:
+        connection.execute("UPDATE leases SET start = start - 3600 WHERE id = ?", (all_.lease.id,))
+    locks.extend(broker.ask(caller, Request(count=8))[1] for caller in (ME, OTHER))
+    assert [one.uid for one in broker.state().waiting] == [OTHER.uid, ME.uid]
+    broker.set_rules(ME, Rules(half_life_seconds=86400.0, priorities={GROUP: 10}))
+    locks.append(broker.ask(ME, Request(count=7))[1])
+    assert [one.count for one in broker.state().waiting] == [7, 8, 8]
+    for one in locks:
+        os.close(one)
+
+
+def test_use_halves_with_each_half_life(broker: Broker) -> None:
+    turn, lock = broker.ask(ME, Request(count=2))
+    old = replace(turn.lease, start=0.0, end=100.0)
+    rules = Rules(half_life_seconds=1000.0)
+    assert recent_use(rules, [old], 50.0 + 1000.0) == {ME.uid: pytest.approx(100.0, rel=1e-3)}
+    assert recent_use(rules, [old], 50.0 + 3000.0) == {ME.uid: pytest.approx(25.0, rel=1e-3)}
+    assert recent_use(Rules(), [old], 50.0) == {}
+    os.close(lock)
+
+
+def test_the_policy_is_set_shown_and_kept(share: Path, cli: Cli, broker: Broker) -> None:
+    line = ("--half-life", "7d", "--quota", "students=2", "--priority", "staff=10")
+    more = ("--idle-grace", "2h", "--on-violation", "warn", "--json")
+    dry = json.loads(cli("share", "policy", *line, *more, "--dry-run").stdout)
+    assert dry["quotas"] == {"students": 2} and dry["half_life_seconds"] == 604800
+    assert json.loads(cli("share", "policy", "--json").stdout)["quotas"] == {}
+    cli("share", "policy", *line, *more)
+    cli("share", "setup", "--fake-gpus", "8", "--no-service")
+    assert json.loads(cli("share", "policy", "--json").stdout) == dry
+    assert "students=2" in cli("share", "policy").stdout
+    cli("share", "policy", "--quota", "students=none")
+    assert json.loads(cli("share", "policy", "--json").stdout)["quotas"] == {}
+    for wrong in (("--quota", "students"), ("--quota", "a=x"), ("--on-violation", "shout")):
+        cli("share", "policy", *wrong, status=2)
+    with pytest.raises(GpuyardError, match="can set the policy"):
+        broker.set_rules(OTHER, Rules())
+
+
+def test_audit_enforces_only_what_the_policy_says(share: Path, cli: Cli) -> None:
+    import subprocess
+
+    process = subprocess.Popen(("sleep", "60"))
+    try:
+        readings = {"3": {"pids": [process.pid]}}
+        (share / "fake-readings.json").write_text(json.dumps(readings), encoding="utf-8")
+        cli("share", "policy", "--stop-after", "1ms")
+        for what in ("none", "warn"):
+            cli("share", "policy", "--on-violation", what)
+            for _ in range(2):
+                cli("audit", "--enforce", status=1)
+            assert process.poll() is None
+        cli("share", "policy", "--on-violation", "stop")
+        for _ in range(2):
+            cli("audit", "--enforce", status=1)
+        assert process.wait(5) < 0
+    finally:
+        process.kill()
+        process.wait()
