@@ -91,6 +91,10 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
 
     set_up(share, fake_gpus=8)
     assert read_config(share).scheduler == "slurm", "a new set-up gave the GPUs to two schedulers"
+    reserved = moved.gpuyard("reserve", "1", "--from", "tomorrow 18:00", "--for", "1h")
+    assert (reserved.returncode, "scontrol create reservation" in reserved.stderr) == (1, True), (
+        reserved.stderr
+    )
     back = moved.gpuyard("share", "use", "local")
     assert back.returncode == 0, back.stderr
     assert read_config(share).scheduler == "local"

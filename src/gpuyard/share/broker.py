@@ -204,6 +204,7 @@ class Broker:
 
     def reserve(self, caller: Caller, wish: Wish) -> Reservation:
         """GPUs for a time to come."""
+        self._check_is_ours("scontrol create reservation")
         return self._reservations.make(caller, wish, self._living)
 
     def cancel(self, caller: Caller, id_: str) -> Reservation:
@@ -221,6 +222,7 @@ class Broker:
 
     def drain(self, caller: Caller, gpus: tuple[int, ...], until: float | None) -> Reservation:
         """Give no new leases on these GPUs (none named: on any)."""
+        self._check_is_ours("scontrol update NodeName=NODE State=DRAIN Reason=REASON")
         return self._reservations.drain(caller, gpus, until)
 
     def resume(self, caller: Caller) -> list[Reservation]:
@@ -262,11 +264,12 @@ class Broker:
 
     # -- what is below is shared by the operations
 
-    def _check(self, request: Request) -> int:
+    def _check_is_ours(self, instead: str) -> None:
         if self.config.scheduler != "local":
-            raise GpuyardError(
-                "Slurm gives these GPUs out now; use: gpuyard lease N -- COMMAND, or --shell"
-            )
+            raise GpuyardError(f"Slurm gives these GPUs out now; use: {instead}")
+
+    def _check(self, request: Request) -> int:
+        self._check_is_ours("gpuyard lease N -- COMMAND, or --shell")
         known = self._indices
         if request.count > len(known):
             raise UserMistake(f"{request.count} GPUs were requested; this machine has {len(known)}")
