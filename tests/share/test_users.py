@@ -167,6 +167,13 @@ def test_reservations_are_the_callers_own_and_admins_drain(server: Server) -> No
     server.run(admin, "share", "drain")
     server.run("root", "lease", "1", "--now", "--", "true", status=75)
     server.run("root", "share", "resume")
+    assert (
+        "can set the policy" in server.run(b, "share", "policy", "--quota", f"{b}=1", status=1)[1]
+    )
+    server.run(admin, "share", "policy", "--quota", f"{b}=1")
+    said = server.run(b, "lease", "2", "--now", "--", "true", status=2)[1]
+    assert f"the group {b} has a quota of 1 GPU at once" in said
+    server.run(a, "lease", "8", "--now", "--", "true")
     server.run(b, "lease", "1", "--now", "--", "true")
 
 

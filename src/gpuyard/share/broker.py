@@ -368,7 +368,8 @@ class Broker:
         for group in sorted(groups_of(caller.uid) & quotas.keys()) if quotas else ():
             if parts > quotas[group] * WHOLE:
                 raise UserMistake(
-                    f"the group {group} has a quota of {quotas[group]} GPUs at once; ask for fewer"
+                    f"the group {group} has a quota of {quotas[group]} "
+                    f"GPU{'' if quotas[group] == 1 else 's'} at once; ask for fewer"
                 )
 
     def _over_quota(self, lease: Lease) -> str:
