@@ -24,7 +24,7 @@ from tests.workloads.test_digit_clips import write_wav
 
 pytestmark = pytest.mark.soak
 
-KILLS = int(os.environ.get("SOAK_KILLS", "30"))  # of each of the seven
+KILLS = int(os.environ.get("SOAK_KILLS", "34"))  # of each of the seven, 204 without storage
 GPUYARD = (sys.executable, "-m", "gpuyard")
 MODEL = """\
 import torch
