@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuyard.share.broker import Broker
-from gpuyard.share.caller import this_process
-from gpuyard.share.lease import Request
+from gpuyard.share.service.caller import this_process
 from gpuyard.share.setup import set_up
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.lease import Request
 
 PROCESSES, SECONDS, STARTS = 8, 5.0, 15
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"

@@ -27,9 +27,9 @@ from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
 from gpuyard.predict.machine_summary import summarise
 from gpuyard.run.places.hosts import Hosts
-from gpuyard.share import service
-from gpuyard.share.lease import Request
-from gpuyard.share.wire import MOST_REQUEST_BYTES
+from gpuyard.share.service import service
+from gpuyard.share.service.wire import MOST_REQUEST_BYTES
+from gpuyard.share.store.lease import Request
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"
@@ -253,7 +253,7 @@ READ_BY: dict[str, str] = {
     "run/store.py": RANKS,
     "run/torchrun_agent.py": RANKS,
     "share/": OWNER,
-    "share/service.py": "request.json",
+    "share/service/service.py": "request.json",
     "specs/loading.py": "cluster.yaml",
     "workloads/digit_clips.py": "test_downloads.py",
     "workloads/own_code.py": "a user's own code, for its digest",

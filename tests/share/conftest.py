@@ -60,9 +60,9 @@ def who(cli: Cli, share: Path) -> Callable[[], dict[str, Any]]:
 @pytest.fixture
 def usage(share: Path) -> Callable[[], list[dict[str, Any]]]:
     """The history of leases."""
-    from gpuyard.share.broker import Broker
-    from gpuyard.share.clock import Clock
-    from gpuyard.share.usage import usage_document
+    from gpuyard.share.store.broker import Broker
+    from gpuyard.share.store.clock import Clock
+    from gpuyard.share.watch.usage import usage_document
 
     def read() -> list[dict[str, Any]]:
         broker = Broker(share)

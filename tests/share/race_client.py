@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from gpuyard.share.desk import open_desk
 from gpuyard.share.launcher import run_leased
-from gpuyard.share.lease import Request
-from gpuyard.share.waiting import wait_for_lease
+from gpuyard.share.service.desk import open_desk
+from gpuyard.share.store.lease import Request
+from gpuyard.share.turns.waiting import wait_for_lease
 
 SCRIPT = r"""
 cd "$1"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.broker import DATABASE, Broker
-from gpuyard.share.caller import this_process
-from gpuyard.share.clock import Clock
-from gpuyard.share.lease import NoneFree, Request
-from gpuyard.share.schema import VERSION
+from gpuyard.share.service.caller import this_process
 from gpuyard.share.setup import set_up
+from gpuyard.share.store.broker import DATABASE, Broker
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.store.schema import VERSION
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders, needs_root
 
@@ -190,7 +190,7 @@ def test_another_programs_database_is_left_alone(share: Path) -> None:
 
 
 def test_one_user_cant_fill_the_queue(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuyard.share.broker._MOST_OF_ONE_USER", 3)
+    monkeypatch.setattr("gpuyard.share.store.broker._MOST_OF_ONE_USER", 3)
     broker = Broker(share)
     locks = [broker.ask(this_process(), Request(count=8))[1] for _ in range(3)]
     with pytest.raises(GpuyardError, match="the most that one user can have"):

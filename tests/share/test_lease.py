@@ -246,13 +246,13 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_stopped(pid: int) -> bool:
-    from gpuyard.share.processes import is_stopped as stopped
+    from gpuyard.share.watch.processes import is_stopped as stopped
 
     return stopped(pid)
 
 
 def user() -> str:
-    from gpuyard.share.caller import this_process
+    from gpuyard.share.service.caller import this_process
 
     return this_process().user
 
@@ -279,7 +279,7 @@ def test_the_quick_reader_knows_every_option_of_the_command() -> None:
     import typer
 
     from gpuyard.cli.app import app
-    from gpuyard.cli.lease_line import FLAGS, VALUES, read_line
+    from gpuyard.cli.share.lease_line import FLAGS, VALUES, read_line
 
     root: Any = typer.main.get_command(app)
     command = root.get_command(typer.Context(root), "lease")

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.broker import Broker
-from gpuyard.share.calendar import Reservation, arranged
-from gpuyard.share.caller import Caller, this_process
-from gpuyard.share.clock import Clock
-from gpuyard.share.lease import Lease, NoneFree, Request
-from gpuyard.share.reservations import Wish
-from gpuyard.share.when import parse_when
+from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.turns.calendar import Reservation, arranged
+from gpuyard.share.turns.reservations import Wish
+from gpuyard.share.turns.when import parse_when
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 from tests.share.test_faults import _holding

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.broker import Broker
-from gpuyard.share.caller import Caller, this_process
-from gpuyard.share.lease import NoneFree, Request
-from gpuyard.share.rules import Rules, groups_of, recent_use
+from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.turns.rules import Rules, groups_of, recent_use
 from tests.conftest import Cli
 
 ME = this_process()

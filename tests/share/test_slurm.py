@@ -11,13 +11,13 @@ from subprocess import CompletedProcess
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.config import ShareConfig, SharedGpu, read_config
-from gpuyard.share.lease import WHOLE, Request
 from gpuyard.share.setup import set_up
 from gpuyard.share.slurm.accounts import Account, accounts_script
 from gpuyard.share.slurm.export import slurm_files
 from gpuyard.share.slurm.jobs import srun_command
 from gpuyard.share.slurm.switch import use_slurm
+from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
+from gpuyard.share.store.lease import WHOLE, Request
 from tests.conftest import MACHINE, Cli
 from tests.share.conftest import Start
 from tests.slurm_cluster import SlurmCluster, slurm_of

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.share import wire
-from gpuyard.share.service import is_running
+from gpuyard.share.service import wire
+from gpuyard.share.service.service import is_running
 from tests.conftest import MACHINE
 from tests.share.conftest import holders, needs_root
 
@@ -293,7 +293,7 @@ def test_nonsense_does_not_end_the_service(server: Server) -> None:
 def service_pid(directory: Path) -> int:
     with socket.socket(socket.AF_UNIX) as connection, wire.socket_path(directory) as path:
         connection.connect(path)
-        from gpuyard.share.caller import peer
+        from gpuyard.share.service.caller import peer
 
         return peer(connection).pid
 

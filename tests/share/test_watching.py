@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuyard.share.broker import Broker
-from gpuyard.share.clock import Clock
-from gpuyard.share.gpus import Reading
 from gpuyard.share.setup import set_up
-from gpuyard.share.violations import find_violations
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.watch.gpus import Reading
+from gpuyard.share.watch.violations import find_violations
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 

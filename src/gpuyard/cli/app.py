@@ -61,7 +61,11 @@ _VERBS = (
 
 
 _NAMES = (*_VERBS, *_GROUPS)
-_IN_MEASURE = {"bench", "calibrate", "data", "horovod", "results", "train", "validate"}
+_ROOMS = {
+    "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
+    "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},
+}
+"""Of `cli/`, and the commands in each; the others are on its floor."""
 
 
 class _Commands(TyperGroup):
@@ -123,8 +127,8 @@ def _lines(text: str) -> str:
 
 
 def _command(name: str) -> Any:
-    room = "gpuyard.cli.measure" if name in _IN_MEASURE else "gpuyard.cli"
-    module = import_module(f"{room}.{name}")
+    room = next((f"{room}." for room, names in _ROOMS.items() if name in names), "")
+    module = import_module(f"gpuyard.cli.{room}{name}")
     alone = typer.Typer()
     if name in _GROUPS:
         alone.add_typer(module.app, name=name)

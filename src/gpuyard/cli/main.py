@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     forget_current_directory()
     if sys.argv[1:2] == ["lease"]:
-        from gpuyard.cli.lease_line import read_line, run_lease
+        from gpuyard.cli.share.lease_line import read_line, run_lease
 
         options = read_line(sys.argv[2:])
         if options is not None:

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share import processes
-from gpuyard.share.broker import Turn
-from gpuyard.share.clock import Clock
-from gpuyard.share.desk import Desk, open_desk
 from gpuyard.share.launcher import cut_again, leased_environment, reserved_sentence
-from gpuyard.share.lease import Lease, Request
-from gpuyard.share.waiting import wait_for_lease
+from gpuyard.share.service.desk import Desk, open_desk
+from gpuyard.share.store.broker import Turn
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.turns.waiting import wait_for_lease
+from gpuyard.share.watch import processes
 
 _LOOK_SECONDS = 60.0
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuyard.share import processes
-from gpuyard.share.clock import Clock
-from gpuyard.share.config import ShareConfig
-from gpuyard.share.desk import Desk
-from gpuyard.share.lease import Lease
-from gpuyard.share.locks import Locks
+from gpuyard.share.service.desk import Desk
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.config import ShareConfig
+from gpuyard.share.store.lease import Lease
+from gpuyard.share.store.locks import Locks
+from gpuyard.share.watch import processes
 
 _FORWARDED = (
     signal.SIGINT,
@@ -104,7 +104,7 @@ def reserved_sentence(lease: Lease) -> str | None:
     """Of a lease without an end of its own: when it has to end, and why."""
     if lease.seconds is not None or lease.until_boot is None:
         return None
-    from gpuyard.share.when import shown
+    from gpuyard.share.turns.when import shown
 
     gpus = ", ".join(map(str, lease.gpus))
     when = shown(Clock().wall_at(lease.until_boot))

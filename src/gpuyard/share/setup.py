@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.files import write_text
-from gpuyard.share.broker import DATABASE, LOCKS, Broker
-from gpuyard.share.choice import MOST_TABLED, mask
-from gpuyard.share.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
-from gpuyard.share.rules import Rules
+from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
+from gpuyard.share.store.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
+from gpuyard.share.turns.choice import MOST_TABLED, mask
+from gpuyard.share.turns.rules import Rules
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
@@ -87,7 +87,7 @@ def _fake(count: int, topology: str | None) -> tuple[SharedGpu, ...]:
 
 
 def _found() -> tuple[SharedGpu, ...]:
-    from gpuyard.share.gpus import found_gpus
+    from gpuyard.share.watch.gpus import found_gpus
 
     gpus = found_gpus()
     if not gpus:

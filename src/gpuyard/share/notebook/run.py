@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import UserMistake
-from gpuyard.share.broker import Turn
-from gpuyard.share.caller import user_name
-from gpuyard.share.clock import Clock, stamp
-from gpuyard.share.desk import Desk
 from gpuyard.share.launcher import run_leased
-from gpuyard.share.lease import Request
 from gpuyard.share.notebook import jupyter
 from gpuyard.share.notebook.records import Notebook, records, remove_record, write_record
 from gpuyard.share.notebook.watch import Watch
-from gpuyard.share.waiting import wait_for_lease
+from gpuyard.share.service.caller import user_name
+from gpuyard.share.service.desk import Desk
+from gpuyard.share.store.broker import Turn
+from gpuyard.share.store.clock import Clock, stamp
+from gpuyard.share.store.lease import Request
+from gpuyard.share.turns.waiting import wait_for_lease
 
 _CONFIG_PATH = "JUPYTER_CONFIG_PATH"
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpuyard.share import processes
 from gpuyard.share.notebook.jupyter import Server
+from gpuyard.share.watch import processes
 
 _READY_SECONDS = 120.0
 _LONGEST_PAUSE_SECONDS = 30.0

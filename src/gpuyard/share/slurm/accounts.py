@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuyard.share.lease import Lease
+from gpuyard.share.store.lease import Lease
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpuyard.share.config import SharedGpu
+from gpuyard.share.store.config import SharedGpu
 
 _KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 _FIRST_RENDER_NODE = 128  # of the kernel's DRM devices

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.config import ShareConfig, SharedGpu
 from gpuyard.share.slurm.accounts import Account, accounts_script
+from gpuyard.share.store.config import ShareConfig, SharedGpu
 
 SHARDS = 100
 """Parts of a GPU that Slurm counts in, where a lease is of less than a whole one."""

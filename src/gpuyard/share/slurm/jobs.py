@@ -11,13 +11,13 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.share import processes
-from gpuyard.share.choice import parts_of
-from gpuyard.share.clock import stamp
-from gpuyard.share.config import ShareConfig
-from gpuyard.share.gpus import Reading
-from gpuyard.share.lease import LONGEST_COMMAND, WHOLE, NoneFree, Request
 from gpuyard.share.slurm.export import SHARDS
+from gpuyard.share.store.clock import stamp
+from gpuyard.share.store.config import ShareConfig
+from gpuyard.share.store.lease import LONGEST_COMMAND, WHOLE, NoneFree, Request
+from gpuyard.share.turns.choice import parts_of
+from gpuyard.share.watch import processes
+from gpuyard.share.watch.gpus import Reading
 
 _SECONDS = 20.0
 # the job's number is known only where it runs

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
-from gpuyard.share.config import ShareConfig, config_file, read_config
-from gpuyard.share.desk import OwnDesk, is_ours
+from gpuyard.share.service.desk import OwnDesk, is_ours
 from gpuyard.share.slurm import jobs
+from gpuyard.share.store.config import ShareConfig, config_file, read_config
 
 
 def use_slurm(directory: Path) -> None:

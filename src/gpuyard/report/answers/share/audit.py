@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard.report.answer import Answer, Items, Part, Sentence, Text
-from gpuyard.share.violations import Violation
+from gpuyard.share.watch.violations import Violation
 
 
 def audit_answer(

@@ -1,0 +1,1 @@
+"""Commands that share the GPUs of a machine: leases, who holds what, reservations, notebooks."""

@@ -1,0 +1,204 @@
+"""Where a process asks: at the store itself if it owns it, else at the service that does."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpuyard.errors import GpuyardError
+from gpuyard.share.service import wire
+from gpuyard.share.service.caller import this_process
+from gpuyard.share.service.location import own_directory, share_directory
+from gpuyard.share.store.broker import Broker, State, Turn
+from gpuyard.share.store.config import ShareConfig, config_file, read_config
+from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.turns.calendar import Reservation
+from gpuyard.share.turns.reservations import Wish
+from gpuyard.share.turns.rules import Rules
+from gpuyard.share.watch.gpus import Reading, gpu_source
+
+
+class Desk(Protocol):
+    """The operations, as whoever calls them sees them."""
+
+    config: ShareConfig
+
+    def ask(self, request: Request) -> tuple[Turn, int]: ...
+    def claim(self, id_: str) -> Turn: ...
+    def leave(self, id_: str) -> None: ...
+    def finish(self, id_: str, *, childless: bool) -> bool: ...
+    def release(self, id_: str) -> Lease: ...
+    def state(self) -> State: ...
+    def history(self) -> list[Lease]: ...
+    def reserve(self, wish: Wish) -> Reservation: ...
+    def cancel(self, id_: str) -> Reservation: ...
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation: ...
+    def set_rules(self, rules: Rules) -> None: ...
+    def resume(self) -> list[Reservation]: ...
+    def close(self) -> None: ...
+
+
+class OwnDesk:
+    """At the store itself."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        self.broker = Broker(directory, read_only=read_only)
+        self.config = self.broker.config
+        self._caller = this_process()
+
+    def ask(self, request: Request) -> tuple[Turn, int]:
+        return self.broker.ask(self._caller, request)
+
+    def claim(self, id_: str) -> Turn:
+        return self.broker.claim(self._caller, id_)
+
+    def leave(self, id_: str) -> None:
+        self.broker.leave(self._caller, id_)
+
+    def finish(self, id_: str, *, childless: bool) -> bool:
+        return self.broker.finish(self._caller, id_, childless=childless)
+
+    def release(self, id_: str) -> Lease:
+        return self.broker.release(self._caller, id_)
+
+    def state(self) -> State:
+        return self.broker.state()
+
+    def history(self) -> list[Lease]:
+        return self.broker.history()
+
+    def reserve(self, wish: Wish) -> Reservation:
+        return self.broker.reserve(self._caller, wish)
+
+    def cancel(self, id_: str) -> Reservation:
+        return self.broker.cancel(self._caller, id_)
+
+    def set_rules(self, rules: Rules) -> None:
+        self.broker.set_rules(self._caller, rules)
+
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
+        return self.broker.drain(self._caller, gpus, until)
+
+    def resume(self) -> list[Reservation]:
+        return self.broker.resume(self._caller)
+
+    def close(self) -> None:
+        self.broker.close()
+
+
+class ServiceDesk:
+    """At the service that runs as the store's owner, and is told by the kernel who calls."""
+
+    def __init__(self, directory: Path) -> None:
+        self.config = read_config(directory)
+        self._directory = directory
+
+    def ask(self, request: Request) -> tuple[Turn, int]:
+        answer, locks = wire.call(self._directory, "ask", request=request.document())
+        if len(locks) != 1:
+            raise GpuyardError("the lease service gave no lock; it may be of another version")
+        return wire.read_turn(answer), locks[0]
+
+    def claim(self, id_: str) -> Turn:
+        return wire.read_turn(self._call("claim", id=id_))
+
+    def leave(self, id_: str) -> None:
+        self._call("leave", id=id_)
+
+    def finish(self, id_: str, *, childless: bool) -> bool:
+        return bool(self._call("finish", id=id_, childless=childless))
+
+    def release(self, id_: str) -> Lease:
+        return Lease.from_document(self._call("release", id=id_))
+
+    def state(self) -> State:
+        return wire.read_state(self._call("state"))
+
+    def history(self) -> list[Lease]:
+        """Read from the store itself, which everybody may: it can be longer than a message."""
+        self.state()  # closes what is dead
+        broker = Broker(self._directory, read_only=True)
+        try:
+            return broker.history()
+        finally:
+            broker.close()
+
+    def reserve(self, wish: Wish) -> Reservation:
+        return Reservation.from_document(self._call("reserve", wish=asdict(wish)))
+
+    def cancel(self, id_: str) -> Reservation:
+        return Reservation.from_document(self._call("cancel", id=id_))
+
+    def set_rules(self, rules: Rules) -> None:
+        self._call("set_rules", rules=rules.document())
+
+    def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
+        return Reservation.from_document(self._call("drain", gpus=gpus, until=until))
+
+    def resume(self) -> list[Reservation]:
+        return [Reservation.from_document(one) for one in self._call("resume")]
+
+    def answers(self) -> bool:
+        try:
+            self.state()
+        except GpuyardError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def _call(self, operation: str, **values: object) -> Any:
+        return wire.call(self._directory, operation, **values)[0]
+
+
+def open_desk() -> Desk:
+    """To lease and release."""
+    directory = share_directory()
+    if not config_file(directory).exists():
+        if directory != own_directory():
+            read_config(directory)  # says how to set one up
+        from gpuyard.share.setup import set_up
+
+        set_up(directory)
+    return OwnDesk(directory) if is_ours(directory) else ServiceDesk(directory)
+
+
+def open_to_look() -> Desk:
+    """To look only: works on a full disk, and for those who can read the store and not write it."""
+    directory = share_directory()
+    if is_ours(directory):
+        with contextlib.suppress(GpuyardError):
+            return OwnDesk(directory)
+    else:
+        desk = ServiceDesk(directory)
+        if desk.answers():
+            return desk
+    return OwnDesk(directory, read_only=True)
+
+
+def read_gpus(desk: Desk) -> Mapping[int, Reading]:
+    """How busy the GPUs are; whoever may write it down does."""
+    readings = gpu_source(share_directory(), desk.config).read()
+    if isinstance(desk, OwnDesk):
+        desk.broker.record_utilisation(readings)
+    return readings
+
+
+def owned_directory() -> Path:
+    """The share that this user administers; raises where it is another's."""
+    directory = share_directory()
+    if not is_ours(directory):
+        raise GpuyardError(f"only the owner of {directory} can do this; run it as they")
+    return directory
+
+
+def is_ours(directory: Path) -> bool:
+    """Its owner writes it, and nobody else: not even root, whose files its owner could not use."""
+    try:
+        return directory.stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        read_config(directory)  # says how to set one up
+        raise

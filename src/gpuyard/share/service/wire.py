@@ -1,0 +1,115 @@
+"""What goes between a client and the service: one JSON object a line each way, bounded in size, and a lease's lock
+as an open file."""
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share.service.location import SOCKET
+from gpuyard.share.store.broker import State, Turn
+from gpuyard.share.store.lease import Lease, NoneFree
+from gpuyard.share.turns.calendar import Reservation
+
+MOST_REQUEST_BYTES = 65_536
+_MOST_ANSWER_BYTES = 16_000_000
+_TIMEOUT_SECONDS = 60.0
+_ERRORS = {kind.exit_status: kind for kind in (GpuyardError, UserMistake, NoneFree)}
+
+
+def call(directory: Path, operation: str, **values: object) -> tuple[Any, list[int]]:
+    """Ask the service one thing; its answer, and the locks that came with it. Its errors are raised here."""
+    with _connected(directory) as connection:
+        try:
+            send(connection, {"do": operation, **values})
+            line, locks = receive(connection, _MOST_ANSWER_BYTES)
+        except OSError as error:
+            raise _silent(directory, error) from error
+    answer = json.loads(line) if line else None
+    if not isinstance(answer, dict):
+        raise _silent(directory, None)
+    if "error" in answer:
+        for lock in locks:
+            os.close(lock)
+        raise _ERRORS.get(int(answer.get("status", 1)), GpuyardError)(str(answer["error"]))
+    return answer.get("answer"), locks
+
+
+def send(connection: socket.socket, document: object, lock: int | None = None) -> None:
+    """One line, with a lock beside its first byte."""
+    line = json.dumps(document).encode() + b"\n"
+    if lock is not None:
+        sent = socket.send_fds(connection, [line], [lock])
+        line = line[sent:]
+    connection.sendall(line)
+
+
+def receive(connection: socket.socket, most_bytes: int) -> tuple[bytes, list[int]]:
+    """One line, or nothing where the other side has gone or said too much."""
+    text, locks = b"", []
+    while not text.endswith(b"\n"):
+        part, descriptors, _, _ = socket.recv_fds(connection, 65_536, 1)
+        locks += descriptors
+        text += part
+        if not part or len(text) > most_bytes:
+            return b"", locks
+    for descriptor in locks:
+        os.set_inheritable(descriptor, False)
+    return text, locks
+
+
+def read_turn(document: dict[str, Any]) -> Turn:
+    lease = Lease.from_document(document["lease"])
+    return Turn(lease, document["position"], document["expected_seconds"], document["reason"])
+
+
+def read_state(document: dict[str, Any]) -> State:
+    return State(
+        tuple(Lease.from_document(lease) for lease in document["held"]),
+        tuple(Lease.from_document(lease) for lease in document["waiting"]),
+        tuple(Reservation.from_document(one) for one in document["reservations"]),
+    )
+
+
+def written(answer: object) -> Any:
+    """A value of the operations as JSON has it."""
+    if isinstance(answer, list):
+        return [written(one) for one in answer]
+    if isinstance(answer, Turn | State | Lease | Reservation):
+        return asdict(answer)
+    return answer
+
+
+@contextlib.contextmanager
+def socket_path(directory: Path) -> Iterator[str]:
+    """The socket's name, short enough for the kernel (107 bytes) wherever the directory is."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{handle}/{SOCKET}"
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _connected(directory: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_TIMEOUT_SECONDS)
+        try:
+            with socket_path(directory) as path:
+                connection.connect(path)
+        except OSError as error:
+            raise _silent(directory, error) from error
+        yield connection
+
+
+def _silent(directory: Path, error: OSError | None) -> GpuyardError:
+    why = f" ({error.strerror or error})" if error else ""
+    return GpuyardError(
+        f"the lease service of {directory} does not answer{why}; ask whoever administers this machine to "
+        "run: gpuyard share serve. Running work is not harmed"
+    )

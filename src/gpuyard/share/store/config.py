@@ -1,0 +1,82 @@
+"""What a share is: its GPUs and its rules, in a file beside the store, so that a damaged store takes none of it."""
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from gpuyard.errors import GpuyardError
+from gpuyard.share.turns.choice import Rates
+from gpuyard.share.turns.rules import Rules
+
+ADMIN_GROUP = "gpuyard-admin"
+_FILE = "share.json"
+
+
+@dataclass(frozen=True)
+class SharedGpu:
+    """A GPU that can be leased."""
+
+    index: int
+    name: str
+    memory_bytes: int | None = None
+    vendor: str = "nvidia"
+    fake: bool = False
+    catalog: str | None = None
+    """Its row in the catalog, by which the cloud's price is known."""
+
+
+@dataclass(frozen=True)
+class ShareConfig:
+    """Written by `gpuyard share setup`."""
+
+    gpus: tuple[SharedGpu, ...]
+    admin_group: str = ADMIN_GROUP
+    grace_seconds: float = 5.0
+    """From asking a process to end to ending it."""
+    notice_seconds: float = 3600.0
+    """A reservation cuts a running lease that has no end only so long after it was made."""
+    rates: Rates = field(default_factory=dict)
+    """All-reduce bytes a second of each set of GPUs, by bit mask; empty where the topology is unknown."""
+
+    scheduler: str = "local"
+    """Who gives them out: gpuyard itself, or "slurm"."""
+
+    rules: Rules = field(default_factory=Rules)
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        return tuple(gpu.index for gpu in self.gpus)
+
+    def gpu(self, index: int) -> SharedGpu:
+        return next(gpu for gpu in self.gpus if gpu.index == index)
+
+    def text(self) -> str:
+        """The file."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def config_file(directory: Path) -> Path:
+    """Where a share's rules are."""
+    return directory / _FILE
+
+
+def read_config(directory: Path) -> ShareConfig:
+    """What `share setup` wrote."""
+    path = config_file(directory)
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        known = {part.name for part in fields(ShareConfig)}
+        named = {key: value for key, value in document.items() if key in known}
+        gpus = tuple(SharedGpu(**gpu) for gpu in document["gpus"])
+        rates = {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()}
+        rules = Rules.from_document(document.get("rules", {}))
+    except FileNotFoundError:
+        raise GpuyardError(
+            f"{directory} is not set up to share GPUs; run: gpuyard share setup"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise GpuyardError(
+            f"{path} can't be read ({error}); write it again with: gpuyard share setup"
+        ) from error
+    return ShareConfig(**{**named, "gpus": gpus, "rates": rates, "rules": rules})

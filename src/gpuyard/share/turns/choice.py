@@ -1,0 +1,47 @@
+"""Which free GPUs a request gets: those that reach each other fastest; fractions where there are fractions already."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from gpuyard.share.store.lease import WHOLE, Request
+
+Rates = Mapping[int, float]
+"""All-reduce rate of a set of GPUs, as a bit mask of their indices; empty where the topology is unknown."""
+MOST_TABLED = 8  # GPUs: 255 sets; more are left to `best_gpus` itself
+
+
+def choose(
+    count: int,
+    parts: int,
+    wanted: Sequence[int],
+    free: Mapping[int, int],
+    rates: Rates,
+) -> tuple[int, ...] | None:
+    """By what is free of each GPU; None: it has to wait."""
+    able = [gpu for gpu, left in sorted(free.items()) if left >= parts]
+    if wanted:
+        return tuple(wanted) if set(wanted) <= set(able) else None
+    if len(able) < count:
+        return None
+    if parts < WHOLE:
+        able.sort(key=lambda gpu: (free[gpu], gpu))  # the fullest that still has room
+        return tuple(sorted(able[:count]))
+    if not rates or count == 1:
+        return tuple(able[:count])
+    # of equals, max takes the first
+    return max(combinations(able, count), key=lambda gpus: rates.get(mask(gpus), 0.0))
+
+
+def mask(gpus: Sequence[int]) -> int:
+    """{0, 2} → 0b101."""
+    return sum(1 << gpu for gpu in gpus)
+
+
+def parts_of(request: Request, memory_bytes: Sequence[int | None]) -> int | None:
+    """How much of a GPU a request takes, where it asks by memory: of the smallest. None: nobody knows."""
+    if request.memory_bytes is None:
+        return request.parts
+    known = [size for size in memory_bytes if size]
+    if not known or len(known) < len(memory_bytes):
+        return None
+    return -(-request.memory_bytes * WHOLE // min(known))

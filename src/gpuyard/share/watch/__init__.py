@@ -1,0 +1,1 @@
+"""What GPUs and processes really do, and what of it a lease does not cover."""
