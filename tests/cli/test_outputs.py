@@ -31,13 +31,14 @@ COMMANDS = (
     "plan examples/resnet50.plan.yaml --html {file}",
     "predict resnet50 --on t4 --why --svg {file}",
     "results export --output {file}",
+    "share export slurm --output {file}",
     "study examples/spoken-digits.study.yaml --output {file}",
     "topo --preset dual-root --svg {file}",
     "train spoken-digits-linear --checkpoint {file}",
     "validate --html {file}",
 )
 READ = {
-    "--calibration", "--dataset", "--demand", "--from", "--hostfile", "--results", "--sacct", "--site",
+    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--results", "--sacct", "--site",
     "--topo",
 }  # fmt: skip
 
@@ -82,7 +83,7 @@ def test_every_path_is_read_or_checked_at_once() -> None:
 def _named(line: str) -> str:
     known = every_command()
     words = line.split()
-    return max((" ".join(words[:n]) for n in (1, 2) if " ".join(words[:n]) in known), key=len)
+    return max((" ".join(words[:n]) for n in (1, 2, 3) if " ".join(words[:n]) in known), key=len)
 
 
 @pytest.mark.parametrize("line", COMMANDS)

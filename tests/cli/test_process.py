@@ -37,6 +37,7 @@ facility examples/rack.cluster.yaml --json
 horovod --help
 lab up --nodes 3 --link 10Gbit --dry-run
 lease --fro 2h
+notebook list --jsn
 plan examples/resnet50.plan.yaml
 playbook --researchers 12 --gpus 32 --load spiky
 predict resnet50 --on dgx-a100 --json
@@ -44,6 +45,7 @@ predict resnet50 --on dgx-a10
 predict
 prices
 release
+reserve list --jsn
 results list
 schema study
 share setup --fake-gpus 65

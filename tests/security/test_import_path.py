@@ -125,4 +125,5 @@ def test_every_python_that_is_started_takes_no_module_from_the_current_directory
     assert {Path(file).relative_to(source).as_posix() for file in named} == {
         "interpreter.py",
         "measure/collectives/mpi.py",  # looks for mpiexec beside it
+        "share/notebook/jupyter.py",  # takes the directory it stands in off the path itself
     }

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gpuyard.errors import MissingRequirement
 from gpuyard.files import home
+from gpuyard.share.notebook.jupyter import jupyter_command
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -163,6 +165,19 @@ def test_a_killed_notebook_is_listed_no_more_and_its_token_goes(
     process.wait(20)
     (home() / "notebooks" / notebook["id"]).mkdir(exist_ok=True)
     assert json.loads(cli("notebook", "list", "--json").stdout) == {"notebooks": []}
+
+
+def test_a_module_in_the_directory_one_stands_in_is_not_taken_for_jupyterlab(
+    tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jupyterlab.py").write_text("open('was-run', 'w')")
+    (tmp_path / "runpy.py").write_text("open('was-run', 'w')")
+    command = jupyter_command(str(environment))
+    subprocess.run([*command, "--no-such-option"], capture_output=True, check=False, timeout=60)
+    with pytest.raises(MissingRequirement):
+        jupyter_command(str(make_environment(tmp_path / "bare", with_jupyterlab=False)))
+    assert not (tmp_path / "was-run").exists()
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ def test_who_you_are_cant_be_said(server: Server) -> None:
     a, b, _ = server.users
     leased, id_ = server.holding(a, "1")
     program = (
-        "import sys; from pathlib import Path; from gpuyard.share import wire\n"
+        "import sys; from pathlib import Path; from gpuyard.share.service import wire\n"
         "from gpuyard.errors import GpuyardError\n"
         "directory, id_, uid = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])\n"
         "for what in ({'do': 'finish', 'childless': True}, {'do': 'leave'}, {'do': 'claim'}, {'do': 'release'}):\n"

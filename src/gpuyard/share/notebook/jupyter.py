@@ -14,7 +14,13 @@ from typing import Any
 from gpuyard.errors import MissingRequirement, UserMistake
 
 _MODULES = ("jupyterlab", "jupyter_server")  # the second has no pages, but serves notebooks
-_LOOK = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n)))"
+# The directory that a user stands in has no say in what is run: -P does this from Python 3.11 on, and theirs may be older.
+_NOT_FROM_HERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+_LOOK = (
+    _NOT_FROM_HERE + "import importlib.util as u; "
+    "sys.stdout.write(' '.join(n for n in sys.argv[1:] if u.find_spec(n)))"
+)
+_RUN = _NOT_FROM_HERE + "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _LOOK_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
 
@@ -68,7 +74,7 @@ def _in(python: str) -> list[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     names = said.stdout.split()
-    return [python, "-m", names[0]] if said.returncode == 0 and names else None
+    return [python, "-c", _RUN.format(names[0])] if said.returncode == 0 and names else None
 
 
 def _missing(python: str) -> MissingRequirement:
