@@ -1,5 +1,7 @@
 """A client of the race: leases GPUs and runs a command on them, again and again, until it is told to stop.
 
+Arguments: where the race is checked, a seed, and for how long each command runs at most.
+
 The command takes a lock of its own for each GPU that it was given: if another has it, two hold one GPU. It also
 notes the lease that it was acknowledged.
 """
@@ -27,18 +29,18 @@ sleep "$2"
 """
 
 
-def main(directory: Path, seed: int) -> None:
+def main(directory: Path, seed: int, longest_seconds: float) -> None:
     chance = random.Random(seed)
     stop = directory / "stop"
     while not stop.exists():
         desk = open_desk()
         count = chance.choice((1, 1, 1, 2, 3))
         lease, lock = wait_for_lease(desk, Request(count=count), None, lambda _: None)
-        pause = f"{chance.uniform(0, 0.1):.3f}"
+        pause = f"{chance.uniform(0, longest_seconds):.3f}"
         run_leased(desk, lease, lock, ["bash", "-c", SCRIPT, "race", str(directory), pause])
         desk.close()
         time.sleep(chance.uniform(0, 0.02))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -97,10 +97,14 @@ def test_a_waiting_client_that_is_stopped_is_passed_over(start: Start, who: Who)
 def test_whatever_kills_the_launcher_its_command_keeps_the_gpu(
     start: Start, who: Who, usage: Usage
 ) -> None:
-    leased = started(start, "1", command="sleep 2")
+    leased = started(start, "1", command="exec sleep 600")
+    (command,) = children_of(leased.pid)
     leased.kill()
     leased.wait()
-    assert list(holders(who())) == [0]
+    try:
+        assert list(holders(who())) == [0]
+    finally:
+        os.kill(command, signal.SIGKILL)
     waits_for(lambda: not holders(who()))
     assert usage()[0]["ended"] == "died"
 
@@ -109,23 +113,35 @@ def test_a_child_that_closed_all_files_keeps_the_gpu_too(start: Start, who: Who)
     """Python's subprocess closes what it inherited, so such a child does not hold the lock."""
     program = (
         "import subprocess, sys, time; "
-        "p = subprocess.Popen(['sleep', '3'], close_fds=True, start_new_session=True); "
-        "print('started', flush=True); p.wait()"
+        "p = subprocess.Popen(['sleep', '600'], close_fds=True, start_new_session=True); "
+        "print(p.pid, flush=True); p.wait()"
     )
     leased = start("lease", "1", "--", "python3", "-c", program)
-    assert leased.stdout is not None and leased.stdout.readline() == "started\n"
+    assert leased.stdout is not None
+    child = int(leased.stdout.readline())
     python = children_of(leased.pid)[0]
     leased.kill()
     os.kill(python, signal.SIGKILL)
     leased.wait()
-    assert list(holders(who())) == [0]
+    try:
+        assert list(holders(who())) == [0]
+    finally:
+        os.kill(child, signal.SIGKILL)
     waits_for(lambda: not holders(who()))
 
 
 def test_what_a_command_leaves_in_the_background_keeps_the_gpu(start: Start, who: Who) -> None:
-    leased = start("lease", "1", "--", "sh", "-c", "sleep 2 >/dev/null 2>&1 & exit 0")
-    assert leased.wait(20) == 0
-    assert list(holders(who())) == [0]
+    """However soon the command itself has ended: so several times."""
+    left = []
+    try:
+        for _ in range(5):
+            leased = start("lease", "1", "--", "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+            left.append(int(leased.communicate(timeout=60)[0]))
+            assert leased.returncode == 0
+        assert list(holders(who())) == [0, 1, 2, 3, 4]
+    finally:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
     waits_for(lambda: not holders(who()))
 
 

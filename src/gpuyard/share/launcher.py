@@ -57,15 +57,17 @@ def run_leased(desk: Desk, lease: Lease, lock: int, command: Sequence[str]) -> i
     try:
         os.set_inheritable(lock, True)
         environment = {**os.environ, **leased_environment(lease, desk.config)}
+        adopts = (
+            _adopt_orphans()
+        )  # before it starts: what it leaves may be an orphan a moment later
         try:
             child = _spawn(command, environment, before)
         except OSError as error:
             _give_back(desk, lease, lock, childless=True)
             _say(f"{command[0]} can't be run: {error.strerror}")
             return 127 if isinstance(error, FileNotFoundError) else 126
-        _adopt_orphans()
         status = _wait(child, lease, lock, blocked, desk.config.grace_seconds)
-        _give_back(desk, lease, lock, childless=_is_childless())
+        _give_back(desk, lease, lock, childless=adopts and _is_childless())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return status
@@ -83,12 +85,13 @@ def _spawn(
     )
 
 
-def _adopt_orphans() -> None:
+def _adopt_orphans() -> bool:
     """What the command leaves behind becomes this process's child, so that it is known whether anything is."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return False
 
 
 def cut_again(lease: Lease, lock: int) -> Lease:
