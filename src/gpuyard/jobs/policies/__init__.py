@@ -1,0 +1,17 @@
+"""One object a policy: who gets how many GPUs. The live queue and the simulator ask the object, never which one it is."""
+
+from gpuyard.errors import UnknownName
+from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool, QueuePolicy
+from gpuyard.jobs.policies.fifo import Fifo
+
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (Fifo(),)}
+
+
+def policy_of(name: str) -> Policy:
+    """By its name."""
+    if name not in POLICIES:
+        raise UnknownName("policy", name, POLICIES)
+    return POLICIES[name]
+
+
+__all__ = ["POLICIES", "Allocation", "JobView", "Policy", "Pool", "QueuePolicy", "policy_of"]

@@ -1,0 +1,79 @@
+"""Which machines a job's GPUs are on: those it has, else one machine, else one rack, else as few machines as hold them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.policies.base import Allocation, JobView, Pool
+
+Free = npt.NDArray[np.int64]
+
+
+def place(
+    gpus: Mapping[str, int], jobs: Sequence["JobView"], pool: "Pool"
+) -> dict[str, "Allocation"]:
+    """Machines for each job that gets GPUs. Who keeps its number stays where it is; then the largest chooses first."""
+    kept = [job for job in jobs if job.running and gpus.get(job.id, 0) == job.gpus]
+    placed = {job.id: job.allocation for job in kept if job.allocation is not None}
+    free = pool.free(kept)
+    racks = None if pool.racks is None else np.array(pool.racks)
+    moving = [job for job in jobs if gpus.get(job.id, 0) and job.id not in placed]
+    for job in sorted(moving, key=lambda job: -gpus[job.id]):
+        wanted = gpus[job.id]
+        chosen = _around(job, wanted, free) or choose(free, wanted, racks)
+        take(free, chosen)
+        placed[job.id] = chosen
+    return placed
+
+
+def choose(free: Free, gpus: int, racks: npt.NDArray[np.int64] | None = None) -> "Allocation":
+    """That many of the free GPUs (by machine): the fullest machine that has them all, so that large gaps stay."""
+    one = _fullest(free, gpus)
+    if one is not None:
+        return ((one, gpus),)
+    if racks is not None:
+        inside = [np.where(racks == rack, free, 0) for rack in np.unique(racks)]
+        enough = [there for there in inside if there.sum() >= gpus]
+        if enough:
+            options = [_few(there, gpus) for there in enough]
+            return min(options, key=len)
+    return _few(free, gpus)
+
+
+def take(free: Free, allocation: "Allocation", sign: int = -1) -> None:
+    """Out of what is free; back into it with a `sign` of 1."""
+    for machine, gpus in allocation:
+        free[machine] += sign * gpus
+
+
+def _around(job: "JobView", gpus: int, free: Free) -> "Allocation | None":
+    """On the one machine that it is on already, if it has room."""
+    if job.allocation is None or len(job.allocation) != 1:
+        return None
+    machine = job.allocation[0][0]
+    return ((machine, gpus),) if free[machine] >= gpus else None
+
+
+def _fullest(free: Free, gpus: int) -> int | None:
+    fits = np.where(free >= gpus, free, np.iinfo(np.int64).max)
+    best = int(fits.argmin())
+    return best if free[best] >= gpus else None
+
+
+def _few(free: Free, gpus: int) -> "Allocation":
+    """The emptiest machines, and for the rest the fullest that has room."""
+    order = np.argsort(-free, kind="stable")
+    total = np.cumsum(free[order])
+    last = int(np.searchsorted(total, gpus))
+    if last >= len(order):
+        raise ValueError(f"{gpus} GPUs are more than the {int(total[-1])} that are free")
+    whole = order[:last]
+    rest = gpus - (int(total[last - 1]) if last else 0)
+    others = free.copy()
+    others[whole] = 0
+    final = _fullest(others, rest)
+    chosen = [(int(machine), int(free[machine])) for machine in whole]
+    return tuple(sorted([*chosen, (final if final is not None else int(order[last]), rest)]))
