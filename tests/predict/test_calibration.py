@@ -30,7 +30,7 @@ from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.strategies.ring import all_reduce
+from gpuyard.predict.strategies.ddp import all_reduce
 from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName, Workload
 
 V100S = Hardware("cuda", "v100-sxm2-16gb", 8)

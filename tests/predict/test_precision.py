@@ -12,15 +12,15 @@ from gpuyard.predict.calibration.document import (
     CheckedErrors,
     HardwareCalibration,
 )
-from gpuyard.predict.compute import roofline
-from gpuyard.predict.explain.remedies import relieve
-from gpuyard.predict.precision import (
+from gpuyard.predict.compute import (
     at_precision,
     computed_in,
     faster_half,
     precision_on,
     precision_words,
+    roofline,
 )
+from gpuyard.predict.explain.remedies import relieve
 from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, Precision, Workload
 
 

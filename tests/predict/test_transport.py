@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpuyard.predict.constants import Tuning
-from gpuyard.predict.strategies.ring import all_reduce
+from gpuyard.predict.strategies.ddp import all_reduce
 from gpuyard.predict.table import Paths
 from gpuyard.predict.transport import between_rate, expected_maximum, inside_rate
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from gpuyard import __version__, files, temporaries
+from gpuyard import __version__, files
 from gpuyard.cli.options import add_allow_code_option, agreed
 from gpuyard.cli.output import add_wide_option
 from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
@@ -175,7 +175,7 @@ def root(
     del version
     if debug:
         os.environ["GPUYARD_DEBUG"] = "1"
-    temporaries.sweep(*files.directories(), temporaries.shared_directory())
+    files.sweep(*files.directories(), files.shared_directory())
 
 
 def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:

@@ -251,7 +251,7 @@ def trained_in_asked(
     """The workload in the precision of the option, if there was one."""
     if precision is None:
         return workload
-    from gpuyard.predict.precision import at_precision
+    from gpuyard.predict.compute import at_precision
 
     return at_precision(workload, profile, parse_precision(precision))
 

@@ -20,8 +20,7 @@ JsonOption = Annotated[
 def writable(path: Path | None) -> Path | None:
     """A callback of every option that names a file to write: whether it can be is told before any work."""
     from gpuyard.errors import UserMistake
-    from gpuyard.files import check_writable
-    from gpuyard.temporaries import sweep
+    from gpuyard.files import check_writable, sweep
 
     if path == STDOUT:
         raise UserMistake(f"expected a file to write, got {str(path)!r}; this one is not printed")
@@ -41,8 +40,7 @@ def writable_or_printed(path: Path | None) -> Path | None:
 def writable_directory(path: Path) -> Path:
     """The same for a directory, which is made if its parent is there."""
     from gpuyard.errors import UserMistake
-    from gpuyard.files import check_writable
-    from gpuyard.temporaries import sweep
+    from gpuyard.files import check_writable, sweep
 
     check_writable(path)
     sweep(path)

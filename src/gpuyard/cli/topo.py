@@ -94,8 +94,8 @@ def compare(
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.predict.compute import precision_words
     from gpuyard.predict.layouts import compare_layouts
-    from gpuyard.predict.precision import precision_words
     from gpuyard.report.answers.topology import comparison_answer
     from gpuyard.workloads import profile_of
 

@@ -17,10 +17,9 @@ from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
 from gpuyard.predict import Calibration, ComputeLine, Scenario, strategy_of
 from gpuyard.predict.calibration.applied import calibrated_line
-from gpuyard.predict.compute import ComputeLines
+from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
 from gpuyard.predict.constants import fitted, spread
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.precision import at_precision, precision_on
 from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.predictor import relative_uncertainty
 from gpuyard.predict.strategies.buckets import POWERSGD_RANK

@@ -10,8 +10,8 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import precision_words
 from gpuyard.predict.constants import spread
-from gpuyard.predict.precision import precision_words
 from gpuyard.predict.prediction import (
     Choke,
     ClusterPrediction,

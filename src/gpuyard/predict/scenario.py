@@ -15,10 +15,9 @@ from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.compute import ComputeLine
+from gpuyard.predict.compute import ComputeLine, at_precision, precision_on
 from gpuyard.predict.constants import Constant, Tuning, fitted
 from gpuyard.predict.platform import Platform, shared
-from gpuyard.predict.precision import at_precision, precision_on
 from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.strategies.buckets import Buckets

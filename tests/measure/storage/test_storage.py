@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from gpuyard.catalog.storage import storage_needs
 from gpuyard.cli.measure import bench
 from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.files import sweep
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
@@ -21,7 +22,6 @@ from gpuyard.measure.storage.dataset import own_files
 from gpuyard.measure.storage.plan import StoragePlan, plan_storage
 from gpuyard.measure.storage.records import StorageBench, Trial
 from gpuyard.measure.storage.run import run_storage
-from gpuyard.temporaries import sweep
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 

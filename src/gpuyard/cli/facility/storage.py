@@ -42,7 +42,7 @@ def storage(
     from gpuyard.facility.storage import size_storage
     from gpuyard.hardware.clusters import machine_of, read_cluster
     from gpuyard.planner.storage_need import CheckpointPlan, published_need, storage_request
-    from gpuyard.predict.precision import precision_on
+    from gpuyard.predict.compute import precision_on
     from gpuyard.report.answers.facility.storage_sizing import storage_answer
     from gpuyard.workloads import profile_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.temporaries import held_directory
+from gpuyard.files import held_directory
 
 _BLOCK = 1 << 20
 

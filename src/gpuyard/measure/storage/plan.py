@@ -12,7 +12,7 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.kind import Listing
 from gpuyard.predict import compute_line
-from gpuyard.predict.precision import precision_on
+from gpuyard.predict.compute import precision_on
 from gpuyard.specs import Workload
 from gpuyard.units import counted, format_bytes, format_seconds, format_share
 

@@ -14,7 +14,7 @@ from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
-from gpuyard.predict.precision import default_precision
+from gpuyard.predict.compute import default_precision
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, Place
 from gpuyard.run.protocol import Device

@@ -23,8 +23,7 @@ from gpuyard.planner.result import (
     share_of_runs,
 )
 from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
-from gpuyard.predict.compute import ComputeBasis
-from gpuyard.predict.precision import HALVES, computed_in
+from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {

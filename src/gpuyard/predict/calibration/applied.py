@@ -11,10 +11,15 @@ from gpuyard.predict.calibration.document import (
     ConstantName,
     HardwareCalibration,
 )
-from gpuyard.predict.compute import ComputeLine, compute_line, scaled_words
+from gpuyard.predict.compute import (
+    ComputeLine,
+    compute_line,
+    figure_precision,
+    precision_on,
+    scaled_words,
+)
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.platform import Platform, platform_of
-from gpuyard.predict.precision import figure_precision, precision_on
 from gpuyard.predict.transport import Pipe
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 

@@ -15,7 +15,7 @@ from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies import strategy_of
-from gpuyard.predict.strategies.ring import all_reduce
+from gpuyard.predict.strategies.ddp import all_reduce
 from gpuyard.predict.table import Floats, Placement, Rows, Table
 
 Lines = Mapping[LineKey, tuple[float, float]]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuyard.catalog import Gpu, ModelProfile, gpus
-from gpuyard.predict.precision import precision_on
+from gpuyard.predict.compute import precision_on
 from gpuyard.specs import Precision, StrategyName, Workload
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuyard.predict.precision import computed_in, faster_half
+from gpuyard.predict.compute import computed_in, faster_half
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import Proposal
 from gpuyard.predict.table import Placement

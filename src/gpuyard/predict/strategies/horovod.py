@@ -4,7 +4,7 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.strategies.ring import Ring
+from gpuyard.predict.strategies.ddp import Ring
 from gpuyard.predict.table import Floats, Paths, Table
 
 FUSION = Constant(

@@ -10,7 +10,7 @@ from gpuyard.catalog.published import all_reduce_rows
 from gpuyard.catalog.published_rows import AllReduceRow
 from gpuyard.hardware import all_reduce, machine_graph
 from gpuyard.predict.constants import Tuning, fitted
-from gpuyard.predict.strategies.ring import all_reduce as all_reduce_by_size
+from gpuyard.predict.strategies.ddp import all_reduce as all_reduce_by_size
 from gpuyard.predict.table import Floats, Paths
 from gpuyard.predict.transport import between_hop, between_rate
 from gpuyard.predict.validation.score import Score, score_of

@@ -6,7 +6,7 @@ from typing import Any
 from gpuyard.catalog.hardware import end_of_life
 from gpuyard.catalog.published_rows import PublishedFigure
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
-from gpuyard.predict.precision import computed_in
+from gpuyard.predict.compute import computed_in
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
