@@ -16,6 +16,7 @@ from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import kind_of
 
 if TYPE_CHECKING:
+    from gpuyard.specs.job import JobSpec
     from gpuyard.specs.offers import Offers
     from gpuyard.specs.plan import Plan
     from gpuyard.specs.site import Site
@@ -110,6 +111,13 @@ def read_sweep(path: Path) -> "SweepFile":
     from gpuyard.specs.sweep import SweepFile
 
     return read_spec(path, SweepFile, known_names())
+
+
+def read_job(path: Path) -> "JobSpec":
+    """The workload that it names is read by whoever wants its curve."""
+    from gpuyard.specs.job import JobSpec
+
+    return read_spec(path, JobSpec, known_names())
 
 
 def is_file(name_or_path: str, beside: Path) -> bool:

@@ -5,6 +5,7 @@ import json
 from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.job import JobSpec
 from gpuyard.specs.offers import Offers
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
@@ -20,6 +21,7 @@ SPECS: dict[str, type[Spec]] = {
     "offers": Offers,
     "site": Site,
     "sweep": SweepFile,
+    "job": JobSpec,
 }
 
 

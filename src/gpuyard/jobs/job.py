@@ -1,0 +1,173 @@
+"""A job that was submitted, the handle by which people name it, and how far it is."""
+
+import os
+import re
+import uuid as uuids
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from gpuyard.errors import UserMistake, quoted
+from gpuyard.share.store.clock import stamp
+from gpuyard.share.turns.when import parse_when
+from gpuyard.specs.job import JobSpec
+
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
+"""`lost`: its processes are gone and nobody knows how it ended. `unknown`: who runs it does not answer now."""
+FINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled", "lost"})
+STATES: tuple[JobState, ...] = get_args(JobState)
+UUID_VARIABLE = "GPUYARD_JOB"
+GPUS_VARIABLE = "GPUYARD_GPUS"
+NODES_VARIABLE = "GPUYARD_NODES"
+
+_HANDLE = re.compile(r"([a-z][a-z0-9-]{0,39})://([A-Za-z0-9][\w.@:-]*(?:/[A-Za-z0-9][\w.@:-]*)*)")
+_LONGEST_HANDLE = 300
+
+
+@dataclass(frozen=True, order=True)
+class Handle:
+    """How a job is named everywhere: `local://17`, `slurm://cluster/17`."""
+
+    engine: str
+    id: str
+    """As the engine reads it, with where it is: `17`, `cluster/17`, `namespace/name`."""
+
+    def __str__(self) -> str:
+        return f"{self.engine}://{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Handle":
+        """Raises where it is none."""
+        match = _HANDLE.fullmatch(text) if len(text) <= _LONGEST_HANDLE else None
+        if match is None:
+            raise UserMistake(
+                f"expected a handle like local://17 or slurm://cluster/17, got {quoted(text)}; "
+                "`gpuyard queue` lists them"
+            )
+        return cls(match[1], match[2])
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to run, with everything that depends on where and when it was submitted said."""
+
+    uuid: str
+    """Our own name for it, which no engine gives twice."""
+    spec: JobSpec
+    cwd: Path
+    """Absolute."""
+    submitted: float
+    """Seconds since 1970."""
+    deadline: float | None = None
+    """Seconds since 1970."""
+
+    @classmethod
+    def of(cls, spec: JobSpec, *, now: float, beside: Path | None = None) -> "Job":
+        """A new one; `beside` is the directory of the file that its relative paths are meant from."""
+        here = Path.cwd()
+        cwd = here if spec.cwd is None else (beside or here) / Path(spec.cwd).expanduser()
+        if beside is not None and spec.workload is not None and _is_file(spec.workload):
+            spec = spec.model_copy(update={"workload": str((beside / spec.workload).absolute())})
+        return cls(
+            uuid=str(uuids.uuid4()),
+            spec=spec,
+            cwd=Path(os.path.normpath(cwd.absolute())),
+            submitted=now,
+            deadline=None if spec.deadline is None else parse_when(spec.deadline, now),
+        )
+
+    def again(self, now: float) -> "Job":
+        """The same as a new submission: a deadline stays the moment that it was."""
+        return replace(self, uuid=str(uuids.uuid4()), submitted=now)
+
+    @property
+    def name(self) -> str:
+        return self.spec.title
+
+    def gpus_per_node(self, gpus: int) -> int:
+        """Of so many in total."""
+        return gpus // (self.spec.nodes or 1)
+
+    def environment(self, gpus: int) -> dict[str, str]:
+        """What it sees beside the environment of whoever submitted it."""
+        return {
+            **self.spec.env,
+            UUID_VARIABLE: self.uuid,
+            GPUS_VARIABLE: str(gpus),
+            NODES_VARIABLE: str(self.spec.nodes or 1),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For a store; `from_document` reads it."""
+        return {
+            "uuid": self.uuid,
+            "spec": self.spec.model_dump(mode="json", exclude_defaults=True),
+            "cwd": str(self.cwd),
+            "submitted": self.submitted,
+            "deadline": self.deadline,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Job":
+        """Raises ValueError (pydantic's is one), KeyError or TypeError where it is none."""
+        deadline = document["deadline"]
+        return cls(
+            uuid=str(uuids.UUID(document["uuid"])),
+            spec=JobSpec.model_validate(document["spec"]),
+            cwd=Path(document["cwd"]),
+            submitted=float(document["submitted"]),
+            deadline=None if deadline is None else float(deadline),
+        )
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How far a job is, as its engine says it now."""
+
+    handle: Handle
+    state: JobState
+    uuid: str = ""
+    """Empty where the engine lists what gpuyard did not submit."""
+    name: str = ""
+    user: str = ""
+    restarts: int = 0
+    exit_status: int | None = None
+    """As a shell says it: 128 + the signal's number where one ended it."""
+    gpus: int | None = None
+    """That it has, or had last; None: none yet."""
+    min_gpus: int = 1
+    max_gpus: int = 1
+    nodes: tuple[str, ...] = ()
+    submitted: float | None = None
+    """This and what follows in seconds since 1970."""
+    started: float | None = None
+    ended: float | None = None
+    deadline: float | None = None
+    priority: int = 0
+    reason: str = ""
+    """In words: what it waits for, or why it is not known how it is."""
+    command: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    """Files with what it has printed, one for each start."""
+
+    @property
+    def final(self) -> bool:
+        """Nothing will change it but a retry."""
+        return self.state in FINAL
+
+    def document(self) -> dict[str, Any]:
+        """For programs; moments as ISO 8601."""
+        moments = ("submitted", "started", "ended", "deadline")
+        return {
+            **asdict(self),
+            "handle": str(self.handle),
+            "nodes": list(self.nodes),
+            "command": list(self.command),
+            "logs": list(self.logs),
+            **{name: stamp(getattr(self, name)) for name in moments},
+        }
+
+
+def _is_file(workload: str) -> bool:
+    return workload.endswith((".yaml", ".yml"))
