@@ -145,6 +145,13 @@ def test_a_store_of_the_version_before_is_migrated_with_a_backup(share: Path, cl
     old.close()
 
 
+def test_what_is_acknowledged_is_on_the_disk(share: Path) -> None:
+    broker = Broker(share)
+    assert broker.database.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert broker.database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    broker.close()
+
+
 def test_a_newer_store_is_refused_and_not_changed(share: Path, cli: Cli) -> None:
     path = share / DATABASE
     store = sqlite3.connect(path)
@@ -177,6 +184,25 @@ def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
     assert leased.wait(10) == 143
     cli("lease", "8", "--now", "--", "true")
     assert "Nothing is wrong" in cli("share", "recover").stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[]",
+        '{"gpus": 3}',
+        '{"gpus": [{"index": 0, "name": "x", "colour": "red"}]}',
+        '{"gpus": [], "rules": {"half_life_seconds": "a day"}}',
+        '{"gpus": [], "rates": [1]}',
+        '{"gpus": [{"index": 0, "name": "x"}], "grace_seconds": "soon"}',
+        '{"gpus": [{"index": "0", "name": "x"}]}',
+    ],
+)
+def test_a_damaged_list_of_gpus_is_a_sentence(share: Path, cli: Cli, text: str) -> None:
+    (share / "share.json").write_text(text, encoding="utf-8")
+    for command in (("lease", "1", "--now", "--", "true"), ("who",)):
+        assert "share.json can't be read" in cli(*command, status=1).stderr
 
 
 def test_another_programs_database_is_left_alone(share: Path) -> None:

@@ -84,7 +84,8 @@ def test_a_turn_comes_first_come_first_served(start: Start, who: Who) -> None:
 def test_a_waiting_client_that_is_stopped_is_passed_over(start: Start, who: Who) -> None:
     first = started(start, "8")
     stopped = start("lease", "8", "--", "true")
-    waits_for(lambda: len(who()["queue"]) == 1)
+    waits_for(lambda: len(who()["queue"]) == 1 or stopped.poll() is not None)
+    assert stopped.poll() is None, stopped.communicate()
     stopped.send_signal(signal.SIGSTOP)
     waits_for(lambda: is_stopped(stopped.pid))
     behind = start("lease", "8", "--", "true")

@@ -163,8 +163,7 @@ class Broker:
             return False
         now = self.clock.boot()
         how = "time" if found.until_boot is not None and found.until_boot <= now else "finished"
-        # not waited for: what a power cut could take back is an end, and after it every lease has ended
-        with self.database.transaction(flush=False) as connection:
+        with self.database.transaction() as connection:
             self._end_all(connection, [(found, how)])
         self.locks.remove(id_)
         return True

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
 
@@ -65,18 +65,39 @@ def read_config(directory: Path) -> ShareConfig:
     """What `share setup` wrote."""
     path = config_file(directory)
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        known = {part.name for part in fields(ShareConfig)}
-        named = {key: value for key, value in document.items() if key in known}
-        gpus = tuple(SharedGpu(**gpu) for gpu in document["gpus"])
-        rates = {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()}
-        rules = Rules.from_document(document.get("rules", {}))
+        return _config(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise GpuyardError(
             f"{directory} is not set up to share GPUs; run: gpuyard share setup"
         ) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    # a user's mistake is what rules say of values that no rule has
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        UserMistake,
+    ) as error:
         raise GpuyardError(
             f"{path} can't be read ({error}); write it again with: gpuyard share setup"
         ) from error
-    return ShareConfig(**{**named, "gpus": gpus, "rates": rates, "rules": rules})
+
+
+def _config(document: dict[str, Any]) -> ShareConfig:
+    """Keys of a later version are passed over."""
+    known = {part.name for part in fields(ShareConfig)}
+    read = {
+        **{name: value for name, value in document.items() if name in known},
+        "gpus": tuple(SharedGpu(**gpu) for gpu in document["gpus"]),
+        "rates": {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()},
+        "rules": Rules.from_document(document.get("rules", {})),
+    }
+    for name in ("grace_seconds", "notice_seconds"):
+        if name in read:
+            read[name] = float(read[name])
+    for gpu in read["gpus"]:
+        if not isinstance(gpu.index, int) or not isinstance(gpu.memory_bytes, int | None):
+            raise TypeError(f"{gpu} is no GPU")
+    return ShareConfig(**read)

@@ -1,12 +1,9 @@
 """The SQLite file of a share: opened, checked, brought to this version, and every fault of it a sentence.
 
-Transactions are as durable as with synchronous=FULL: none is acknowledged before its log is on the disk. But the
-disk is waited for after the write lock was given back, so that processes which commit at the same time wait for
-one flush together (sqlite.org/wal.html: in WAL mode synchronous=NORMAL leaves out that flush, and nothing else).
+With synchronous=FULL nothing is acknowledged before its log is on the disk, and nobody sees it before either.
 """
 
 import contextlib
-import os
 import sqlite3
 import time
 import urllib.parse
@@ -27,20 +24,16 @@ class Database:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        self._log: int | None = None
         with self.sentences():
             self.connection = self._read_only() if read_only else self._opened()
 
     def close(self) -> None:
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
 
     @contextlib.contextmanager
-    def transaction(self, *, flush: bool = True) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing; when this is left, it survives a kill and, if flushed, a power cut."""
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing; when this is left, it survives a kill and a power cut."""
         with self.sentences():
             self._begin()
             try:
@@ -50,8 +43,6 @@ class Database:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
-            if flush:
-                self._flush()
 
     @contextlib.contextmanager
     def sentences(self) -> Iterator[None]:
@@ -100,7 +91,6 @@ class Database:
             connection.execute("COMMIT")
         elif version != VERSION:
             migrate(connection, self.path, version)
-        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
 
     def _read_only(self) -> sqlite3.Connection:
@@ -151,11 +141,6 @@ class Database:
                     time.sleep(_RETRY_SECONDS)
         finally:
             self.connection.execute(f"PRAGMA busy_timeout = {int(_LOOK_SECONDS * 1000)}")
-
-    def _flush(self) -> None:
-        if self._log is None:
-            self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-        os.fdatasync(self._log)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
