@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 
 from gpuyard import lab
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import MeasuredStep, Measurement, Provenance, Window
 from gpuyard.measure.machine_lock import DIRECTORY_VARIABLE, NAME
 from tests.command_line import Done, run_here, run_process

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.lab import overload, plan_from_text, plan_lab
 from gpuyard.lab.plan import shape_of
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.lab import plan_lab
 from gpuyard.run.horovod_rendezvous import table_of
 from gpuyard.run.places import Here, Hosts, LabNodes, SlurmAllocation, allocation, reach_hosts

@@ -30,6 +30,7 @@ from gpuyard.run.places.hosts import Hosts
 from gpuyard.share.service import service
 from gpuyard.share.service.wire import MOST_REQUEST_BYTES
 from gpuyard.share.store.lease import Request
+from gpuyard.steps.windows import read_log
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"
@@ -57,6 +58,12 @@ def _files(*globs: str) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8") for path in found)
 
 
+_STEPS = (
+    "epoch 1\n"
+    'gpuyard-steps: {"job": "u", "start": "a", "gpus": 2, "nodes": 1, "at": 1.5, "workers": 2, "steps": 10, '
+    '"samples": 640.0, "seconds": 1.0, "step_seconds": 0.1, "warmup": true, "steps_done": 11, "samples_done": 704, '
+    '"number": 11, "total": 90, "loss": 2.5, "testbed": {"host": "h", "cores": 2, "memory_bytes": 1, "gpus": ["g"]}}\n'
+)
 _CALIBRATION = {
     "kind": "gpuyard-calibration", "version": 1, "created_at": "2026-01-02", "gpuyard": "0.1.0",
     "hardware": [{
@@ -208,6 +215,7 @@ READERS = (
     Reader("calibration.json", chosen_calibration, (json.dumps(_CALIBRATION),)),
     Reader("results", lambda path: read_results([Path(path)]), _files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
+    Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
     Reader("request.json", _request, _REQUESTS, of_file=False),
     Reader("lab.json", _lab_state, (_lab(),), of_file=False),
     *(
@@ -230,7 +238,7 @@ READ_BY: dict[str, str] = {
     "economics/demand.py": "demand.csv",
     "files.py": "demand.csv",
     "hardware/clusters.py": "cluster.yaml",
-    "hardware/cpu.py": HOST,
+    "cpu.py": HOST,
     "hardware/discover.py": HOST,
     "hardware/readers/read.py": "topology",
     "hardware/readers/xml_text.py": "topology",
@@ -255,6 +263,7 @@ READ_BY: dict[str, str] = {
     "share/": OWNER,
     "share/service/service.py": "request.json",
     "specs/loading.py": "cluster.yaml",
+    "steps/windows.py": "steps",
     "workloads/digit_clips.py": "test_downloads.py",
     "workloads/own_code.py": "a user's own code, for its digest",
     "workloads/profile_process.py": RANKS,

@@ -4,7 +4,7 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.hardware.cpu import cpu_model, usable_cores
+from gpuyard.cpu import cpu_model, usable_cores
 from gpuyard.hardware.nvml import NoNvml, opened_nvml
 
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard import units
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
-from gpuyard.hardware.cpu import usable_cores
 
 DEFAULT_NAME = "lab"
 MOST_NODES = 250  # one /24, and more than one machine can do anything useful with

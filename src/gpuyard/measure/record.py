@@ -24,7 +24,7 @@ from pydantic import (
 
 from gpuyard import __version__
 from gpuyard.catalog.models import ModelProfile
-from gpuyard.hardware.cpu import cpu_model, os_name, usable_cores
+from gpuyard.cpu import cpu_model, os_name, usable_cores
 from gpuyard.run.probe import cuda_gpus
 
 _HARDWARE = {"host", "cpu_model", "cores", "memory_bytes", "gpus"}

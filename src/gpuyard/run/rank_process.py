@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, Refusal
 
 Emit = Callable[[BaseModel], None]

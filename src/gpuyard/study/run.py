@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gpuyard import __version__
 from gpuyard.catalog.specfiles import read_plan, read_workload
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware import discover_host
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
 from gpuyard.measure.clock import Progress, Tell
 from gpuyard.measure.training.run import sweep_clock

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.bench import measure
 from gpuyard.measure.convergence.plan import plan_convergence

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from gpuyard import files
 from gpuyard.cli.measure import bench, results
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.links.memory import core_counts
 

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.links.memory import copy_seconds, core_counts
 
 pins = pytest.mark.skipif(

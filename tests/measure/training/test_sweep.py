@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure import (
     Measurement,
     Rejection,

@@ -7,8 +7,8 @@ from typing import Any
 
 import psutil
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.kind import Listing
 from gpuyard.measure.links.facts import gpu_addresses
 from gpuyard.measure.links.loopback import MOST_BYTES

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.storage import storage_needs
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.measure.kind import Listing
 from gpuyard.predict import compute_line
 from gpuyard.predict.compute import precision_on

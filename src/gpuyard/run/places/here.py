@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.cpu import usable_cores
 from gpuyard.run.places.place import Cores, Kind, Listening, Place, RunPlace, Seat
 from gpuyard.run.probe import cuda_gpus
 from gpuyard.run.process import Command

@@ -1,0 +1,219 @@
+"""What a training loop says of its speed, and what it costs it: nothing outside of a job, next to nothing in one."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpuyard.steps import reporter
+from gpuyard.steps.reporter import MARKER, Reporter, reporter_of
+from gpuyard.steps.windows import StepsFile, StepWindow, window_of
+from tests.command_line import ROOT
+
+
+class Loop:
+    """A loop by a clock of its own, and the lines that it wrote."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.now = 100.0
+        self.lines: list[str] = []
+        self.reporter = Reporter(
+            self.lines.append, {"start": "a"}, workers=workers, clock=lambda: self.now
+        )
+
+    def run(self, steps: int, seconds: float, samples: float = 64) -> None:
+        for _ in range(steps):
+            self.now += seconds
+            self.reporter.step(samples)
+
+    @property
+    def windows(self) -> list[StepWindow]:
+        found = [window_of(line) for line in self.lines]
+        assert None not in found
+        return [window for window in found if window is not None]
+
+
+def test_the_first_steps_are_told_apart_and_the_first_is_not_timed() -> None:
+    loop = Loop()
+    loop.run(1, seconds=40.0)  # a compiler ran before it
+    loop.run(10, seconds=0.5)
+    loop.run(100, seconds=0.1)
+    loop.reporter.close()
+    first, *rest = loop.windows
+    assert (first.warmup, first.steps) == (True, 10)
+    assert first.seconds == pytest.approx(5.0)
+    assert [window.warmup for window in rest] == [False] * len(rest)
+    assert sum(window.steps for window in rest) == 100
+    assert rest[-1].steps_done == 111
+    assert rest[-1].samples_done == 111 * 64
+
+
+def test_slow_steps_are_warm_after_few() -> None:
+    loop = Loop()
+    loop.run(6, seconds=60.0)
+    assert [(window.warmup, window.steps) for window in loop.windows] == [
+        (True, 3),
+        (False, 1),
+        (False, 1),
+    ]
+
+
+def test_an_evaluation_between_two_steps_does_not_move_the_speed() -> None:
+    loop = Loop()
+    loop.run(11, seconds=0.1)
+    loop.run(40, seconds=0.1)
+    loop.run(1, seconds=30.0)
+    loop.run(40, seconds=0.1)
+    loop.reporter.close()
+    assert all(w.samples_per_second == pytest.approx(640) for w in loop.windows if w.steps > 2)
+    assert sum(window.seconds for window in loop.windows) == pytest.approx(39.0)
+
+
+def test_samples_are_those_of_all_workers() -> None:
+    loop = Loop(workers=8)
+    loop.run(11, seconds=0.1)
+    (window,) = loop.windows
+    assert (window.workers, window.samples) == (8, 10 * 64 * 8)
+
+
+def test_a_month_has_few_lines_and_a_median_of_few_steps() -> None:
+    loop = Loop()
+    loop.run(40_000, seconds=0.01)
+    assert len(loop.lines) < 100
+    assert all(w.step_seconds == pytest.approx(0.01) for w in loop.windows)
+    long = Loop()
+    long.run(20_000, seconds=130.0)
+    assert len(long.lines) < 20_000
+    assert long.windows[-1].seconds == 130.0
+
+
+def test_threads_lose_no_step() -> None:
+    lines: list[str] = []
+    counting = Reporter(lines.append, {})
+
+    def train() -> None:
+        for _ in range(5000):
+            counting.step(2)
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counting.close()
+    last = window_of(lines[-1])
+    assert last is not None
+    assert (last.steps_done, last.samples_done) == (20_000, 40_000)
+
+
+def test_a_loss_that_is_not_finite_leaves_the_line_readable() -> None:
+    loop = Loop()
+    loop.run(10, seconds=0.1)
+    loop.reporter.step(64, loss=float("nan"))
+    loop.now += 1
+    loop.reporter.step(64, number=501, total=900, loss=float("inf"))
+    loop.reporter.close()
+    last = loop.windows[-1]
+    assert (last.loss, last.number, last.total) == (None, 501, 900)
+
+
+@pytest.mark.parametrize(
+    ("environment", "reports"),
+    [
+        ({}, False),
+        ({"GPUYARD_JOB": "u"}, False),
+        ({"GPUYARD_STEPS": "f"}, True),
+        ({"GPUYARD_REPORT": "stdout"}, True),
+        ({"GPUYARD_REPORT": "stdout", "RANK": "1"}, False),
+        ({"GPUYARD_STEPS": "f", "SLURM_PROCID": "3"}, False),
+        ({"GPUYARD_STEPS": "f", "RANK": "0", "SLURM_PROCID": "3"}, True),
+        ({"GPUYARD_STEPS": "f", "RANK": "none"}, True),
+    ],
+)
+def test_who_reports(environment: dict[str, str], reports: bool) -> None:
+    assert (reporter_of(environment) is not None) == reports
+
+
+LOOP = """
+import sys, time, gpuyard
+for _ in range(14):
+    time.sleep(0.001)
+    gpuyard.step(samples=32)
+heavy = {'numpy', 'pydantic', 'torch', 'rich', 'typer', 'psutil'} & set(sys.modules)
+print('trained', sorted(heavy))
+"""
+
+
+def run_loop(script: str = LOOP, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables}
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_outside_of_a_job_nothing_is_said() -> None:
+    done = run_loop()
+    assert (done.stdout, done.stderr) == ("trained []\n", "")
+
+
+def test_in_a_job_the_file_has_all_steps_and_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "steps"
+    told = {"GPUYARD_STEPS": str(file), "GPUYARD_JOB": "u-1", "WORLD_SIZE": "4", "RANK": "0"}
+    done = run_loop(**told, GPUYARD_GPUS="8", GPUYARD_NODES="2", LOCAL_WORLD_SIZE="2")
+    assert (done.stdout, done.stderr) == ("trained []\n", "")
+    run_loop(**told)  # the job starts again
+    reader = StepsFile(file)
+    windows = reader.read()
+    assert [window.steps for window in windows] == [10, 3, 10, 3]
+    assert len({window.start for window in windows}) == 2
+    assert {window.job for window in windows} == {"u-1"}
+    assert [(w.gpus, w.nodes, w.workers) for w in windows[1:3]] == [(8, 2, 4), (4, 1, 4)]
+    assert windows[1].samples_done == 14 * 32 * 4
+    assert windows[0].testbed is not None
+    assert windows[0].testbed["cores"] >= 1
+    assert windows[1].testbed is None
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert reader.read() == []
+
+
+def test_lines_go_to_stdout_where_that_is_asked_for() -> None:
+    done = run_loop(GPUYARD_REPORT="stdout")
+    first, trained, last = done.stdout.splitlines()
+    assert trained == "trained []"
+    assert json.loads(first.removeprefix(MARKER))["warmup"] is True
+    assert json.loads(last.removeprefix(MARKER))["steps_done"] == 14
+
+
+def test_a_file_that_cannot_be_written_is_said_once_and_training_goes_on(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "precious"
+    elsewhere.write_text("kept")
+    link = tmp_path / "steps"
+    link.symlink_to(elsewhere)
+    done = run_loop(GPUYARD_STEPS=str(link))
+    assert done.stdout == "trained []\n"
+    assert done.stderr.count("gpuyard: steps can't be reported") == 1
+    assert elsewhere.read_text() == "kept"
+
+
+def test_a_forked_worker_says_nothing_of_its_parents_steps(tmp_path: Path) -> None:
+    file = tmp_path / "steps"
+    script = LOOP + (
+        "import os\n"
+        "child = os.fork()\n"
+        "if not child:\n    sys.exit(0)\n"  # with its exit handlers
+        "os.waitpid(child, 0)\n"
+    )
+    run_loop(script, GPUYARD_STEPS=str(file))
+    assert sum(window.steps for window in StepsFile(file).read()) == 13
+
+
+def test_the_package_has_no_other_lazy_name() -> None:
+    import gpuyard
+
+    assert gpuyard.step is reporter.step
+    with pytest.raises(AttributeError, match="no attribute 'stepp'"):
+        gpuyard.stepp  # noqa: B018
