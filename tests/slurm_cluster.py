@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 GPUS = 4
 """Of each node; they only have numbers."""
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "salloc", "srun", "unshare", "nsenter", "ip")
+_DATABASE_PROGRAMS = ("mariadb-install-db", "mariadbd", "slurmdbd", "sacctmgr")
 _READY_SECONDS = 60.0
 _CLIENT_SECONDS = 240.0
 
@@ -65,11 +66,31 @@ mkdir -p /run/munge /var/lib/slurm/slurmctld /var/lib/slurm/slurmd
 chown slurm /var/lib/slurm/slurmctld /var/log/slurm
 munged --foreground --force --key-file="$1/munge.key" --socket=/run/munge/munge.socket.2 \
     --pid-file="$1/munged.pid" --log-file="$1/munged.log" --seed-file="$1/munged.seed" &
+eval "$3"
 slurmctld -D &
 slurmd -D &
 read -r _
 kill -9 -1
 rm -rf "$1"
+"""
+# as an admin does it: the database, then accounts.sh, which wants slurmctld to be started before it is run again
+_DATABASE = """\
+mkdir -p /run/mysqld
+mariadb-install-db --no-defaults --datadir="$1/database" --user=root --skip-test-db --innodb-log-file-size=8M >/dev/null
+mariadbd --no-defaults --user=root --datadir="$1/database" --socket=/run/mysqld/mysqld.sock --skip-networking \
+    --skip-grant-tables --innodb-buffer-pool-size=32M --innodb-log-file-size=8M &
+until [ -S /run/mysqld/mysqld.sock ]; do sleep 0.1; done
+slurmdbd -D &
+until "${SLURM_CONF%/*}/accounts.sh"; [ "$(sacctmgr --noheader show cluster | wc -l)" = 1 ]; do sleep 0.2; done
+"""
+_DATABASE_CONFIGURATION = """\
+AuthType=auth/munge
+DbdHost=localhost
+SlurmUser=slurm
+PidFile=/run/slurmdbd.pid
+LogFile=/var/log/slurm/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=localhost
 """
 
 
@@ -111,17 +132,25 @@ def slurm_cluster(nodes: int) -> Iterator[SlurmCluster]:
 
 
 @contextmanager
-def slurm_of(configuration: Path) -> Iterator[SlurmCluster]:
-    """One machine with a configuration that was written for this one."""
-    with _own_directory() as directory:
+def slurm_of(configuration: Path, *, database: bool = False) -> Iterator[SlurmCluster]:
+    """One machine with a configuration that was written for this one, and its database if asked for."""
+    with _own_directory(_DATABASE_PROGRAMS if database else ()) as directory:
         _write_key(directory)
-        with _started(directory, configuration, _FIRST_PROCESS_OF_ONE, 1) as cluster:
+        before = ""
+        if database:
+            before = _DATABASE
+            settings = configuration.with_name("slurmdbd.conf")
+            settings.touch(0o600)
+            settings.write_text(_DATABASE_CONFIGURATION, encoding="utf-8")
+            shutil.chown(settings, "slurm")
+        with _started(directory, configuration, _FIRST_PROCESS_OF_ONE, 1, before) as cluster:
             yield cluster
 
 
 @contextmanager
-def _own_directory() -> Iterator[Path]:
-    missing = [name for name in _PROGRAMS if shutil.which(name, path=_path()) is None]
+def _own_directory(more_programs: Sequence[str] = ()) -> Iterator[Path]:
+    programs = (*_PROGRAMS, *more_programs)
+    missing = [name for name in programs if shutil.which(name, path=_path()) is None]
     if missing:
         pytest.skip(f"a Slurm of its own needs Debian's slurm-wlm and munge: no {missing[0]} here")
     if os.geteuid() != 0:
@@ -135,12 +164,12 @@ def _own_directory() -> Iterator[Path]:
 
 @contextmanager
 def _started(
-    directory: Path, configuration: Path, first_process: str, nodes: int
+    directory: Path, configuration: Path, first_process: str, nodes: int, before: str = ""
 ) -> Iterator[SlurmCluster]:
     unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*unshare, "sh", "-c", first_process, "sh", str(directory), str(nodes)],
+            [*unshare, "sh", "-c", first_process, "sh", str(directory), str(nodes), before],
             env={**os.environ, "PATH": _path(), "SLURM_CONF": str(configuration)},
             stdin=subprocess.PIPE,
             stdout=log,

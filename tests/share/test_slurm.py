@@ -1,6 +1,7 @@
 """The way to Slurm: what is written starts a real one, and the same commands go through it."""
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.setup import set_up
-from gpuyard.share.slurm.accounts import Account, accounts_script
+from gpuyard.share.slurm.accounts import Account, Accounts, Member, accounts_of, accounts_script
 from gpuyard.share.slurm.export import slurm_files
 from gpuyard.share.slurm.jobs import srun_command
 from gpuyard.share.slurm.switch import use_slurm
 from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
 from gpuyard.share.store.lease import WHOLE, Request
+from gpuyard.share.turns.rules import Rules
 from tests.conftest import MACHINE, Cli
 from tests.share.conftest import Start
 from tests.slurm_cluster import SlurmCluster, slurm_of
@@ -142,13 +144,99 @@ def test_each_file_says_first_what_it_is_and_real_gpus_are_closed_to_others() ->
 
 
 def test_limits_need_slurms_database_and_names_cant_be_commands() -> None:
-    accounts = [Account("vision; rm -rf /", ("ann", "bob"), most_gpus=2)]
-    script = accounts_script("gpuyard", accounts, ("ann", "cleo"), 8)
-    assert "set_to account 'vision; rm -rf /' cluster=gpuyard set GrpTRES=gres/gpu=2" in script
+    group = "vision; rm -rf /"
+    known = Accounts(
+        (Account(group, most_gpus=2),), (Member("ann", group),), Rules(quotas={group: 2})
+    )
+    script = accounts_script("gpuyard", known, ("ann", "cleo"))
+    assert f"set_to account '{group}' cluster=gpuyard set GrpTRES=billing=200 " in script
+    assert f"add user cleo cluster=gpuyard account='{group}'" in script
     assert "set_to user cleo set AdminLevel=Operator" in script
     gpus = (SharedGpu(0, "a"),)
-    with_limits = slurm_files(ShareConfig(gpus), Path("/x"), accounts).texts["slurm.conf"]
+    with_limits = slurm_files(ShareConfig(gpus), Path("/x"), known).texts["slurm.conf"]
     assert "\nAccountingStorageEnforce=associations,limits,qos" in with_limits
+    assert (
+        "\nAccountingStorageEnforce"
+        not in slurm_files(ShareConfig(gpus), Path("/x")).texts["slurm.conf"]
+    )
+
+
+def test_each_rule_of_today_is_in_what_slurm_gets() -> None:
+    rules = Rules(
+        half_life_seconds=7 * 86400.0,
+        fair_share="group",
+        quotas={"students": 2, "first-years": 1},
+        weekly_hours={"guests": 10.5},
+        priorities={"staff": 10, "guests": -5},
+    )
+    files = slurm_files(ShareConfig((SharedGpu(0, "a"),)), Path("/x"), accounts_of([], rules)).texts
+    for line in (
+        "set_to account students cluster=gpuyard set GrpTRES=billing=200 GrpTRESMins=billing=-1 Fairshare=1",
+        "set_to account first-years cluster=gpuyard set GrpTRES=billing=100 GrpTRESMins=billing=-1 Fairshare=1",
+        "set_to account guests cluster=gpuyard set GrpTRES=billing=-1 GrpTRESMins=billing=63000 Fairshare=1",
+        "set_to qos gpuyard-priority--5 set Priority=0",
+        "set_to qos normal set Priority=1",
+        "set_to qos gpuyard-priority-10 set Priority=2",
+    ):
+        assert f"{line}\n" in files["accounts.sh"]
+    for line in (
+        "PriorityDecayHalfLife=7-00:00:00",
+        "PriorityUsageResetPeriod=WEEKLY",
+        "PriorityWeightQOS=1000000000",
+        "PriorityWeightFairshare=1000000",
+    ):
+        assert f"{line}\n" in files["slurm.conf"]
+
+
+def test_a_member_of_several_groups_is_under_the_tightest_and_told_of_the_others(
+    share: Path,
+) -> None:
+    from gpuyard.share.service.caller import this_process
+    from gpuyard.share.store.broker import Broker
+
+    broker = Broker(share)
+    me = this_process()
+    _, lock = broker.ask(me, Request())
+    rules = Rules(quotas={"wide": 4, "tight": 1}, priorities={"wide": 3, "tight": 2})
+    in_both = frozenset({"wide", "tight", me.group})
+    known = accounts_of(broker.history(), rules, lambda _: in_both)
+    assert known.members == (Member(me.user, "tight", 3, ("wide",)),)
+    script = accounts_script("gpuyard", known, ())
+    assert f"# {me.user} is in wide too, whose limits Slurm does not hold them to" in script
+    assert accounts_of(broker.history()).members == (Member(me.user, me.group),)
+    os.close(lock)
+    broker.close()
+
+
+@MACHINE
+@pytest.mark.soak
+def test_a_real_slurm_with_its_database_keeps_the_same_limits(share: Path, cli: Cli) -> None:
+    cli("share", "policy", "--quota", "games=2", "--weekly-hours", "games=100", "--priority",
+        "games=5", "--half-life", "1d")  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="gpuyard-export-") as output:
+        Path(output).chmod(0o755)
+        cli("share", "export", "slurm", "--output", output)
+        with slurm_of(Path(output) / "slurm.conf", database=True) as slurm:
+            accounts = slurm.run(str(Path(output) / "accounts.sh"))
+            assert (accounts.returncode, accounts.stderr) == (0, "")
+            columns = "format=account,user,qos,defaultqos,grptres,grptresmins,fairshare"
+            listed = slurm.run("sacctmgr", "--noheader", "--parsable2", "show", "assoc", columns)
+            assert "games||normal||billing=200|billing=600000|parent\n" in listed.stdout
+            qos = "gpuyard-priority-5"
+            assert f"games|games|{qos}|{qos}|||1\n" in listed.stdout
+            # a GPU and a hundred hundredths are two; who is over waits without keeping others waiting
+            script = (
+                "as_games() { setpriv --reuid=games --regid=games --clear-groups --reset-env env "
+                'SLURM_CONF="$SLURM_CONF" srun --chdir=/ "$@" & }; '
+                "until_seen() { until squeue --noheader --format='%T %r' | grep -c \"$2\" | grep -q "
+                '"^$1$"; do sleep 0.2; done; }; '
+                "as_games --gres=gpu:1 sleep 600; as_games --gres=shard:100 sleep 600; "
+                "until_seen 2 RUNNING; as_games --gres=shard:1 true; "
+                "until_seen 1 'PENDING AssocGrpBilling'; srun --gres=gpu:1 echo passed; "
+                "scancel --user=games; wait"
+            )
+            said = slurm.run("bash", "-c", script)
+            assert said.stdout == "passed\n", said.stderr
 
 
 def test_what_is_asked_for_is_what_slurm_is_asked_for() -> None:

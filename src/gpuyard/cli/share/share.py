@@ -123,7 +123,8 @@ def slurm(
 
     desk = open_to_look()
     config = desk.config
-    files = slurm_files(config, output, accounts_of(desk.history()), admins_of(config.admin_group))
+    accounts = accounts_of(desk.history(), config.rules)
+    files = slurm_files(config, output, accounts, admins_of(config.admin_group))
     if dry_run:
         for name, text in files.texts.items():
             sys.stdout.write(f"==> {output / name} <==\n{text}\n")

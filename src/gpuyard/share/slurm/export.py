@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.slurm.accounts import Account, accounts_script
+from gpuyard.share.slurm.accounts import SHARDS, Accounts, accounts_script
 from gpuyard.share.store.config import ShareConfig, SharedGpu
 
-SHARDS = 100
-"""Parts of a GPU that Slurm counts in, where a lease is of less than a whole one."""
 PARTITION = "gpus"
 _CLUSTER = "gpuyard"
 _FAKE_DEVICES = "test-gpus"
@@ -52,7 +50,7 @@ KillWait={grace}
 {accounting}
 
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres={gres}
-PartitionName={partition} Nodes={host} Default=YES MaxTime=INFINITE OverSubscribe=FORCE:{jobs} State=UP
+PartitionName={partition} Nodes={host} Default=YES MaxTime=INFINITE OverSubscribe=FORCE:{jobs} State=UP{billing}
 """
 _ISOLATED = """\
 # a job can open only its own GPUs: see cgroup.conf
@@ -63,22 +61,32 @@ _NOT_ISOLATED = """\
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none"""
 _IN_ORDER = "PriorityType=priority/basic"
-_BY_GROUP = """\
-# the priority of a group first (its QOS, see accounts.sh), then who came first
+_BY_RULES = """\
+# priority first (the QOS of a user, see accounts.sh), then who used less lately, then who came first
 PriorityType=priority/multifactor
-PriorityWeightQOS=1000000
-PriorityWeightAge=1000"""
+PriorityWeightQOS={qos}
+PriorityWeightFairshare={fair_share}
+PriorityWeightAge=1000
+PriorityDecayHalfLife={half_life}"""
+_WEEKLY = """\
+
+# GPU-hours of a group are counted from Sunday to Sunday, not in the last 7 days; and where a group reaches its limit Slurm
+# ends its jobs, while gpuyard lets running leases go on
+PriorityUsageResetPeriod=WEEKLY"""
 _NO_ACCOUNTING = """\
 # no limits, so no database is needed; with slurmdbd running, use these three lines and run accounts.sh
 #AccountingStorageType=accounting_storage/slurmdbd
 #AccountingStorageHost=localhost
-#AccountingStorageTRES=gres/gpu"""
+#AccountingStorageTRES=gres/gpu,gres/shard"""
 _ACCOUNTING = """\
 # limits and priorities are in Slurm's database: start slurmdbd first, then run accounts.sh
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
-AccountingStorageTRES=gres/gpu
+AccountingStorageTRES=gres/gpu,gres/shard
 AccountingStorageEnforce=associations,limits,qos"""
+
+
+_BILLING = f' TRESBillingWeights="CPU=0,Mem=0,GRES/gpu={SHARDS},GRES/shard=1"'
 
 
 @dataclass(frozen=True)
@@ -92,26 +100,27 @@ class SlurmFiles:
 def slurm_files(
     config: ShareConfig,
     output: Path,
-    accounts: Sequence[Account] = (),
+    accounts: Accounts | None = None,
     admins: Sequence[str] = (),
 ) -> SlurmFiles:
     """All files for this machine."""
+    accounts = accounts or Accounts()
     host = socket.gethostname().partition(".")[0]
     fake = any(gpu.fake for gpu in config.gpus)
     kinds = Counter(_kind(gpu) for gpu in config.gpus)
     shards = SHARDS * len(config.gpus)
-    limited = any(account.limited for account in accounts)
     slurm = _SLURM.format(
         host=host,
         cluster=_CLUSTER,
         isolation=_NOT_ISOLATED if fake else _ISOLATED,
-        priority=_BY_GROUP if any(account.priority for account in accounts) else _IN_ORDER,
+        priority=_order(accounts),
         grace=max(1, round(config.grace_seconds)),
-        accounting=_ACCOUNTING if limited else _NO_ACCOUNTING,
+        accounting=_ACCOUNTING if accounts.limited else _NO_ACCOUNTING,
         cpus=os.cpu_count() or 1,
         gres=",".join(f"gpu:{kind}:{count}" for kind, count in kinds.items()) + f",shard:{shards}",
         partition=PARTITION,
         jobs=min(shards, 1000),
+        billing=_BILLING if accounts.limited else "",
     )
     devices = {gpu.index: _device(gpu, output) for gpu in config.gpus}
     gres = (
@@ -128,10 +137,27 @@ def slurm_files(
         "slurm.conf": slurm,
         "gres.conf": gres,
         "cgroup.conf": cgroup,
-        "accounts.sh": accounts_script(_CLUSTER, accounts, admins, len(config.gpus)),
+        "accounts.sh": accounts_script(_CLUSTER, accounts, admins),
     }
     made = tuple(f"{_FAKE_DEVICES}/gpu{gpu.index}" for gpu in config.gpus if gpu.fake)
     return SlurmFiles(texts, made)
+
+
+def _order(accounts: Accounts) -> str:
+    if not accounts.limited:
+        return _IN_ORDER
+    return _BY_RULES.format(
+        qos=1_000_000_000 if accounts.priorities else 0,
+        fair_share=1_000_000 if accounts.is_fair else 0,
+        half_life=_duration(accounts.rules.half_life_seconds or 0.0),
+    ) + (_WEEKLY if accounts.limits_hours else "")
+
+
+def _duration(seconds: float) -> str:
+    """As Slurm writes it: 90061 → "1-01:01:01"."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours // 24}-{hours % 24:02}:{minute:02}:{second:02}"
 
 
 def write_files(files: SlurmFiles, output: Path) -> None:

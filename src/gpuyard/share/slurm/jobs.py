@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.share.slurm.export import SHARDS
+from gpuyard.share.slurm.accounts import SHARDS
 from gpuyard.share.store.clock import stamp
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.lease import LONGEST_COMMAND, WHOLE, NoneFree, Request
