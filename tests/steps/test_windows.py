@@ -46,6 +46,7 @@ def test_a_launcher_may_stand_before_it() -> None:
         line(steps="10"),
         line(seconds=0),
         line(seconds=-1),
+        line(seconds=5e-324),
         line(seconds=float("nan")),
         line(seconds=1e300),
         line(samples=10**400),

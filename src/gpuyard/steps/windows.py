@@ -18,7 +18,7 @@ from gpuyard.steps.reporter import MARKER
 MOST_WINDOWS = 100_000
 _LONGEST_LINE = 20_000  # characters; a report with a testbed of 64 GPUs has about 8,000
 _MOST_BYTES = 8_000_000  # of one look
-_MOST = 1e15
+_LEAST, _MOST = 1e-12, 1e15
 _LONGEST_TEXT = 200
 _MOST_GPUS = 64
 _TEXTS = ("gpuyard", "torch", "python", "os", "kernel", "host", "cpu_model")
@@ -164,7 +164,7 @@ def _number(value: Any) -> float:
     number = float(value)
     if not 0 <= number <= _MOST:  # nor is nan
         raise ValueError("out of range")
-    return number
+    return number if number >= _LEAST else 0.0
 
 
 def _whole(value: Any, least: int = 0) -> int:
