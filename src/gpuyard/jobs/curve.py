@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 Speeds = npt.NDArray[np.float64]
 Split = Callable[[tuple[int, ...]], float]
+Point = tuple[int, float]
+"""A number of GPUs, and the speed with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,18 @@ class Curve:
         """`best[g]`: with up to g GPUs, leaving idle those that would only slow it."""
         return np.maximum.accumulate(self.packed)
 
+    def hull(self, least: int, most: int) -> tuple[Point, ...]:
+        """Its concave hull from no GPU over least … most: where each further step gains less per GPU."""
+        if (least, most) not in self._hulls:
+            top = min(most, self.most_gpus)
+            points = [(gpus, float(self.packed[gpus])) for gpus in range(max(1, least), top + 1)]
+            self._hulls[least, most] = tuple(hull_of(points))
+        return self._hulls[least, most]
+
+    @cached_property
+    def _hulls(self) -> dict[tuple[int, int], tuple[Point, ...]]:
+        return {}
+
     def speed(self, gpus: int) -> float:
         """Packed; past its end as at its end."""
         return float(self.packed[min(gpus, self.most_gpus)])
@@ -81,3 +95,18 @@ class Curve:
         """How long that work takes; infinite where it can't run."""
         speed = self.speed(gpus)
         return work / speed if speed > 0 else float("inf")
+
+
+def hull_of(points: Sequence[Point]) -> list[Point]:
+    """The upper concave hull of points with growing numbers of GPUs, from (0, 0) to the fastest."""
+    hull: list[Point] = [(0, 0.0)]
+    for gpus, speed in points:
+        if speed <= hull[-1][1]:
+            continue
+        while len(hull) > 1:
+            (before, slow), (last, fast) = hull[-2:]
+            if (fast - slow) * (gpus - last) > (speed - fast) * (last - before):
+                break
+            hull.pop()
+        hull.append((gpus, speed))
+    return hull

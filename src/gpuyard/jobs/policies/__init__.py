@@ -3,8 +3,13 @@
 from gpuyard.errors import UnknownName
 from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool, QueuePolicy
 from gpuyard.jobs.policies.fifo import Fifo
+from gpuyard.jobs.policies.min_time import MinTime
+from gpuyard.jobs.policies.optimus import Optimus
+from gpuyard.jobs.policies.tiresias import Tiresias
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in (Fifo(),)}
+POLICIES: dict[str, Policy] = {
+    policy.name: policy for policy in (Fifo(), Tiresias(), Optimus(), MinTime())
+}
 
 
 def policy_of(name: str) -> Policy:

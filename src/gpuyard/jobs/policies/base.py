@@ -98,6 +98,8 @@ class Policy(ABC):
     summary: ClassVar[str]  # one line for people
     round_s: ClassVar[float | None] = 60.0
     """It decides so often; None: at every submission and every end."""
+    only_on_change: ClassVar[bool] = False
+    """A round in which no job came or ended since the last one would change nothing, and can be left out."""
 
     @abstractmethod
     def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:

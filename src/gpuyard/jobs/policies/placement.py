@@ -13,17 +13,23 @@ Free = npt.NDArray[np.int64]
 
 
 def place(
-    gpus: Mapping[str, int], jobs: Sequence["JobView"], pool: "Pool"
+    gpus: Mapping[str, int], jobs: Sequence["JobView"], pool: "Pool", *, emptiest: bool = False
 ) -> dict[str, "Allocation"]:
-    """Machines for each job that gets GPUs. Who keeps its number stays where it is; then the largest chooses first."""
+    """Machines for each job that gets GPUs. Who keeps its number stays where it is; then the largest chooses first.
+
+    `emptiest`: jobs choose in the order given, each the machines with the most free GPUs, as published simulations do.
+    """
     kept = [job for job in jobs if job.running and gpus.get(job.id, 0) == job.gpus]
     placed = {job.id: job.allocation for job in kept if job.allocation is not None}
     free = pool.free(kept)
     racks = None if pool.racks is None else np.array(pool.racks)
     moving = [job for job in jobs if gpus.get(job.id, 0) and job.id not in placed]
-    for job in sorted(moving, key=lambda job: -gpus[job.id]):
+    for job in moving if emptiest else sorted(moving, key=lambda job: -gpus[job.id]):
         wanted = gpus[job.id]
-        chosen = _around(job, wanted, free) or choose(free, wanted, racks)
+        if emptiest:
+            chosen = _emptiest(free, wanted)
+        else:
+            chosen = _around(job, wanted, free) or choose(free, wanted, racks)
         take(free, chosen)
         placed[job.id] = chosen
     return placed
@@ -55,6 +61,17 @@ def _around(job: "JobView", gpus: int, free: Free) -> "Allocation | None":
         return None
     machine = job.allocation[0][0]
     return ((machine, gpus),) if free[machine] >= gpus else None
+
+
+def _emptiest(free: Free, gpus: int) -> "Allocation":
+    chosen = []
+    for machine in np.argsort(-free, kind="stable"):
+        taken = min(gpus, int(free[machine]))
+        chosen.append((int(machine), taken))
+        gpus -= taken
+        if not gpus:
+            break
+    return tuple(sorted(chosen))
 
 
 def _fullest(free: Free, gpus: int) -> int | None:

@@ -1,0 +1,1 @@
+"""What would have happened: a trace of jobs, run through a policy on machines that are only numbers."""

@@ -1,0 +1,57 @@
+"""A trace: jobs with the time of their submission, what they asked for and what they have to do."""
+
+from dataclasses import dataclass
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.policies.base import Allocation, JobView, Pool
+from gpuyard.jobs.simulate.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job as it was, or would be, submitted; times are seconds from the trace's beginning."""
+
+    id: str
+    submitted_s: float
+    work: Work
+    asked_gpus: int = 1
+    least_gpus: int = 1
+    most_gpus: int = 1
+    user: str = ""
+    group: str = ""
+    deadline_s: float | None = None
+    weight: float = 1.0
+    priority: int = 0
+    elastic: bool = False
+    restart_s: float = 0.0
+
+    def view(
+        self,
+        done: float,
+        allocation: Allocation | None,
+        started_s: float | None,
+        attained_gpu_s: float,
+    ) -> JobView:
+        """As policies see it at some time."""
+        return JobView(
+            self.id, self.work.curve(done), self.work.total - done, self.asked_gpus, self.least_gpus,
+            self.most_gpus, self.submitted_s, self.user, self.group, self.deadline_s, self.weight,
+            self.priority, self.elastic, self.restart_s, allocation, started_s, attained_gpu_s,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in the order of their submission."""
+
+    name: str
+    jobs: tuple[TraceJob, ...]
+    pool: Pool | None = None  # the machines that they ran on, where the trace's source says so
+
+    def fitting(self, pool: Pool) -> None:
+        """Every job can run on these machines, or the first that can't is a mistake."""
+        for job in self.jobs:
+            if job.least_gpus > pool.gpus:
+                raise UserMistake(
+                    f"{self.name}: job {job.id!r} needs {job.least_gpus} GPUs, the cluster has {pool.gpus}"
+                )

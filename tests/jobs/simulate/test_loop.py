@@ -1,0 +1,161 @@
+"""The event loop, with cases that are reckoned by hand."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.jobs.curve import Curve
+from gpuyard.jobs.policies import JobView, Policy, Pool, policy_of
+from gpuyard.jobs.simulate.loop import simulate
+from gpuyard.jobs.simulate.outcome import Outcome, Stay
+from gpuyard.jobs.simulate.trace import Trace, TraceJob
+from gpuyard.jobs.simulate.work import PhasedWork, SteadyWork
+
+
+def rigid(name: str, submitted_s: float, seconds: float, gpus: int, **more: object) -> TraceJob:
+    work = SteadyWork(seconds, Curve.rigid(gpus))
+    return TraceJob(name, submitted_s, work, gpus, gpus, gpus, **more)  # type: ignore[arg-type]
+
+
+def run(jobs: Sequence[TraceJob], policy: Policy, pool: Pool) -> Outcome:
+    return simulate(Trace("by hand", tuple(jobs)), policy, pool)
+
+
+def test_fifo_by_hand() -> None:
+    jobs = [
+        rigid("a", 0, 100, 2, deadline_s=100.0),
+        rigid("b", 10, 50, 2, deadline_s=140.0),
+        rigid("c", 20, 30, 1),
+    ]
+    outcome = run(jobs, policy_of("fifo"), Pool.uniform(1, 3))
+    assert outcome.started_s.tolist() == [0, 100, 100], "c waits behind b although it would fit"
+    assert outcome.ended_s.tolist() == [100, 150, 130]
+    assert outcome.makespan_seconds == 150
+    assert (outcome.deadlines, outcome.deadlines_met) == (2, 1)
+    assert outcome.gpu_hours == pytest.approx((200 + 100 + 30) / 3600)
+    assert outcome.utilisation == pytest.approx(330 / 450)
+    figures = outcome.as_json()
+    assert figures["mean_completion_seconds"] == pytest.approx((100 + 140 + 110) / 3)
+    assert figures["median_completion_seconds"] == 110
+    assert figures["mean_wait_seconds"] == pytest.approx((0 + 90 + 80) / 3)
+    assert outcome.stays == (Stay(0, 2, 0, 100), Stay(1, 2, 100, 150), Stay(2, 1, 100, 130))
+
+
+class Halves(Policy):
+    """All GPUs to the first, from the 120th second on half to the second."""
+
+    name = "halves"
+    summary = ""
+
+    def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
+        if now_s < 120 or len(jobs) == 1:
+            return {jobs[0].id: 4}
+        return {job.id: 2 for job in jobs}
+
+
+def test_rounds_and_restarts_by_hand() -> None:
+    curve = Curve(np.array([0.0, 1, 2, 3, 4]))
+    jobs = [
+        TraceJob(name, 1.0, SteadyWork(600.0, curve), most_gpus=4, elastic=True, restart_s=30.0)
+        for name in "ab"
+    ]
+    outcome = run(jobs, Halves(), Pool.uniform(1, 4))
+    # a: starts at 60, works from 90 with 4; at 120 moved, 120 done; from 150 with 2, 480 left: until 390
+    # b: starts at 120, works from 150 with 2 until 390, 480 done; the others are free then, but ends at 420's round
+    assert outcome.started_s.tolist() == [60, 120]
+    assert outcome.ended_s[0] == pytest.approx(390)
+    assert outcome.restarts.tolist() == [1, 1]
+    # at the round of 420 it has done 540; moved to 4 GPUs it works again at 450, 60 left
+    assert outcome.ended_s[1] == pytest.approx(465)
+    assert outcome.gpu_seconds.tolist() == pytest.approx([60 * 4 + 270 * 2, 300 * 2 + 45 * 4])
+
+
+class FifoByRounds(Policy):
+    """The same as fifo, through the loop for policies that move jobs."""
+
+    name = "fifo-by-rounds"
+    summary = ""
+    round_s = None
+    only_on_change = True
+
+    def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
+        return policy_of("fifo").allocate(jobs, pool, now_s)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_queue_s_loop_and_the_general_one_agree(seed: int) -> None:
+    chance = random.Random(seed)
+    times = sorted(chance.uniform(0, 5000) for _ in range(80))
+    jobs = [
+        rigid(f"job-{n}", t, chance.uniform(1, 900), chance.choice((1, 1, 2, 4, 8)))
+        for n, t in enumerate(times)
+    ]
+    pool = Pool.uniform(3, 4)
+    one, other = run(jobs, policy_of("fifo"), pool), run(jobs, FifoByRounds(), pool)
+    assert one.started_s.tolist() == pytest.approx(other.started_s.tolist())
+    assert one.ended_s.tolist() == pytest.approx(other.ended_s.tolist())
+
+
+@pytest.mark.parametrize("name", ["fifo", "tiresias", "optimus", "min-time"])
+def test_no_gpu_has_two_jobs_and_every_job_ends(name: str) -> None:
+    chance = random.Random(1)
+    jobs = []
+    for n in range(40):
+        curve = Curve.of_points({1: 1.0, 8: chance.uniform(2, 8)})
+        work = SteadyWork(chance.uniform(100, 5000), curve)
+        jobs.append(
+            TraceJob(
+                f"job-{n}",
+                40.0 * n,
+                work,
+                chance.randrange(1, 9),
+                1,
+                8,
+                elastic=True,
+                restart_s=30.0,
+            )
+        )
+    pool = Pool.uniform(4, 4)
+    outcome = run(jobs, policy_of(name), pool)
+    assert not np.isnan(outcome.ended_s).any()
+    changes = sorted(
+        (t, g) for s in outcome.stays for t, g in ((s.begin_s, s.gpus), (s.end_s, -s.gpus))
+    )
+    assert max(np.cumsum([gpus for _, gpus in changes])) <= pool.gpus
+    held = sum(s.gpus * (s.end_s - s.begin_s) for s in outcome.stays)
+    assert outcome.gpu_hours * 3600 == pytest.approx(held)
+
+
+def test_phases_go_on_where_they_were() -> None:
+    ends = np.array([100.0, 300.0])
+    packed = np.array([[0.0, 1, 2], [0.0, 2, 4]])
+    work = PhasedWork(ends, packed, lambda shape: packed[:, sum(shape)])
+    assert work.total == 300
+    assert work.seconds(0, (1,)) == 200
+    assert work.seconds(50, (2,)) == 25 + 50
+    assert work.after(0, (1,), 150) == 200
+    assert work.after(200, (2,), 1000) == 300
+    assert work.curve(99).speed(1) == 1
+    assert work.curve(100).speed(1) == 2
+    assert work.curve(300).speed(1) == 2
+
+
+class Nothing(Policy):
+    name = "nothing"
+    summary = ""
+
+    def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
+        return {}
+
+
+def test_a_policy_that_starves_everybody_is_noticed() -> None:
+    with pytest.raises(GpuyardError, match="leaves jobs waiting forever on 4 GPUs: a"):
+        run([rigid("a", 0, 1, 1)], Nothing(), Pool.uniform(1, 4))
+
+
+def test_a_job_that_is_larger_than_the_cluster_is_a_mistake() -> None:
+    with pytest.raises(UserMistake, match="job 'a' needs 8 GPUs, the cluster has 4"):
+        run([rigid("a", 0, 1, 8)], policy_of("fifo"), Pool.uniform(1, 4))

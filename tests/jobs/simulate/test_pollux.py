@@ -1,0 +1,107 @@
+"""The simulations of the Pollux paper, done again: its baselines within 5 %, and ours against them."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.policies import policy_of
+from gpuyard.jobs.simulate.loop import simulate
+from gpuyard.jobs.simulate.traces.pollux import (
+    POOL,
+    Batch,
+    packed_shape,
+    read_application,
+    read_pollux,
+)
+
+TRACES = Path(__file__).parents[3] / "examples/traces/pollux"
+TIRESIAS, OPTIMUS, POLLUX = 3469.7, 5301.9, 2446.1  # published means for this workload, seconds
+
+
+@cache
+def mean(policy: str, batch: Batch = "user") -> float:
+    trace = read_pollux(TRACES / "workload-6.csv", TRACES, batch)
+    return float(simulate(trace, policy_of(policy), POOL).completion_seconds.mean())
+
+
+def test_tiresias_takes_what_was_published() -> None:
+    assert mean("tiresias") == pytest.approx(TIRESIAS, rel=0.05)
+
+
+def test_optimus_takes_what_was_published() -> None:
+    assert mean("optimus") == pytest.approx(OPTIMUS, rel=0.05)
+
+
+def test_min_time_beats_both_with_the_users_batch() -> None:
+    assert mean("min-time") < 0.8 * TIRESIAS
+
+
+def test_min_time_beats_pollux_where_it_may_choose_the_batch_too() -> None:
+    assert mean("min-time", "adaptive") < POLLUX
+
+
+def test_a_measured_placement_is_taken_as_measured() -> None:
+    bert = read_application(TRACES / "bert")
+    split = bert.split(4, np.array([48.0]))
+    assert (split.local[0], split.further[0]) == (12, 0)
+    measured = bert.placements["13"].at(np.array([12.0]))[0]
+    assert bert.step_seconds((3, 1), split) == measured
+
+
+def test_a_batch_that_does_not_fit_is_accumulated_over_several_passes() -> None:
+    bert = read_application(TRACES / "bert")
+    split = bert.split(2, np.array([96.0]))
+    assert (split.local[0], split.further[0], split.total[0]) == (12, 3, 96)
+    step, sync = bert.placements["2"].at(np.array([12.0]))
+    assert bert.step_seconds((2,), split)[0] == pytest.approx((step + 3 * (step - sync))[0])
+
+
+def test_one_gpu_above_the_smallest_batch_accumulates_at_least_once() -> None:
+    split = read_application(TRACES / "cifar10").split(1, np.array([128.0, 256.0]))
+    assert split.further.tolist() == [0, 1]
+    assert split.local.tolist() == [128, 128]
+
+
+def test_between_measured_numbers_of_nodes_it_lies_between_them() -> None:
+    cifar = read_application(TRACES / "cifar10")
+    local = np.array([64.0])
+    four, five, six = (cifar._measured((4,) * nodes, local)[0][0] for nodes in (4, 5, 6))
+    assert five == pytest.approx((four + six) / 2, rel=0.05)
+
+
+def test_a_larger_batch_is_worth_more_but_less_than_its_size() -> None:
+    gains = read_application(TRACES / "imagenet").gains(np.array([200.0, 400.0, 3200.0]))
+    assert gains[0] == pytest.approx(1.0)
+    assert ((gains[1] > 1) & (gains[1] < 2)).all()
+    assert ((gains[2] > gains[1]) & (gains[2] < 16)).all()
+
+
+def test_packed_is_on_as_few_machines_as_hold_them() -> None:
+    assert packed_shape(10) == (4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("a,0,resnet,1,128", "2: no application is called 'resnet'"),
+        ("a,-1,cifar10,1,128", "2: time: expected 0 to"),
+        ("a,0,cifar10,1,1", "2: batch_size: expected 128 to 4096, got '1'"),
+        ("a,0,cifar10,1.5,128", "2: num_replicas: expected a whole number"),
+        ("a,0,cifar10,nan,128", "2: num_replicas: expected 1 to"),
+        ("a,0,cifar10", "2: 3 cells, the first line has 5"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(cell: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text(f"name,time,application,num_replicas,batch_size\n{cell}\n")
+    with pytest.raises(UserMistake) as caught:
+        read_pollux(file, TRACES)
+    assert f"jobs.csv:{says}" in str(caught.value)
+
+
+def test_traces_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserMistake, match=r"placements\.csv: there is no such file"):
+        read_pollux(TRACES / "workload-6.csv", tmp_path)

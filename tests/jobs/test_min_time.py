@@ -1,0 +1,136 @@
+"""`min-time` against brute force on small cases, and what it does in cases that people can check."""
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gpuyard.jobs.curve import Curve
+from gpuyard.jobs.policies import JobView, Pool
+from gpuyard.jobs.policies.min_time import MinTime
+from gpuyard.jobs.simulate.loop import simulate
+from gpuyard.jobs.simulate.trace import Trace, TraceJob
+from gpuyard.jobs.simulate.work import SteadyWork
+
+INFINITE = float("inf")
+
+
+class AtOnce(MinTime):
+    """Decides at every end, as brute force does, and not only in rounds."""
+
+    round_s = None
+
+
+def _ways(jobs: int, gpus: int) -> Iterator[tuple[int, ...]]:
+    if jobs == 0:
+        yield ()
+        return
+    for first in range(gpus + 1):
+        for rest in _ways(jobs - 1, gpus - first):
+            yield (first, *rest)
+
+
+def best_mean(works: list[float], curves: list[Curve], gpus: int, restart_s: float) -> float:
+    """The least mean completion time of all ways to deal GPUs at the start and at each end."""
+    least = INFINITE
+
+    def follow(
+        left: dict[int, float],
+        has: dict[int, int],
+        ready: dict[int, float],
+        now: float,
+        total: float,
+    ) -> None:
+        nonlocal least
+        if not left:
+            least = min(least, total)
+            return
+        if total + sum(now + work / curves[i].best[-1] for i, work in left.items()) >= least:
+            return
+        for way in _ways(len(left), gpus):
+            given = dict(zip(left, way, strict=True))
+            starts = {
+                i: max(now, ready[i]) if given[i] == has[i] else now + restart_s for i in left
+            }
+            ends = {i: starts[i] + curves[i].seconds(left[i], given[i]) for i in left}
+            first = min(ends.values())
+            if first == INFINITE:
+                continue
+            rest = {
+                i: left[i] - curves[i].speed(given[i]) * max(0.0, first - starts[i])
+                for i in left
+                if ends[i] > first + 1e-9
+            }
+            follow(rest, given, starts, first, total + first * (len(left) - len(rest)))
+
+    everyone = range(len(works))
+    follow(
+        dict(enumerate(works)), dict.fromkeys(everyone, 0), dict.fromkeys(everyone, 0.0), 0.0, 0.0
+    )
+    return least / len(works)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_within_5_percent_of_the_best_of_all_ways(seed: int) -> None:
+    chance = random.Random(seed)
+    gpus = chance.choice((2, 3, 4))
+    count = chance.choice((2, 3, 3, 4))
+    restart_s = chance.choice((0.0, 30.0, 120.0))
+    curves = []
+    for _ in range(count):
+        power = chance.uniform(0.3, 1.0)
+        speeds = np.array([n**power for n in range(gpus + 1)])
+        if chance.random() < 0.3:
+            speeds[chance.randrange(2, gpus + 1)] *= 0.7  # a split that doesn't pay
+        curves.append(Curve(speeds))
+    works = [chance.uniform(2_000, 40_000) for _ in range(count)]
+    jobs = tuple(
+        TraceJob(
+            str(i), 0.0, SteadyWork(work, curve), most_gpus=gpus, elastic=True, restart_s=restart_s
+        )
+        for i, (work, curve) in enumerate(zip(works, curves, strict=True))
+    )
+    reached = simulate(Trace("", jobs), AtOnce(), Pool.uniform(1, gpus)).completion_seconds.mean()
+    best = best_mean(works, curves, gpus, restart_s)
+    assert best * (1 - 1e-9) <= reached <= 1.05 * best
+
+
+def _job(name: str, work: float, curve: Curve, **more: object) -> JobView:
+    return JobView(name, curve, work, most_gpus=64, elastic=True, **more)  # type: ignore[arg-type]
+
+
+LINEAR = Curve(np.arange(65.0))
+
+
+def test_where_all_scale_linearly_the_shortest_has_everything() -> None:
+    jobs = [_job(f"job-{n}", 1000.0 * n, LINEAR) for n in range(1, 9)]
+    assert MinTime().allocate(jobs, Pool.uniform(16, 4), 0.0) == {"job-1": 64}
+
+
+def test_a_step_past_a_plateau_is_seen() -> None:
+    speeds = np.minimum(np.arange(65.0), 1) + (np.arange(65) >= 4) * 3.0
+    jobs = [_job(f"job-{n}", 1000.0, Curve(speeds)) for n in range(5)]
+    given = MinTime().allocate(jobs, Pool.uniform(5, 4), 0.0)
+    assert sorted(given.values()) == [4, 4, 4, 4, 4]
+
+
+def test_a_heavier_job_is_served_like_a_shorter_one() -> None:
+    jobs = [_job(f"job-{n}", 1000.0 + n, LINEAR) for n in range(8)]
+    jobs.append(_job("heavy", 5000.0, LINEAR, weight=10.0))
+    assert MinTime().allocate(jobs, Pool.uniform(16, 4), 0.0) == {"heavy": 64}
+
+
+def test_a_higher_priority_comes_first() -> None:
+    jobs = [_job("short", 10.0, LINEAR), _job("urgent", 1e6, LINEAR, priority=1)]
+    assert MinTime().allocate(jobs, Pool.uniform(16, 4), 0.0) == {"urgent": 64}
+
+
+def test_nobody_is_restarted_for_less_than_the_restart_costs() -> None:
+    slow = Curve(np.array([0.0, 1.0, 1.5, 1.8, 2.0]))
+    job = JobView("a", slow, 100.0, most_gpus=4, elastic=True, restart_s=60.0, allocation=((0, 2),))
+    assert MinTime().allocate([job], Pool.uniform(1, 4), 0.0) == {"a": 2}
+    longer = JobView(
+        "a", slow, 10_000.0, most_gpus=4, elastic=True, restart_s=60.0, allocation=((0, 2),)
+    )
+    assert MinTime().allocate([longer], Pool.uniform(1, 4), 0.0) == {"a": 4}
