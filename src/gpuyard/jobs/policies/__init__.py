@@ -2,14 +2,26 @@
 
 from gpuyard.errors import UnknownName
 from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool, QueuePolicy
+from gpuyard.jobs.policies.explore_then_focus import ExploreThenFocus
+from gpuyard.jobs.policies.fair_share import FairShare
 from gpuyard.jobs.policies.fifo import Fifo
+from gpuyard.jobs.policies.max_jobs import MaxJobs
 from gpuyard.jobs.policies.min_time import MinTime
 from gpuyard.jobs.policies.optimus import Optimus
+from gpuyard.jobs.policies.shortest_first import ShortestFirst
 from gpuyard.jobs.policies.tiresias import Tiresias
 
-POLICIES: dict[str, Policy] = {
-    policy.name: policy for policy in (Fifo(), Tiresias(), Optimus(), MinTime())
-}
+_EVERY: tuple[Policy, ...] = (
+    Fifo(),
+    ShortestFirst(),
+    FairShare(),
+    MinTime(),
+    MaxJobs(),
+    ExploreThenFocus(),
+    Tiresias(),
+    Optimus(),
+)
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in _EVERY}
 
 
 def policy_of(name: str) -> Policy:

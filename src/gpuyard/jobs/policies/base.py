@@ -49,6 +49,7 @@ class JobView:
     allocation: Allocation | None = None  # its GPUs now; None while it waits
     started_s: float | None = None  # for the first time
     attained_gpu_s: float = 0.0  # what it had so far
+    score: float | None = None  # how good its result is so far, higher is better
 
     @property
     def gpus(self) -> int:

@@ -1,0 +1,171 @@
+"""Packings of tasks with deadlines: the exact one against brute force, the greedy ones against their bound."""
+
+from collections.abc import Sequence
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.jobs.policies.exact import improve
+from gpuyard.jobs.policies.packing import Block, Calendar, Mode, Packing, Start, Task, pack
+
+FOREVER = float("inf")
+ROUNDING = 1e-5
+Placed = list[tuple[float, float, int]]
+
+
+def fits(placed: Placed, at: float, mode: Mode, gpus: int) -> bool:
+    """At its beginning and at each that lies in it."""
+    moments = [at, *(begin for begin, _, _ in placed if at < begin < at + mode.seconds - ROUNDING)]
+    return all(
+        mode.gpus
+        + sum(n for begin, end, n in placed if begin <= moment + ROUNDING < end - ROUNDING)
+        <= gpus
+        for moment in moments
+    )
+
+
+def in_time(order: Sequence[tuple[Task, Mode]], gpus: int, blocks: Sequence[Block]) -> bool:
+    """Each as early as it can be, in this order."""
+    placed: Placed = [(0.0, block.seconds, block.gpus) for block in blocks]
+    for task, mode in order:
+        moments = sorted({0.0, *(end for _, end, _ in placed if end < FOREVER)})
+        for at in moments[:1] if mode.now_only else moments:
+            if mode.gpus <= gpus and fits(placed, at, mode, gpus):
+                break
+        else:
+            return False
+        if at + mode.seconds > task.deadline_s + ROUNDING:
+            return False
+        placed.append((at, at + mode.seconds, mode.gpus))
+    return True
+
+
+def brute_force(tasks: Sequence[Task], gpus: int, blocks: Sequence[Block]) -> float:
+    """The best weight: all choices of modes in all orders, which has every active schedule among it."""
+    best = 0.0
+    for choice in product(*((None, *task.modes) for task in tasks)):
+        chosen = [(task, mode) for task, mode in zip(tasks, choice, strict=True) if mode]
+        weight = sum(task.weight for task, _ in chosen)
+        if weight > best and any(in_time(order, gpus, blocks) for order in permutations(chosen)):
+            best = weight
+    return best
+
+
+def check(packing: Packing, tasks: Sequence[Task], gpus: int, blocks: Sequence[Block]) -> None:
+    """Nobody is late, and never are there more GPUs in use than there are."""
+    by_id = {task.id: task for task in tasks}
+    placed = [(0.0, block.seconds, block.gpus) for block in blocks]
+    for id_, start in packing.starts.items():
+        assert start.mode in by_id[id_].modes
+        assert start.at_s == 0 or not start.mode.now_only
+        assert start.end_s <= by_id[id_].deadline_s + ROUNDING
+        placed.append((start.at_s, start.end_s, start.mode.gpus))
+    for moment, _, _ in placed:
+        used = sum(n for begin, end, n in placed if begin <= moment + ROUNDING < end)
+        assert used <= gpus
+    assert packing.weight == pytest.approx(sum(by_id[id_].weight for id_ in packing.starts))
+
+
+seconds = st.floats(1.0, 10.0)
+
+
+@st.composite
+def some_task(draw: st.DrawFn, number: int, gpus: int) -> Task:
+    work, exponent = draw(seconds), draw(st.floats(0.2, 1.0))
+    counts = draw(st.lists(st.integers(1, gpus), min_size=1, max_size=3, unique=True))
+    modes = [Mode(count, work / count**exponent) for count in sorted(counts)]
+    if draw(st.integers(0, 4)) == 0:
+        modes.append(Mode(modes[0].gpus, 0.8 * modes[0].seconds, now_only=True))
+    weight = draw(st.sampled_from((1.0, 1.0, 2.0, 3.5)))
+    return Task(f"task-{number}", draw(st.floats(1.5, 9.0)), tuple(modes), weight)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Task], int, list[Block]]:
+    gpus = draw(st.integers(1, 4))
+    tasks = [draw(some_task(number, gpus)) for number in range(draw(st.integers(1, 4)))]
+    held = draw(st.sampled_from((None, None, 2.5, 6.0, FOREVER)))
+    return tasks, gpus, [] if held is None else [Block(1, held)]
+
+
+@given(cases())
+def test_brute_force_finds_nothing_better_than_the_exact_packing(
+    case: tuple[list[Task], int, list[Block]],
+) -> None:
+    tasks, gpus, blocks = case
+    greedy = pack(tasks, gpus, blocks)
+    exact = improve(greedy, tasks, gpus, blocks)
+    best = brute_force(tasks, gpus, blocks)
+    check(greedy, tasks, gpus, blocks)
+    check(exact, tasks, gpus, blocks)
+    assert exact.weight == pytest.approx(best)
+    assert exact.proven
+    assert greedy.weight <= best + ROUNDING
+    assert greedy.bound >= best - ROUNDING, "a bound that can be passed is none"
+
+
+def _team(number: int) -> list[Task]:
+    """More than 8 GPUs can do."""
+    from random import Random
+
+    chance = Random(number)
+    tasks = []
+    for i in range(60):
+        work, exponent = 3600 * chance.lognormvariate(0.8, 1.0), chance.uniform(0.5, 1)
+        modes = tuple(Mode(n, work / n**exponent) for n in (1, 2, 4, 8))
+        weight = chance.choice((1.0, 1.0, 2.0, 5.0))
+        tasks.append(Task(f"task-{i}", 3600 * chance.uniform(2, 20), modes, weight))
+    return tasks
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_greedy_packings_of_many_tasks_are_close_to_a_bound_that_nothing_can_pass(
+    number: int,
+) -> None:
+    tasks = _team(number)
+    packing = pack(tasks, 8)
+    check(packing, tasks, 8, [])
+    assert len(packing.starts) < len(tasks), "there should be more to do than can be done"
+    assert 0 < packing.gap < 0.08
+    assert packing.bound < sum(task.weight for task in tasks)
+
+
+def test_a_search_that_is_given_up_keeps_what_was_found_and_its_bound() -> None:
+    tasks = _team(0)[:12]
+    greedy = pack(tasks, 2)
+    given_up = improve(greedy, tasks, 2, effort=1)
+    assert given_up.starts == greedy.starts
+    assert greedy.weight <= given_up.bound <= greedy.bound
+
+
+def test_a_task_without_all_its_modes_is_never_called_proven() -> None:
+    one = Task("one", 10, (Mode(2, 6),), complete=False)
+    two = Task("two", 10, (Mode(2, 6),))
+    greedy = pack([one, two], 2)
+    assert greedy.weight == 1
+    assert greedy.bound == pytest.approx(1 + 8 / 12)
+    assert not improve(greedy, [one, two], 2).proven
+    assert improve(greedy, [two, Task("one", 10, (Mode(2, 6),))], 2).proven
+
+
+def test_a_calendar_has_the_earliest_gap_that_is_long_and_wide_enough() -> None:
+    calendar = Calendar(4, [Block(3, 10), Block(1, 4)])
+    calendar.take(20, 2, 5)
+    assert calendar.free_now == 0
+    assert calendar.earliest(Mode(1, 3)) == 4
+    assert calendar.earliest(Mode(2, 10)) == 10
+    assert calendar.earliest(Mode(4, 10)) == 10
+    assert calendar.earliest(Mode(4, 10.5)) == 25
+    assert calendar.earliest(Mode(1, 3, now_only=True)) == FOREVER
+    assert calendar.earliest(Mode(5, 1)) == FOREVER
+    calendar.take(0, 1, FOREVER)
+    assert calendar.earliest(Mode(4, 1)) == FOREVER
+
+
+def test_nothing_to_pack_is_a_proven_packing_of_nothing() -> None:
+    assert pack([], 4) == Packing({}, 0.0, 0.0)
+    hopeless = Task("late", 1.0, (Mode(1, 2.0),))
+    assert pack([hopeless], 4).proven
+    assert pack([Task("now", 5.0, (Mode(1, 2.0),))], 4).starts == {"now": Start(0.0, Mode(1, 2.0))}
