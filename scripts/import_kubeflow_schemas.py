@@ -1,0 +1,212 @@
+"""Write the JSON Schemas of Kubeflow's TrainJob and PyTorchJob into tests/jobs/kubernetes/schemas.
+
+Usage: python scripts/import_kubeflow_schemas.py kubeflow_trainer_api-2.3.0-*.whl kubeflow_training-1.9.4-*.whl
+
+Both wheels are on PyPI, under Apache-2.0, and are generated from the API's own OpenAPI documents. They are read and
+never run. What Kubernetes itself defines (a pod template, metadata) stays a reference to the definitions that the
+package kubernetes-validate ships. Types say nothing of lengths and alphabets: `LIMITS` adds those that the API
+server also checks.
+"""
+
+import ast
+import hashlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+
+TARGET = Path(__file__).parents[1] / "tests" / "jobs" / "kubernetes" / "schemas"
+CORE = "https://kubernetes.io/api/_definitions.json"
+NAME = {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+ENV = {"maxItems": 128}
+WORDS = {"maxItems": 128, "items": {"type": "string", "maxLength": 65536}}
+LIMITS: dict[str, dict[str, dict[str, Any]]] = {
+    # from the validation rules of kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (0015772c)
+    "TrainerV1alpha1TrainJobSpec": {
+        "activeDeadlineSeconds": {"minimum": 1},
+        "runtimePatches": {"maxItems": 16},
+        "managedBy": {"maxLength": 253},
+    },
+    "TrainerV1alpha1RuntimeRef": {"name": {"minLength": 1, "maxLength": 253}},
+    "TrainerV1alpha1Trainer": {
+        "image": {"maxLength": 500},
+        "command": WORDS,
+        "args": WORDS,
+        "env": ENV,
+        "numNodes": {"minimum": 1},
+        "numProcPerNode": {"minimum": 1},
+    },
+    "TrainerV1alpha1RuntimePatch": {"manager": {"minLength": 1, "maxLength": 253}},
+    "TrainerV1alpha1PodSpecPatch": {"volumes": {"maxItems": 128}, "containers": {"maxItems": 64}},
+    "TrainerV1alpha1ContainerPatch": {"env": ENV, "volumeMounts": {"maxItems": 128}},
+    # from kubeflow/training-operator, pkg/apis/kubeflow.org/v1 (186ac6c6, 66bd9bdc)
+    "KubeflowOrgV1ReplicaSpec": {
+        "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
+        "replicas": {"minimum": 0},
+    },
+    "KubeflowOrgV1RunPolicy": {
+        "cleanPodPolicy": {"enum": ["All", "Running", "None"]},
+        "activeDeadlineSeconds": {"minimum": 1},
+        "backoffLimit": {"minimum": 0},
+    },
+    "KubeflowOrgV1PyTorchJobSpec": {
+        "pytorchReplicaSpecs": {"propertyNames": {"enum": ["Master", "Worker"]}}
+    },
+}
+PLAIN = {
+    "StrictStr": {"type": "string"},
+    "StrictInt": {"type": "integer"},
+    "StrictBool": {"type": "boolean"},
+    "StrictFloat": {"type": "number"},
+    "datetime": {"type": "string", "format": "date-time"},
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "object": {},
+    "Any": {},
+}
+
+
+class Wheel:
+    """The models of one package, by class, as they are written."""
+
+    def __init__(self, path: Path, folder: str) -> None:
+        self.classes: dict[str, ast.ClassDef] = {}
+        with zipfile.ZipFile(path) as wheel:
+            for name in wheel.namelist():
+                if name.startswith(folder) and name.endswith(".py"):
+                    for node in ast.parse(wheel.read(name)).body:
+                        if isinstance(node, ast.ClassDef):
+                            self.classes[node.name] = node
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        self.core = _core_names()
+
+    def schema(self, root: str, api_version: str, kind: str, source: str) -> dict[str, Any]:
+        """Of one kind, with everything that it refers to."""
+        definitions: dict[str, Any] = {}
+        self._define(root, definitions)
+        top = definitions.pop(root)
+        top["properties"]["apiVersion"] = {"const": api_version}
+        top["properties"]["kind"] = {"const": kind}
+        top["properties"]["metadata"] = {
+            "allOf": [
+                top["properties"]["metadata"],
+                {"required": ["name"], "properties": {"name": NAME}},
+            ]
+        }
+        top["required"] = sorted({"apiVersion", "kind", "metadata", "spec", *top["required"]})
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$comment": f"{source}, sha256 {self.sha256}, Apache-2.0; made by scripts/import_kubeflow_schemas.py",
+            **top,
+            "$defs": dict(sorted(definitions.items())),
+        }
+
+    def _define(self, name: str, definitions: dict[str, Any]) -> None:
+        if name in definitions:
+            return
+        definitions[name] = {}  # it may refer to itself
+        fields = self._pydantic(name) or self._generated(name)
+        limits = LIMITS.get(name, {})
+        unknown = limits.keys() - fields.keys()
+        if not fields or unknown:
+            raise SystemExit(f"{name} has no field {', '.join(unknown) or 'at all'}")
+        properties = {
+            key: {**self._type(kind, definitions), **limits.get(key, {})}
+            for key, (kind, _) in sorted(fields.items())
+        }
+        definitions[name] = {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(key for key, (_, needed) in fields.items() if needed),
+            "additionalProperties": False,
+        }
+
+    def _pydantic(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
+        """`field: Optional[Type] = Field(default=None, alias="key")` of the Trainer's package."""
+        found = {}
+        for node in self.classes[name].body:
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            call = node.value
+            if node.target.id.startswith("_") or not isinstance(call, ast.Call):
+                continue
+            words = {word.arg: word.value for word in call.keywords}
+            alias = words.get("alias")
+            key = alias.value if isinstance(alias, ast.Constant) else node.target.id
+            found[str(key)] = (node.annotation, "default" not in words)
+        return found
+
+    def _generated(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
+        """`openapi_types = {...}` and `attribute_map = {...}` of the older generator."""
+        tables = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in self.classes[name].body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        text = ast.unparse(self.classes[name])
+        return {
+            tables["attribute_map"][field]: (
+                ast.parse(kind.replace("(", "[").replace(")", "]"), mode="eval").body,
+                f"Invalid value for `{field}`, must not be `None`" in text,
+            )
+            for field, kind in tables["openapi_types"].items()
+        }
+
+    def _type(self, kind: ast.expr, definitions: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(kind, ast.Subscript):
+            outer = ast.unparse(kind.value)
+            if outer == "Optional":
+                return self._type(kind.slice, definitions)
+            if outer in {"List", "list"}:
+                return {"type": "array", "items": self._type(kind.slice, definitions)}
+            if outer in {"Dict", "dict"} and isinstance(kind.slice, ast.Tuple):
+                values = self._type(kind.slice.elts[1], definitions)
+                return {"type": "object", "additionalProperties": values}
+            raise SystemExit(f"no rule for {ast.unparse(kind)}")
+        name = ast.unparse(kind)
+        if name in PLAIN:
+            return dict(PLAIN[name])
+        if name in self.core:
+            return {"$ref": f"{CORE}#/$defs/{self.core[name]}"}
+        self._define(name, definitions)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _core_names() -> dict[str, str]:
+    """What generators call a type of Kubernetes → its name in the definitions."""
+    folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    file = folder / f"v{kubernetes_validate.latest_version()}-local-strict" / "_definitions.json"
+    found = {}
+    for name in json.loads(file.read_text(encoding="utf-8"))["$defs"]:
+        spoken = "".join(part[:1].upper() + part[1:] for part in name.replace("-", ".").split("."))
+        found[spoken] = name
+        found[spoken.replace("IoK8s", "K8sIo", 1)] = name
+        if name.startswith(("io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1.")):
+            found["V1" + name.rpartition(".")[2]] = name
+    found["Quantity"] = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+    return found
+
+
+def main(trainer: str, training: str) -> None:
+    """Both files, whole."""
+    train_job = Wheel(Path(trainer), "kubeflow_trainer_api/models/").schema(
+        "TrainerV1alpha1TrainJob",
+        "trainer.kubeflow.org/v1alpha1",
+        "TrainJob",
+        Path(trainer).name,
+    )
+    pytorch_job = Wheel(Path(training), "kubeflow/training/models/").schema(
+        "KubeflowOrgV1PyTorchJob", "kubeflow.org/v1", "PyTorchJob", Path(training).name
+    )
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for name, schema in (("trainjob", train_job), ("pytorchjob", pytorch_job)):
+        text = json.dumps(schema, indent=1) + "\n"
+        (TARGET / f"{name}.schema.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

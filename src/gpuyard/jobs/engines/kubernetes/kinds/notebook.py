@@ -1,0 +1,96 @@
+"""JupyterLab that goes on until it is cancelled: a StatefulSet of one, reached inside the cluster only.
+
+The Service has a cluster IP, and no port of a node or address outside. The token is in a Secret that is made when
+it is submitted; no manifest, log or sentence has it.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.kinds.base import (
+    SERVICES,
+    Kind,
+    Progress,
+    Resource,
+    unfinished,
+)
+from gpuyard.jobs.engines.kubernetes.pods import PodsView, pod_template
+from gpuyard.jobs.engines.kubernetes.work import UUID_LABEL, Manifest, Work
+
+PORT = 8888
+TOKEN_KEY = "token"  # noqa: S105
+_OPTIONS = (
+    "--ServerApp.ip=0.0.0.0",  # of its pod: the Service's address is inside the cluster
+    f"--ServerApp.port={PORT}",
+    "--ServerApp.port_retries=0",
+    "--ServerApp.open_browser=False",
+    "--ServerApp.allow_root=True",  # who the image's user is is the image's choice
+)
+_TOKEN_VARIABLE = "JUPYTER_TOKEN"  # noqa: S105
+
+
+class Notebook(Kind):
+    """Two at once would share GPUs and files: a StatefulSet never has two pods of one name."""
+
+    name: ClassVar[str] = "notebook"
+    resource: ClassVar[Resource] = Resource("apps", "v1", "statefulsets", "StatefulSet")
+    container: ClassVar[str] = "jupyterlab"
+
+    def spec(self, work: Work) -> Manifest:
+        job = work.job.spec
+        if work.nodes > 1:
+            raise UserMistake(f"nodes: a notebook runs on one, got {work.nodes}")
+        if job.time_limit is not None:
+            raise UserMistake("time_limit: a notebook on Kubernetes runs until it is cancelled")
+        _check_token(work)
+        token = {"secretKeyRef": {"name": work.name, "key": TOKEN_KEY}}
+        template = pod_template(
+            work,
+            self.container,
+            restart="Always",
+            variables=[{"name": _TOKEN_VARIABLE, "valueFrom": token}],
+            arguments=_OPTIONS,
+        )
+        container = template["spec"]["containers"][0]
+        container["ports"] = [{"name": "http", "containerPort": PORT}]
+        container["readinessProbe"] = {"tcpSocket": {"port": PORT}}
+        return {
+            "replicas": 1,
+            "serviceName": work.name,
+            "selector": {"matchLabels": {UUID_LABEL: work.job.uuid}},
+            "template": template,
+        }
+
+    def beside(self, work: Work) -> Sequence[Manifest]:
+        service = {
+            "apiVersion": SERVICES.api_version,
+            "kind": SERVICES.kind,
+            "metadata": {"name": work.name, "namespace": work.namespace, "labels": work.labels},
+            "spec": {
+                "type": "ClusterIP",
+                "selector": {UUID_LABEL: work.job.uuid},
+                "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
+            },
+        }
+        return (service,)
+
+    def caveats(self, work: Work) -> Sequence[str]:
+        return (
+            f"`gpuyard submit` also makes the Secret {work.name} with a random {TOKEN_KEY}; to apply this by hand, "
+            "make it first",
+        )
+
+    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+        ready = bool(found.get("status", {}).get("readyReplicas"))
+        return unfinished(found, pods, suspended=False, running=ready)
+
+
+def _check_token(work: Work) -> None:
+    """A job file that sets its own token would show it to all who may read objects, or have none."""
+    job = work.job.spec
+    words = [word for word in job.command if word.startswith("--")]
+    own = [word for word in words if "token" in word.lower() or "password" in word.lower()]
+    if own or _TOKEN_VARIABLE in job.env:
+        what = "env" if not own else "command"
+        raise UserMistake(f"{what}: a notebook's token is made by gpuyard; leave yours out")

@@ -1,0 +1,124 @@
+"""`TrainJob` of Kubeflow Trainer 2.2 and newer: a runtime that an administrator made says how nodes meet.
+
+The runtime has the pods; a TrainJob says what differs (image, command, variables, nodes, GPUs), and patches volumes,
+labels and a node selector into the runtime's template.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.kinds.base import (
+    Kind,
+    Progress,
+    Resource,
+    ended_as,
+    true_conditions,
+    unfinished,
+)
+from gpuyard.jobs.engines.kubernetes.pods import PodsView, resources, volume_mounts, volumes
+from gpuyard.jobs.engines.kubernetes.work import Manifest, Work
+
+_MOST_WORDS = 128
+_LONGEST_WORD = 65_536
+_RESERVED = frozenset(
+    {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
+)
+_NODE = "node"  # what Kubeflow's runtimes call the step that trains, and its container
+
+
+class TrainJob(Kind):
+    """Its nodes are started and restarted together, as its runtime says."""
+
+    name: ClassVar[str] = "trainjob"
+    resource: ClassVar[Resource] = Resource(
+        "trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"
+    )
+    needs: ClassVar[str] = "Kubeflow Trainer 2.2 or newer"
+    container: ClassVar[str] = _NODE
+
+    def spec(self, work: Work) -> Manifest:
+        environment, command = work.environment(), work.command()
+        _check(work, environment, command)
+        trainer: Manifest = {
+            "command": command,
+            "env": environment,
+            "numNodes": work.nodes,
+            "numProcPerNode": work.gpus_per_node,
+            "resourcesPerNode": resources(work),
+        }
+        if work.options.image is not None:
+            trainer["image"] = work.options.image
+        return {
+            **work.suspended,
+            **work.deadline,
+            "runtimeRef": {"name": work.options.runtime},
+            "trainer": trainer,
+            "runtimePatches": [_patch(work)],
+        }
+
+    def caveats(self, work: Work) -> Sequence[str]:
+        runtime = work.options.runtime
+        said = [f"retries: how often it is started again is up to the runtime {runtime}"]
+        if work.job.spec.checkpoint is not None:
+            said.append(
+                f"checkpoint.time: how long it has to write one is up to the runtime {runtime}"
+            )
+        return said
+
+    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+        conditions = true_conditions(found)
+        if "Complete" in conditions:
+            return ended_as("succeeded", conditions["Complete"])
+        if "Failed" in conditions:
+            return ended_as("failed", conditions["Failed"])
+        steps = found.get("status", {}).get("jobsStatus") or []
+        return unfinished(
+            found,
+            pods,
+            suspended=bool(found["spec"].get("suspend")),
+            running=any(step.get("name") == _NODE and step.get("ready") for step in steps),
+        )
+
+
+def _check(work: Work, environment: Sequence[Manifest], command: Sequence[str]) -> None:
+    """What its API does not take, or has no place for."""
+    job = work.job.spec
+    if len(command) > _MOST_WORDS or len(environment) > _MOST_WORDS:
+        raise UserMistake(
+            f"a TrainJob takes at most {_MOST_WORDS} words and {_MOST_WORDS} variables, got {len(command)} and "
+            f"{len(environment)}; kubernetes.kind: job takes more"
+        )
+    if any(len(word) > _LONGEST_WORD for word in command):
+        raise UserMistake(
+            f"a TrainJob takes at most {_LONGEST_WORD:,} characters in one word of its command; "
+            "kubernetes.kind: job takes more"
+        )
+    if reserved := sorted(_RESERVED & job.env.keys()):
+        raise UserMistake(f"env: a TrainJob sets {', '.join(reserved)} itself")
+    if job.cwd is not None:
+        raise UserMistake(
+            "cwd: a TrainJob runs where its image says; leave it out, or use kubernetes.kind: job"
+        )
+    if job.checkpoint is not None and job.checkpoint.command is not None:
+        raise UserMistake(
+            "checkpoint.command: a TrainJob can't run one; use kubernetes.kind: job, or let the command "
+            "write a checkpoint on SIGTERM"
+        )
+    if work.options.priority_class is not None and work.options.queue is None:
+        raise UserMistake("kubernetes.priority_class: of a TrainJob it is Kueue's; add a queue")
+
+
+def _patch(work: Work) -> Manifest:
+    pod: Manifest = {
+        "volumes": volumes(work),
+        "containers": [{"name": _NODE, "volumeMounts": volume_mounts(work)}],
+    }
+    if work.options.node_selector:
+        pod["nodeSelector"] = dict(work.options.node_selector)
+    template = {"metadata": {"labels": work.labels}, "spec": pod}
+    replicated = {"name": _NODE, "template": {"spec": {"template": template}}}
+    return {
+        "manager": "gpuyard",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [replicated]}}},
+    }

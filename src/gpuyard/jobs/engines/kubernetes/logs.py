@@ -1,0 +1,200 @@
+"""What a job's pods print: those that ended, those that run, and with `follow` those to come.
+
+The API gives each line its moment. After a connection that broke off the log is read again from its start, and what
+was shown already is left out by its moments: no line is lost, and none is shown twice.
+"""
+
+import codecs
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gpuyard.errors import GpuyardError
+from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Refused
+from gpuyard.jobs.engines.kubernetes.work import Manifest
+
+_LONGEST_LINE = 1_000_000
+_WATCH_SECONDS = 20
+_MOST_BREAKS = 5  # one after the other, with nothing new in between
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """Where the pods of one job are found."""
+
+    cluster: Cluster
+    namespace: str
+    selector: str
+    container: str
+
+    def pods(self) -> tuple[list[Manifest], str]:
+        """And the version from which to watch."""
+        return self.cluster.pods(self.namespace, self.selector)
+
+
+def printed(source: LogSource, nodes: int) -> Iterator[str]:
+    """All that there is now, pod after pod."""
+    pods, _ = source.pods()
+    for pod in pods:
+        if _has_started(pod, source.container):
+            for line in _Reader(source, pod["metadata"]["name"]).lines(follow=False):
+                yield _lead(pod, nodes) + line
+
+
+def followed(source: LogSource, nodes: int, ended: Callable[[], bool]) -> Iterator[str]:
+    """Until the job has ended and all of it is shown; pods of several nodes are read at once."""
+    follower = _Follower(source, nodes, ended)
+    threading.Thread(target=follower.watch, name="logs", daemon=True).start()
+    try:
+        while (line := follower.lines.get()) is not None:
+            if isinstance(line, GpuyardError):
+                raise line
+            yield line
+    finally:
+        follower.stop.set()
+
+
+class _Follower:
+    """One thread that looks for pods, and one for each pod that has something to say."""
+
+    def __init__(self, source: LogSource, nodes: int, ended: Callable[[], bool]) -> None:
+        self.source, self.nodes, self.ended = source, nodes, ended
+        self.lines: queue.Queue[str | GpuyardError | None] = queue.Queue(maxsize=1000)
+        """A fault ends it, and so does None."""
+        self.stop = threading.Event()
+        self.readers: dict[str, threading.Thread] = {}
+
+    def watch(self) -> None:
+        """Until the job has ended and every pod is read."""
+        source, breaks = self.source, 0
+        while not self.stop.is_set():
+            try:
+                over = self.ended()  # before the look at the pods: none comes after the end
+                pods, version = source.pods()
+                self._start_readers(pods)
+                if over:
+                    break
+                source.cluster.wait_for_pods(
+                    source.namespace, source.selector, version, _WATCH_SECONDS
+                )
+                breaks = 0
+            except NoAnswer as fault:
+                breaks += 1
+                if breaks > _MOST_BREAKS:
+                    self._hand_over(fault)
+                    return
+                self.stop.wait(_PAUSE_SECONDS)
+            except GpuyardError as fault:
+                self._hand_over(fault)
+                return
+        for reader in self.readers.values():
+            reader.join()
+        self._hand_over(None)
+
+    def _start_readers(self, pods: Sequence[Manifest]) -> None:
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            if name not in self.readers and _has_started(pod, self.source.container):
+                self.readers[name] = threading.Thread(target=self._read, args=(pod,), daemon=True)
+                self.readers[name].start()
+
+    def _read(self, pod: Manifest) -> None:
+        try:
+            for line in _Reader(self.source, pod["metadata"]["name"]).lines(follow=True):
+                if not self._hand_over(_lead(pod, self.nodes) + line):
+                    return
+        except GpuyardError as fault:
+            self._hand_over(fault)
+
+    def _hand_over(self, what: str | GpuyardError | None) -> bool:
+        """False: nobody listens any more."""
+        while not self.stop.is_set():
+            try:
+                self.lines.put(what, timeout=0.5)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+@dataclass
+class _Reader:
+    """One pod's log, with how far it was read."""
+
+    source: LogSource
+    pod: str
+    last: str = ""
+    """The moment of the last line that was shown."""
+    at_last: int = 0
+    """How many lines of that moment were shown."""
+    _skipped: int = field(default=0, init=False)
+
+    def lines(self, *, follow: bool) -> Iterator[str]:
+        """Each with its line end. A pod that is gone has no more to say."""
+        breaks = 0
+        while True:
+            self._skipped, before = 0, (self.last, self.at_last)
+            try:
+                for moment, text in self._stamped(follow=follow):
+                    if self._is_new(moment):
+                        yield text
+            except NoAnswer:
+                breaks = 1 if (self.last, self.at_last) != before else breaks + 1
+                if not follow or breaks > _MOST_BREAKS:
+                    raise
+                threading.Event().wait(_PAUSE_SECONDS)
+                continue
+            except Refused as refused:
+                if refused.status in {400, 404}:  # its container has not started, or it is gone
+                    return
+                raise
+            return
+
+    def _is_new(self, moment: str) -> bool:
+        if moment < self.last:
+            return False
+        if moment > self.last:
+            self.last, self.at_last, self._skipped = moment, 1, 0
+            return True
+        self._skipped += 1
+        if self._skipped <= self.at_last:
+            return False
+        self.at_last += 1
+        return True
+
+    def _stamped(self, *, follow: bool) -> Iterator[tuple[str, str]]:
+        """Lines, each with its moment; a line of any length is handed on in pieces of the same moment."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        rest = ""
+        where = self.source
+        for piece in where.cluster.log(where.namespace, self.pod, where.container, follow=follow):
+            *whole, rest = (rest + decoder.decode(piece)).split("\n")
+            for line in whole:
+                yield _cut(line + "\n")
+            if len(rest) > _LONGEST_LINE:
+                yield _cut(rest)
+                rest = f"{rest.partition(' ')[0]} "
+        rest += decoder.decode(b"", final=True)
+        if rest:
+            yield _cut(rest)
+
+
+def _cut(line: str) -> tuple[str, str]:
+    """ "2026-11-16T09:00:00.1Z loss 3" → its moment so that moments sort as text, and what was printed."""
+    moment, _, text = line.partition(" ")
+    seconds, _, fraction = moment.rstrip("Z\n").partition(".")
+    return f"{seconds}.{fraction:0<9}", text or "\n"
+
+
+def _has_started(pod: Manifest, container: str) -> bool:
+    for each in pod.get("status", {}).get("containerStatuses") or []:
+        state = each.get("state", {})
+        if each.get("name") == container and (state.get("running") or state.get("terminated")):
+            return True
+    return False
+
+
+def _lead(pod: Manifest, nodes: int) -> str:
+    return f"[{pod['metadata']['name']}] " if nodes > 1 else ""

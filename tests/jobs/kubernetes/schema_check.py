@@ -1,0 +1,48 @@
+"""Whether the API server would take a manifest: its schema in full, with no field that it does not know."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+from referencing import Registry, Resource
+
+NEWEST = kubernetes_validate.latest_version()
+OLDEST = "1.29.0"  # that the docs name
+_SHIPPED = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+_OURS = Path(__file__).parent / "schemas"
+_OF_KUBEFLOW = ("TrainJob", "PyTorchJob")
+
+
+def problems(manifest: dict[str, Any], version: str = NEWEST) -> list[str]:
+    """In words; none: it is valid."""
+    checker = _checker(manifest["kind"], manifest["apiVersion"], version)
+    return [f"{fault.json_path}: {fault.message[:300]}" for fault in checker.iter_errors(manifest)]
+
+
+@functools.cache
+def _checker(kind: str, api_version: str, version: str) -> Any:
+    if kind in _OF_KUBEFLOW:
+        schema = _read(_OURS / f"{kind.lower()}.schema.json")
+    else:
+        group = api_version.partition(".")[0].replace("/", "-")
+        schema = _read(_folder(version) / f"{kind.lower()}-{group}.json")
+        schema["$id"] = f"https://kubernetes.io/api/{kind}"
+    checker = jsonschema.Draft202012Validator
+    return checker(schema, registry=_registry(version), format_checker=checker.FORMAT_CHECKER)
+
+
+@functools.cache
+def _registry(version: str) -> Any:
+    definitions = _read(_folder(version) / "_definitions.json")
+    return Registry().with_resource(definitions["$id"], Resource.from_contents(definitions))
+
+
+def _folder(version: str) -> Path:
+    return _SHIPPED / f"v{version}-local-strict"
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
