@@ -186,6 +186,41 @@ def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
     assert "Nothing is wrong" in cli("share", "recover").stderr
 
 
+def test_what_can_be_read_of_a_damaged_store_is_kept(
+    share: Path, cli: Cli, start: Start, who: Who
+) -> None:
+    cli("reserve", "2", "--from", "tomorrow 18:00", "--for", "12h")
+    cli("share", "drain", "--gpus", "7")
+    leased = start("lease", "1", "--", "sh", "-c", "echo up; exec sleep 60")
+    assert leased.stdout is not None and leased.stdout.readline() == "up\n"
+    with sqlite3.connect(share / DATABASE) as store:
+        store.execute(  # a history of 500 leases more
+            "WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 500)"
+            ' INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command,'
+            ' project, count, wanted, parts, asked, gpus, start, "end", ended)'
+            " SELECT 'old' || n, 0, 'ann', 'ann', 1, 1, 'x', 'train', '', 1, '[]', 1000000, n, '[3]',"
+            " n, n + 60, 'finished' FROM more"
+        )
+        roots = [page for (page,) in store.execute("SELECT rootpage FROM sqlite_master")]
+        before = len(store.execute("SELECT 1 FROM leases").fetchall())
+    store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.close()
+    with (share / DATABASE).open("r+b") as file:  # one page in the midst of the history
+        file.seek((max(roots) + 5) * 4096)
+        file.write(b"\xff" * 4096)
+    said = cli("share", "recover").stderr
+    assert "the 1 leases that are held now" in said and "2 reservations" in said
+    found = who()
+    assert sorted(holders(found)) == [0] and leased.poll() is None
+    assert [one["count"] for one in found["reservations"]] == [2]
+    assert [gpu["index"] for gpu in found["gpus"] if gpu["drained"]] == [7]
+    broker = Broker(share)
+    kept = broker.history()
+    broker.close()
+    assert before * 0.8 < len(kept) < before
+    assert {lease.ended for lease in kept} == {None, "finished"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

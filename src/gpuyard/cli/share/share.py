@@ -79,7 +79,7 @@ def serve() -> None:
 
 @app.command()
 def recover() -> None:
-    """Put a damaged store aside and make a new one with all leases that are held now.
+    """Put a damaged store aside and make a new one with all leases that are held, and all else that can be read.
 
     Example: gpuyard share recover
     """
@@ -87,12 +87,15 @@ def recover() -> None:
     from gpuyard.share.service.desk import owned_directory
     from gpuyard.share.store.recovery import recover as make_anew
 
-    aside, running = make_anew(owned_directory())
-    if aside is None:
+    made = make_anew(owned_directory())
+    if made is None:
         say("Nothing is wrong with the store; it was left as it is.")
         return
-    say(f"The damaged store is now {aside}; the history of leases is in it.")
-    say(f"The new one has the {len(running)} leases that are held now.")
+    say(f"The damaged store is now {made.aside}.")
+    say(
+        f"The new one has the {made.running} leases that are held now, and what could be read: "
+        f"{made.ended} that have ended, {made.reservations} reservations."
+    )
 
 
 @export.callback()

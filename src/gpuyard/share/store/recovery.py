@@ -1,23 +1,44 @@
-"""A damaged store is put aside and made anew, with every lease that is still held: the locks say which."""
+"""A damaged store is put aside and made anew: with every lease that is still held, for the locks say which, and with
+what can still be read of the history and the reservations."""
 
+import contextlib
 import json
 import os
+import sqlite3
 import time
-from dataclasses import asdict
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.store.database import check
 from gpuyard.share.store.lease import Lease
 from gpuyard.share.store.locks import Locks
+from gpuyard.share.turns.calendar import Reservation
+
+T = TypeVar("T")
+_LISTS = ("wanted", "gpus")
 
 
-def recover(directory: Path) -> tuple[Path | None, list[Lease]]:
-    """Where the damaged store is now (None: there was nothing wrong), and the leases that were taken over."""
+@dataclass(frozen=True)
+class Recovered:
+    """What the new store has."""
+
+    aside: Path
+    """Where the damaged one is now."""
+    running: int
+    ended: int
+    reservations: int
+
+
+def recover(directory: Path) -> Recovered | None:
+    """Make it anew; None: there was nothing wrong."""
     store = directory / DATABASE
     if store.exists() and check(store) is None:
         Broker(directory).close()  # a version that is too new is said here
-        return None, []
+        return None
     aside = directory / f"{DATABASE}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     for suffix in ("-shm", "-wal", ""):
         part = directory / f"{DATABASE}{suffix}"
@@ -27,25 +48,30 @@ def recover(directory: Path) -> tuple[Path | None, list[Lease]]:
     if os.geteuid() == 0:
         store.chmod(0o644)
     running = [lease for text in Locks(directory / LOCKS).held().values() if (lease := _read(text))]
+    known = {lease.id for lease in running} | {str(lease.number) for lease in running}
+    past = [
+        lease
+        for lease in _rows(aside, "leases", Lease.from_document)
+        if lease.start is not None and not known.intersection((lease.id, str(lease.number)))
+    ]
+    reserved = list(_rows(aside, "reservations", Reservation.from_document))
     with broker.database.transaction() as connection:
         for lease in running:
-            row = {
-                **asdict(lease),
-                "wanted": json.dumps(lease.wanted),
-                "gpus": json.dumps(lease.gpus),
-            }
-            names = ", ".join(f'"{name}"' for name in row)
-            values = ", ".join("?" * len(row))
-            connection.execute(
-                f"INSERT INTO leases ({names}) VALUES ({values})",  # noqa: S608 - our own columns
-                tuple(row.values()),
-            )
+            _insert(connection, "leases", asdict(lease))
             connection.executemany(
                 "INSERT INTO holds (lease, gpu, parts) VALUES (?, ?, ?)",
                 [(lease.number, gpu, lease.parts) for gpu in lease.gpus],
             )
+        now = broker.clock.wall()
+        ended = sum(
+            _insert(connection, "leases", asdict(_ended(lease, now)), keep_first=True)
+            for lease in past
+        )
+        kept = sum(
+            _insert(connection, "reservations", asdict(one), keep_first=True) for one in reserved
+        )
     broker.close()
-    return aside, running
+    return Recovered(aside, len(running), ended, kept)
 
 
 def _read(text: str) -> Lease | None:
@@ -54,3 +80,56 @@ def _read(text: str) -> Lease | None:
         return Lease.from_document(json.loads(text))
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def _ended(lease: Lease, now: float) -> Lease:
+    """No process of it holds its lock any more; when it ended nobody can say."""
+    return lease if lease.ended else replace(lease, end=max(now, lease.start or now), ended="died")
+
+
+def _rows(store: Path, table: str, make: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """From both ends up to what is damaged; rows that make no sense are left out."""
+    seen = set()
+    address = f"file:{urllib.parse.quote(str(store.absolute()))}?mode=ro"
+    for order in ("ASC", "DESC"):
+        with (
+            contextlib.suppress(sqlite3.DatabaseError),
+            contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
+        ):
+            found = connection.execute(
+                f"SELECT * FROM {table} ORDER BY number {order}"  # noqa: S608 - our own tables
+            )
+            names = [column[0] for column in found.description]
+            for row in found:
+                document = dict(zip(names, row, strict=True))
+                if document["number"] in seen:
+                    return
+                seen.add(document["number"])
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    yield make(_with_lists(document))
+
+
+def _with_lists(document: Mapping[str, Any]) -> dict[str, Any]:
+    lists = {name: json.loads(document[name]) for name in _LISTS}
+    if any(type(gpu) is not int for gpus in lists.values() for gpu in gpus):
+        raise ValueError(lists)
+    return {name: value for name, value in document.items() if name != "ending"} | lists
+
+
+def _insert(
+    connection: sqlite3.Connection, table: str, row: dict[str, Any], *, keep_first: bool = False
+) -> bool:
+    """`keep_first`: a row that the table refuses, or has already, is left out. True: it is in."""
+    row = row | {name: json.dumps(row[name]) for name in _LISTS}
+    names = ", ".join(f'"{name}"' for name in row)
+    values = ", ".join("?" * len(row))
+    try:
+        connection.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({values})",  # noqa: S608 - our own columns
+            tuple(row.values()),
+        )
+    except (sqlite3.IntegrityError, OverflowError):
+        if not keep_first:
+            raise
+        return False
+    return True
