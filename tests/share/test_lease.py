@@ -185,6 +185,31 @@ def test_gpus_by_index_and_the_best_connected(share: Path, cli: Cli, start: Star
     assert best.communicate()[0] == "0,3\n"
 
 
+@pytest.mark.parametrize("topology", ["nvlink-pairs", "torus", "dual-root"])
+def test_of_sixteen_gpus_the_best_connected_are_chosen_too(share: Path, topology: str) -> None:
+    """As fast as what `best_gpus` finds, whichever are free; the lowest indices would not be."""
+    import random
+
+    from gpuyard.catalog import gpus as known
+    from gpuyard.hardware import PRESETS, all_reduce, build_preset
+    from gpuyard.hardware.rings import best_gpus
+    from gpuyard.share.store.lease import WHOLE
+    from gpuyard.share.turns.choice import choose
+
+    config = set_up(share, fake_gpus=16, topology=topology)
+    graph = build_preset(topology, known().get(PRESETS[topology].usual_gpu), 16)
+    chance = random.Random(3)
+    for count in (2, 2, 4, 4):
+        free = sorted(chance.sample(range(16), 9))
+        chosen = choose(count, WHOLE, (), dict.fromkeys(free, WHOLE), config.rates)
+        assert chosen is not None and set(chosen) <= set(free) and len(set(chosen)) == count
+        found = all_reduce(graph, [graph.gpus[i] for i in chosen])
+        best = best_gpus(graph, count, [graph.gpus[i] for i in free])
+        assert found.bytes_per_second == best.bytes_per_second
+    if topology == "nvlink-pairs":
+        assert choose(2, WHOLE, (), dict.fromkeys(range(1, 16), WHOLE), config.rates) == (2, 3)
+
+
 def test_small_jobs_share_a_gpu_and_never_more_than_all_of_it(start: Start, who: Who) -> None:
     half = started(start, "1", "--share", "0.5")
     started(start, "1", "--memory", "10GB")

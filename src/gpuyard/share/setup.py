@@ -124,12 +124,13 @@ def _rates_here() -> dict[int, float]:
 
 
 def _rates(graph: "MachineGraph | None", count: int) -> dict[int, float]:
-    """Of every set of GPUs once, so that a lease need not look at the machine again."""
-    if graph is None or count > min(MOST_TABLED, len(graph.gpus)):
+    """Of every set of GPUs once, so that a lease need not look at the machine again; of many GPUs, of every pair."""
+    if graph is None or count > len(graph.gpus):
         return {}
     from gpuyard.hardware import all_reduce
 
-    sets = (gpus for size in range(2, count + 1) for gpus in combinations(range(count), size))
+    largest = count if count <= MOST_TABLED else 2
+    sets = (gpus for size in range(2, largest + 1) for gpus in combinations(range(count), size))
     return {
         mask(gpus): all_reduce(graph, [graph.gpus[i] for i in gpus]).bytes_per_second
         for gpus in sets

@@ -7,7 +7,8 @@ from gpuyard.share.store.lease import WHOLE, Request
 
 Rates = Mapping[int, float]
 """All-reduce rate of a set of GPUs, as a bit mask of their indices; empty where the topology is unknown."""
-MOST_TABLED = 8  # GPUs: 255 sets; more are left to `best_gpus` itself
+MOST_TABLED = 8
+"""GPUs of a machine whose every set is in the table: 255. Of a larger one only the pairs are, and sets grow from them."""
 
 
 def choose(
@@ -29,7 +30,24 @@ def choose(
     if not rates or count == 1:
         return tuple(able[:count])
     # of equals, max takes the first
-    return max(combinations(able, count), key=lambda gpus: rates.get(mask(gpus), 0.0))
+    if mask(able[:count]) in rates:
+        return max(combinations(able, count), key=lambda gpus: rates.get(mask(gpus), 0.0))
+    return max((_grown(first, count, able, rates) for first in able), key=lambda found: found[0])[1]
+
+
+def _grown(
+    first: int, count: int, able: Sequence[int], rates: Rates
+) -> tuple[float, tuple[int, ...]]:
+    """From one GPU on, always the one that reaches those so far fastest: the rates of all pairs together, and the set."""
+    chosen, total = [first], 0.0
+    reach = {gpu: 0.0 for gpu in able if gpu != first}
+    while len(chosen) < count:
+        for gpu in reach:
+            reach[gpu] += rates.get(1 << gpu | 1 << chosen[-1], 0.0)
+        best = max(reach, key=reach.__getitem__)
+        total += reach.pop(best)
+        chosen.append(best)
+    return total, tuple(sorted(chosen))
 
 
 def mask(gpus: Sequence[int]) -> int:
