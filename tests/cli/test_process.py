@@ -47,6 +47,7 @@ prices
 release
 reserve list --jsn
 results list
+results add nowhere.log --workload resnet50
 schema study
 share setup --fake-gpus 65
 study nowhere.study.yaml

@@ -13,6 +13,8 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.credible import Credibility
+from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.measure.job_runs.summary import doubt_of
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.record import Testbed
 from gpuyard.measure.training.measurement import Measurement
@@ -32,14 +34,14 @@ class CalibrationRows:
     """The rows, where each came from, and what could not be used."""
 
     rows: tuple[TrainingRow, ...]
-    measurements: tuple[Measurement, ...]  # one for each row
+    measurements: tuple[Measurement | JobRun, ...]  # one for each row
     links: dict[Hardware, LinkRates]
     benches: tuple[LinkBench, ...]
     notes: tuple[str, ...]
 
 
 def calibration_rows(
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Measurement | JobRun],
     benches: Sequence[LinkBench],
     *,
     doubtful_too: bool = False,
@@ -72,16 +74,19 @@ def calibration_rows(
             unusable.append(f"Runs of {measurement.workload} are left out: {said}")
             continue
         if profile is None:
-            unusable.append(
-                f"Runs of {measurement.workload} are left out: an older gpuyard kept no profile of "
-                f"{workload.model} with them; measure them again with --fresh"
+            why = (
+                f"a job keeps no profile of {workload.model}; measure it with: gpuyard bench train"
+                if isinstance(measurement, JobRun)
+                else f"an older gpuyard kept no profile of {workload.model} with them; measure them "
+                "again with --fresh"
             )
+            unusable.append(f"Runs of {measurement.workload} are left out: {why}")
             continue
-        if not doubtful_too and (doubt := Credibility(workload)(measurement, None)):
+        if not doubtful_too and (doubt := _doubt(measurement, workload)):
             doubts.append(doubt)
             continue
         row = _row(measurement, workload, profile)
-        if min(row.step_seconds, row.busy_seconds) <= 0:
+        if row.step_seconds <= 0 or (row.busy_seconds is not None and row.busy_seconds <= 0):
             notes.append(f"Run {measurement.id} is left out: it has no time for compute")
             continue
         rows.append(row)
@@ -91,14 +96,32 @@ def calibration_rows(
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 
 
-def _not_plain(m: Measurement) -> str | None:
+def _doubt(m: Measurement | JobRun, workload: Workload) -> str | None:
+    return doubt_of(m, workload) if isinstance(m, JobRun) else Credibility(workload)(m, None)
+
+
+def _not_plain(m: Measurement | JobRun) -> str | None:
     """Constants are of one machine that computes and exchanges in the usual way."""
+    if isinstance(m, JobRun):
+        return _not_plain_job(m)
     if m.synthetic is not None:
         return "computing was emulated, with a synthetic GPU"
     if not m.remedy.plain:
         return "a remedy changed the exchange"
     if m.place.kind != "here":
         return "its workers were on several machines, and a calibration is of one"
+    return None
+
+
+def _not_plain_job(run: JobRun) -> str | None:
+    if run.nodes > 1:
+        return "its workers were on several machines, and a calibration is of one"
+    if not run.provenance.known:
+        return "the job did not say what it ran on"
+    if run.device == "cuda" and run.workers != run.gpus:
+        return "the job's processes were not one for each GPU"
+    if run.device == "cpu" and not run.provenance.threads_per_worker:
+        return "the job did not say how many cores each worker used"
     return None
 
 
@@ -116,7 +139,7 @@ def _left_out(what: str, reasons: Sequence[str]) -> list[str]:
     ]
 
 
-def hardware_of(measurement: Measurement) -> Hardware:
+def hardware_of(measurement: Measurement | JobRun) -> Hardware:
     host = measurement.provenance
     if measurement.device == "cuda":
         return Hardware("cuda", _gpu_name(host), len(host.gpus))
@@ -137,7 +160,16 @@ def _gpu_name(testbed: Testbed) -> str:
     return known.id if known else ", ".join(names)
 
 
-def _row(m: Measurement, workload: Workload, profile: ModelProfile) -> TrainingRow:
+def _row(m: Measurement | JobRun, workload: Workload, profile: ModelProfile) -> TrainingRow:
+    busy_seconds: float | None
+    if isinstance(m, JobRun):  # nobody stopped a job to time the parts of its steps
+        step_seconds = m.step_seconds
+        busy_seconds = m.step_seconds if m.workers == 1 else None
+        all_reduce_seconds = None
+    else:
+        step_seconds = m.step.step_seconds
+        busy_seconds = m.step.compute_seconds + m.step.input_seconds
+        all_reduce_seconds = m.all_reduce_seconds
     return TrainingRow(
         hardware=hardware_of(m),
         workload=workload,
@@ -145,9 +177,9 @@ def _row(m: Measurement, workload: Workload, profile: ModelProfile) -> TrainingR
         strategy=m.strategy,
         workers=m.workers,
         batch_per_worker=m.batch_per_worker,
-        step_seconds=m.step.step_seconds,
-        busy_seconds=m.step.compute_seconds + m.step.input_seconds,
-        all_reduce_seconds=m.all_reduce_seconds,
+        step_seconds=step_seconds,
+        busy_seconds=busy_seconds,
+        all_reduce_seconds=all_reduce_seconds,
         noise=(m.high - m.low) / (2 * _SIGMAS_OF_95) / m.samples_per_second,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
+from gpuyard.catalog import ModelProfile
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.specs import Precision, Workload
@@ -50,21 +51,39 @@ class Credibility:
         each = m.samples_per_second / m.workers
         if m.synthetic is not None:
             most = m.batch_per_worker / m.synthetic.step_seconds(m.batch_per_worker)
-            what = f"{m.synthetic.gpu} alone"
-        else:
+            return _faster(each, most, f"{m.synthetic.gpu} alone")
+        return faster_than_possible(
+            each,
+            catalog_profile(self._workload) or m.profile,
             # where the workload leaves it open, the run says what it was
-            precision = self._workload.precision or m.spec.get("precision") or "fp32"
-            peak, what = _peak_flops(m, precision)
-            profile = catalog_profile(self._workload) or m.profile
-            if peak is None or profile is None or not profile.forward_flops:
-                return None
-            most = peak / (3 * profile.forward_flops)
-        if each > _CLOCK * most:
-            return (
-                f"{format_per_second(each)} samples/s a worker is more than {what} can do "
-                f"({format_per_second(most)})"
-            )
+            precision=self._workload.precision or m.spec.get("precision") or "fp32",
+            gpu=next(iter(m.place.gpus or m.provenance.gpus), "") if m.device == "cuda" else None,
+            threads=m.provenance.threads_per_worker,
+        )
+
+
+def faster_than_possible(
+    each: float,
+    profile: ModelProfile | None,
+    *,
+    precision: Precision,
+    gpu: str | None,
+    threads: int,
+) -> str | None:
+    """Why no worker of this hardware, a GPU by its driver's name or so many cores, trains so many samples a second."""
+    peak, what = _peak_flops(gpu, threads, precision)
+    if peak is None or profile is None or not profile.forward_flops:
         return None
+    return _faster(each, peak / (3 * profile.forward_flops), what)
+
+
+def _faster(each: float, most: float, what: str) -> str | None:
+    if each <= _CLOCK * most:
+        return None
+    return (
+        f"{format_per_second(each)} samples/s a worker is more than {what} can do "
+        f"({format_per_second(most)})"
+    )
 
 
 def _no_loss(m: Measurement) -> str | None:
@@ -73,14 +92,11 @@ def _no_loss(m: Measurement) -> str | None:
     return None
 
 
-def _peak_flops(m: Measurement, precision: Precision) -> tuple[float | None, str]:
-    if m.device == "cuda":
-        names = m.place.gpus or m.provenance.gpus
-        gpu = catalog_gpu(names[0]) if names else None
-        return (
-            gpu.peak_flops(precision) if gpu else None
-        ), f"{gpu.id if gpu else 'the GPU'}'s peak"
-    threads = m.provenance.threads_per_worker
+def _peak_flops(gpu: str | None, threads: int, precision: Precision) -> tuple[float | None, str]:
+    if gpu is not None:
+        known = catalog_gpu(gpu)
+        peak = known.peak_flops(precision) if known else None
+        return peak, f"{known.id if known else 'the GPU'}'s peak"
     if not threads:  # other machines decide themselves
         return None, "a CPU"
     widening = {"fp16": 2.0, "bf16": 32.0}.get(precision, 1.0)  # AMX does 16 times AVX-512's bf16

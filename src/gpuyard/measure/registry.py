@@ -5,6 +5,7 @@ from typing import Any
 from gpuyard.errors import UnknownName
 from gpuyard.measure.collectives.tables import COLLECTIVES
 from gpuyard.measure.convergence.tables import CONVERGENCE
+from gpuyard.measure.job_runs.tables import JOB_RUNS
 from gpuyard.measure.kind import ResultKind
 from gpuyard.measure.links.tables import LINKS
 from gpuyard.measure.relief.tables import RELIEF
@@ -12,7 +13,8 @@ from gpuyard.measure.storage.tables import STORAGE
 from gpuyard.measure.training.tables import REJECTED, TRAIN
 
 RESULT_KINDS: dict[str, ResultKind[Any]] = {
-    kind.name: kind for kind in (TRAIN, LINKS, COLLECTIVES, RELIEF, STORAGE, CONVERGENCE, REJECTED)
+    kind.name: kind
+    for kind in (TRAIN, JOB_RUNS, LINKS, COLLECTIVES, RELIEF, STORAGE, CONVERGENCE, REJECTED)
 }
 
 

@@ -173,9 +173,10 @@ def _testbed() -> dict[str, object]:
         if torch is not None and torch.cuda.is_available():
             gpus = [torch.cuda.get_device_name(i)[:100] for i in range(torch.cuda.device_count())]
             gpus = _with_hidden(gpus)
+        threads = 0 if torch is None else int(torch.get_num_threads())
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, RuntimeError, ValueError):
-        memory_bytes = 0
+        threads = memory_bytes = 0
     return {
         "gpuyard": __version__,
         "torch": str(getattr(torch, "__version__", "none"))[:50],
@@ -187,6 +188,7 @@ def _testbed() -> dict[str, object]:
         "cores": len(usable_cores()),
         "memory_bytes": memory_bytes,
         "gpus": gpus[:64],
+        "threads_per_worker": threads,
     }
 
 

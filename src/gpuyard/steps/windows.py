@@ -21,6 +21,7 @@ _MOST_BYTES = 8_000_000  # of one look
 _LEAST, _MOST = 1e-12, 1e15
 _LONGEST_TEXT = 200
 _MOST_GPUS = 64
+_COUNTS = ("cores", "memory_bytes", "threads_per_worker")
 _TEXTS = ("gpuyard", "torch", "python", "os", "kernel", "host", "cpu_model")
 
 
@@ -195,7 +196,6 @@ def _testbed(said: Any) -> dict[str, Any] | None:
         return None
     return {
         **{name: _text(said.get(name, "")) or "unknown" for name in _TEXTS},
-        "cores": _whole(said.get("cores", 0)),
-        "memory_bytes": _whole(said.get("memory_bytes", 0)),
+        **{name: _whole(said.get(name, 0)) for name in _COUNTS},
         "gpus": tuple(_text(gpu) for gpu in gpus[:_MOST_GPUS]),
     }

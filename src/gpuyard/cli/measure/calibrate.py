@@ -101,13 +101,14 @@ def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows
     from gpuyard.errors import GpuyardError
     from gpuyard.measure import LinkBench, Measurement, Results, read_results
     from gpuyard.measure.calibration import calibration_rows
+    from gpuyard.measure.job_runs.records import JobRun
 
     store = files.results_file()
     if results:
         found = read_results(results)
     else:
         found = read_results([store]) if store.exists() else Results()
-    measurements = found.of(Measurement)
+    measurements: list[Measurement | JobRun] = [*found.of(Measurement), *found.of(JobRun)]
     if not measurements:
         where = ", ".join(map(str, results or [store]))
         raise GpuyardError(f"no training run is in {where}; make some with: {_MEASURE}")

@@ -38,7 +38,7 @@ KindOption = Annotated[
     typer.Option(
         metavar="KIND",
         autocompletion=_kinds,
-        help="The bench that measured it, convergence (of gpuyard train) or rejected.",
+        help="The bench that measured it, job, convergence (of gpuyard train) or rejected.",
     ),
 ]
 
@@ -80,6 +80,46 @@ def show(
     from gpuyard.report.answers.results import record_answer
 
     show_answer(record_answer(results_store().get(measurement_id)), json_output=json_output)
+
+
+@app.command()
+def add(
+    log: Annotated[
+        Path,
+        typer.Argument(metavar="LOG", help="What a training printed, or the file of its steps."),
+    ],
+    *,
+    workload: Annotated[
+        str, typer.Option(metavar="WORKLOAD", help="What it trained: a file or a catalog model.")
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Keep what a training reported with gpuyard.step() as a measurement.
+
+    Example: gpuyard results add slurm-17.out --workload resnet50
+    """
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.measure.job_runs.summary import job_runs, keep
+    from gpuyard.measure.job_runs.tables import JOB_RUNS
+    from gpuyard.report.answers.results import records_answer
+    from gpuyard.report.terminal import say
+    from gpuyard.steps.windows import read_log
+    from gpuyard.units import counted
+
+    spec = read_workload(workload)
+    windows = read_log(log)
+    if not windows:
+        raise UserMistake(
+            f"{log}: there is no report of gpuyard.step() in it; train with GPUYARD_REPORT=stdout to get some"
+        )
+    runs = job_runs(windows, spec)
+    if not runs:
+        raise UserMistake(f"{log}: the training ended before it had warmed up")
+    new = keep(results_store(), runs)
+    show_answer(records_answer(JOB_RUNS, new), json_output=json_output)
+    old = len(runs) - len(new)
+    if old:
+        say(f"Already in the store: {counted(old, 'run')}", stderr=json_output)
 
 
 @app.command()

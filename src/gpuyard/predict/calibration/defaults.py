@@ -130,7 +130,9 @@ def default_line(hardware: Hardware, rows: Sequence[TrainingRow]) -> ComputeLine
         return compute_line(rows[0].workload, rows[0].profile, hardware.gpu)
     fewest = min(row.workers for row in rows)
     points = [
-        (float(row.batch_per_worker), row.busy_seconds) for row in rows if row.workers == fewest
+        (float(row.batch_per_worker), row.busy_seconds or row.step_seconds)
+        for row in rows
+        if row.workers == fewest
     ]
     return ComputeLine(*fit_line(points), "measured here", "the runs with the fewest workers")
 

@@ -92,7 +92,9 @@ class _Problem:
         timed = several & (bare > 0)
         step = np.log(made.step / [row.step_seconds for row in rows]) / noise
         # with one worker the step is all compute, and would count twice
-        busy = (np.log(made.busy / [row.busy_seconds for row in rows]) / noise)[several]
+        known = several & np.array([row.busy_seconds is not None for row in rows])
+        alone = np.array([row.busy_seconds or row.step_seconds for row in rows])
+        busy = (np.log(made.busy / alone) / noise)[known]
         exchanged = np.log(made.all_reduce[timed] / bare[timed]) / _ALL_REDUCE_ERROR
         return np.concatenate([_soft(step), _soft(busy), _soft(exchanged), u])
 

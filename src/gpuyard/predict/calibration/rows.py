@@ -53,7 +53,9 @@ class TrainingRow:
     workers: int
     batch_per_worker: int
     step_seconds: float
-    busy_seconds: float  # of the step without exchange: compute and input, of the slowest worker
+    busy_seconds: (
+        float | None
+    )  # of the step without exchange: compute and input, of the slowest worker; None: not timed
     all_reduce_seconds: float | None  # of all gradients at once, nothing else running
     noise: float  # one σ of the step, relative
 

@@ -1,0 +1,70 @@
+"""How fast a job trained, from its own reports: one record for each time that it was started."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpuyard.measure.record import OwnProfile, Part, Record, Testbed
+from gpuyard.run.protocol import Device
+from gpuyard.specs import StrategyName
+
+
+class JobWindow(Part):
+    """Some steps in a row, as the job reported them."""
+
+    steps: int
+    samples: float
+    seconds: float
+    step_seconds: Annotated[float, Field(description="the median")]
+    at: Annotated[float | None, Field(description="seconds since 1970")] = None
+    number: Annotated[int | None, Field(description="of the last step in the whole training")] = (
+        None
+    )
+    loss: float | None = None
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.steps / self.step_seconds
+
+
+class JobTestbed(Testbed):
+    """What the job itself said of the machine of its first rank."""
+
+    threads_per_worker: Annotated[int, Field(description="0: not known")] = 0
+
+    @property
+    def known(self) -> bool:
+        return self.cpu_model != "unknown" or bool(self.gpus)
+
+
+class JobRun(Record):
+    """One start of a job that names its workload. It has no parts of a step: nobody stopped it to time them."""
+
+    kind: Literal["job"] = "job"
+    workload: str
+    spec: Annotated[dict[str, Any], Field(description="the whole workload spec")]
+    job: Annotated[str, Field(description="its UUID")] = ""
+    handle: str = ""
+    gpus: int
+    nodes: int
+    workers: Annotated[int, Field(description="processes that train")]
+    batch_per_worker: int
+    strategy: StrategyName = "ddp"
+    device: Device
+    samples_per_second: Annotated[
+        float, Field(description="of all workers while they trained, by the median step")
+    ]
+    low: Annotated[float, Field(description="95 % confidence interval over the windows")]
+    high: float
+    clock_samples_per_second: Annotated[
+        float, Field(description="by the clock, with evaluations and checkpoints between steps")
+    ]
+    step_seconds: float
+    steps: Annotated[int, Field(description="timed, without those that warmed up")]
+    seconds: float
+    warmup_steps: int = 0
+    warmup_seconds: float = 0.0
+    loss_last: float | None = None
+    windows: tuple[JobWindow, ...]
+    profile: OwnProfile = None
+    provenance: JobTestbed
