@@ -101,13 +101,26 @@ class SlurmCluster:
     first_process: int
     configuration: Path
 
+    @property
+    def enter(self) -> list[str]:
+        """What starts a command inside."""
+        return ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount"]
+
+    def daemon(self, *words: str) -> psutil.Process:
+        """The one whose command line begins like this."""
+        (found,) = (
+            process
+            for process in psutil.Process(self.first_process).children(recursive=True)
+            if process.cmdline()[: len(words)] == [*words]
+        )
+        return found
+
     def run(
         self, *argv: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """A command inside, where Slurm's clients find it."""
-        enter = ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount"]
         return subprocess.run(
-            [*enter, f"--wdns={Path.cwd()}", *argv],
+            [*self.enter, f"--wdns={Path.cwd()}", *argv],
             env={
                 **{k: v for k, v in os.environ.items() if not k.startswith("SLURM_")},
                 "SLURM_CONF": str(self.configuration),
@@ -123,10 +136,10 @@ class SlurmCluster:
 
 
 @contextmanager
-def slurm_cluster(nodes: int) -> Iterator[SlurmCluster]:
-    """Up as long as this lasts; skips the test where it can't be."""
+def slurm_cluster(nodes: int, settings: str = "") -> Iterator[SlurmCluster]:
+    """Up as long as this lasts, with these lines of configuration as well; skips the test where it can't be."""
     with _own_directory() as directory:
-        _write(directory, nodes)
+        _write(directory, nodes, settings)
         with _started(directory, directory / "slurm.conf", _FIRST_PROCESS, nodes) as cluster:
             yield cluster
 
@@ -192,7 +205,7 @@ def _write_key(directory: Path) -> None:
     key.write_bytes(secrets.token_bytes(64))
 
 
-def _write(directory: Path, nodes: int) -> None:
+def _write(directory: Path, nodes: int, settings: str) -> None:
     (directory / "state").mkdir()
     _write_key(directory)
     gpus = [directory / f"gpu{number}" for number in range(GPUS)]
@@ -201,7 +214,8 @@ def _write(directory: Path, nodes: int) -> None:
     files = {
         "slurm.conf": _CONFIGURATION.format(
             directory=directory, nodes=nodes, gpus=GPUS, last_port=17000 + nodes
-        ),
+        )
+        + settings,
         "gres.conf": "".join(f"Name=gpu Type=t4 File={gpu}\n" for gpu in gpus),
         "cgroup.conf": "",
     }

@@ -124,6 +124,7 @@ def test_every_python_that_is_started_takes_no_module_from_the_current_directory
     ).stdout.split()  # fmt: skip
     assert {Path(file).relative_to(source).as_posix() for file in named} == {
         "interpreter.py",
+        "jobs/engines/slurm/script/launch.py",  # isolated, and from the standard library alone
         "measure/collectives/mpi.py",  # looks for mpiexec beside it
         "share/notebook/jupyter.py",  # takes the directory it stands in off the path itself
     }

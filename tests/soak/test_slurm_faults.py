@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
@@ -56,7 +55,7 @@ class Faulty:
     yard: Yard
 
     def kill_controller(self) -> None:
-        self._daemon("slurmctld", "-D").kill()
+        self.slurm.daemon("slurmctld", "-D").kill()
 
     def restart_controller(self) -> None:
         assert self.slurm.run("slurmctld").returncode == 0
@@ -67,7 +66,7 @@ class Faulty:
         above = [p.parent() for p in on_it]
         steps = [p for p in above if p is not None and p.name() == "slurmstepd"]
         assert steps
-        for process in (self._daemon("slurmd", "-D", "-N", name), *steps, *on_it):
+        for process in (self.slurm.daemon("slurmd", "-D", "-N", name), *steps, *on_it):
             process.kill()
 
     def touch(self, name: str) -> None:
@@ -79,14 +78,6 @@ class Faulty:
         until(path.exists, f"{name} is there")
         time.sleep(0.1)  # it may just be written
         return path.read_text(encoding="utf-8")
-
-    def _daemon(self, *words: str) -> psutil.Process:
-        (found,) = (
-            process
-            for process in psutil.Process(self.slurm.first_process).children(recursive=True)
-            if process.cmdline()[: len(words)] == [*words]
-        )
-        return found
 
 
 def until(condition: Callable[[], object], what: str) -> None:

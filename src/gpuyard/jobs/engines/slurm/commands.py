@@ -1,0 +1,145 @@
+"""Slurm's own programs, each asked with a time-out; what does not answer is told apart from what refuses."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
+from gpuyard.printable import printable
+
+PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo")
+_ASK_SECONDS = 20.0
+_SUBMIT_SECONDS = 60.0
+_SILENT = re.compile(
+    r"unable to contact|connection (?:refused|reset|timed out)|socket timed out|timed out on send|"
+    r"zero bytes were transmitted|transport endpoint|unexpected message received|munge|"
+    r"authentication|no route to host|configuration source|in standby",
+    re.IGNORECASE,
+)
+# what a user has set for looking at queues changes what these programs print
+_SETTINGS = re.compile(r"(?:SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|SBATCH)_|SLURM_(?!CONF$)")
+_GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
+
+
+class NoAnswer(GpuyardError):
+    """Slurm was asked and said nothing: what it runs is not known now, and nothing may be concluded."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the controller says of itself."""
+
+    cluster: str
+    next_number: int
+    forgets_after_seconds: float
+    """A job that has ended is known for so long."""
+    gpus_per_node: bool
+    """Whether it takes --gpus-per-node; else --gres."""
+    switches: bool
+    """Whether it knows which nodes are at which switch."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Those that a job could get: GPUs of each."""
+
+    gpus: tuple[int, ...]
+
+    def with_gpus(self, least: int) -> int:
+        """How many have so many."""
+        return sum(gpus >= least for gpus in self.gpus)
+
+
+def missing_program() -> str | None:
+    return next((name for name in PROGRAMS if shutil.which(name) is None), None)
+
+
+def ask(*words: str, seconds: float = _ASK_SECONDS) -> str:
+    """What it prints. Raises NoAnswer where it says nothing, GpuyardError where it refuses."""
+    return _run(words, client_environment(), seconds)
+
+
+def facts() -> Facts:
+    said = dict(
+        re.findall(r"^(\w+)\s*=[ \t]*(.*?)\s*$", ask("scontrol", "show", "config"), re.MULTILINE)
+    )
+    try:
+        return Facts(
+            cluster=said["ClusterName"],
+            next_number=int(said["NEXT_JOB_ID"]),
+            forgets_after_seconds=float(said["MinJobAge"].split()[0]),
+            gpus_per_node=said.get("SelectType", "") != "select/linear"
+            and "cons_res" not in said.get("SelectType", ""),
+            switches="tree" in said.get("TopologyPlugin", ""),
+        )
+    except (KeyError, ValueError, IndexError) as error:
+        raise GpuyardError(
+            f"`scontrol show config` does not say what is needed of it: {error}"
+        ) from error
+
+
+def nodes(partition: str | None) -> Nodes:
+    """Those of this partition, or of the default one."""
+    chosen = (f"--partition={partition}",) if partition else ()
+    listed = ask("sinfo", "--noheader", "--Node", "--format=%N|%P|%G", *chosen)
+    rows = [line.split("|", 2) for line in listed.splitlines() if line.count("|") >= 2]
+    if partition and not rows:
+        raise UserMistake(f"Slurm has no partition {quoted(partition)}; `sinfo` lists them")
+    rows = [row for row in rows if partition or row[1].endswith("*")] or rows
+    by_name = {name: sum(map(int, _GPUS.findall(gres))) for name, _, gres in rows}
+    return Nodes(tuple(by_name.values()))
+
+
+def sbatch(script: str, environment: Mapping[str, str]) -> int:
+    """The number that Slurm gives. The job gets exactly this environment."""
+    said = _run(("sbatch", "--parsable", script), environment, _SUBMIT_SECONDS)
+    number = said.strip().rpartition("\n")[2].partition(";")[0]
+    if not number.isdigit():
+        raise GpuyardError(f"sbatch did not print a number: {printable(said.strip())[:200]!r}")
+    return int(number)
+
+
+def client_environment() -> dict[str, str]:
+    return {**_without_settings(), "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+
+
+def job_environment() -> dict[str, str]:
+    """This process's, for a job: without what belongs to an allocation that it may be in."""
+    return _without_settings()
+
+
+def _without_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not _SETTINGS.match(name)}
+
+
+def _run(words: tuple[str, ...], environment: Mapping[str, str], seconds: float) -> str:
+    try:
+        said = subprocess.run(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(
+            f"Slurm's controller has not answered for {seconds:.0f} s; see whether it is up: "
+            "scontrol ping"
+        ) from None
+    except FileNotFoundError:
+        raise MissingRequirement(
+            f"{words[0]} is not on the PATH; install Slurm's client commands (Debian: slurm-client)"
+        ) from None
+    except OSError as error:
+        raise GpuyardError(f"{words[0]} can't be started: {error.strerror}") from error
+    if said.returncode == 0:
+        return said.stdout.decode(errors="replace")
+    why = printable(said.stderr.decode(errors="replace").strip())
+    why = "; ".join(line.removeprefix(f"{words[0]}: ") for line in why.splitlines())[-500:]
+    if _SILENT.search(why):
+        raise NoAnswer(f"Slurm does not answer ({why}); see whether it is up: scontrol ping")
+    raise GpuyardError(f"Slurm refused {words[0]}: {why or said.returncode}")

@@ -1,0 +1,238 @@
+"""Jobs on Slurm, from sbatch to scancel; a job that Slurm has lost is noticed by its UUID and submitted again, once."""
+
+import codecs
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import ClassVar
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import write_text
+from gpuyard.jobs.engines.base import Availability, Engine
+from gpuyard.jobs.engines.slurm import commands, records
+from gpuyard.jobs.engines.slurm.commands import NoAnswer
+from gpuyard.jobs.engines.slurm.records import Record
+from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
+from gpuyard.jobs.engines.slurm.rows import accounting_rows, numbered_rows, queue_rows
+from gpuyard.jobs.engines.slurm.starts import messages_of, opened, starts_of
+from gpuyard.jobs.engines.slurm.status import (
+    Look,
+    Part,
+    combined,
+    finish,
+    finished,
+    look,
+    part_of,
+    tasks_of_array,
+)
+from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
+
+_MOST_SUBMISSIONS = 2
+_PIECE_BYTES = 65536
+_FOLLOW_SECONDS = 1.0
+_SURE_SECONDS = 5.0
+_DEPENDENCY = re.compile(r"^#SBATCH --dependency=.*$", re.MULTILINE)
+_LOST_AND_BACK = "Slurm had lost it, so it was submitted again"
+
+
+class SlurmEngine(Engine):
+    """Through Slurm's own programs."""
+
+    name: ClassVar[str] = "slurm"
+
+    def available(self) -> Availability:
+        if (missing := commands.missing_program()) is not None:
+            return Availability(ok=False, reason=f"{missing} is not on the PATH")
+        try:
+            commands.facts()
+        except GpuyardError as error:
+            return Availability(ok=False, reason=str(error))
+        return Availability(ok=True)
+
+    def plan(self, job: Job) -> SlurmRequest:
+        facts = commands.facts()
+        nodes = commands.nodes(default_partition(job))
+        return make_request(job, facts, nodes, records.directory_of(job.uuid), self._after(job))
+
+    def submit(self, request: SlurmRequest) -> Handle:
+        uuid = request.job.uuid
+        with records.held(uuid):
+            environment = commands.job_environment()
+            record = records.create(request, environment)
+            try:
+                number = commands.sbatch(str(record.script), environment)
+            except NoAnswer as silent:
+                number = self._after_silence(record, silent)
+            except GpuyardError:
+                shutil.rmtree(record.directory, ignore_errors=True)
+                raise
+            handle_id = f"{record.cluster}/{number}"
+            if records.is_taken(handle_id):  # by a job that Slurm has lost, with its number
+                handle_id = f"{record.cluster}/{uuid}"
+            record = record.submitted_as(number, time.time(), handle_id)
+            record.write()
+        return record.handle
+
+    def status(self, handle: Handle) -> JobStatus:
+        record, task = records.find(handle)
+        if task is not None and task not in tasks_of_array(record.array):
+            raise UserMistake(f"{record.handle} has no task {task}")
+        return self._status(record, None, task)
+
+    def list(self) -> Sequence[JobStatus]:
+        found = records.read_all()
+        seen = look() if any(not record.end for record in found) else None
+        return [self._status(record, seen) for record in found]
+
+    def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
+        record, task = records.find(handle)
+        read: dict[Path, tuple[int, codecs.IncrementalDecoder]] = {}
+        while True:
+            ended = not follow or self.status(handle).final
+            for path in self._logs(record, task):
+                yield from _new_text(path, read)
+            if ended:
+                break
+            time.sleep(_FOLLOW_SECONDS)
+        if not read:  # it has never started, maybe because its script could not
+            for path in messages_of(record.directory):
+                yield from _new_text(path, read)
+
+    def cancel(self, handle: Handle) -> None:
+        record, task = records.find(handle)
+        if record.end:
+            return
+        with records.held(record.job.uuid):
+            for row in queue_rows():
+                if row.uuid == record.job.uuid and not row.final and task in {None, row.task}:
+                    number = f"{row.number}" if row.task is None else f"{row.number}_{row.task}"
+                    commands.ask("scancel", number)
+            if task is None:
+                replace(records.read(record.job.uuid), cancelled=True).write()
+
+    def job(self, handle: Handle) -> Job:
+        return records.find(handle)[0].job
+
+    def _status(self, record: Record, seen: Look | None, task: str | None = None) -> JobStatus:
+        logs = [str(path) for path in self._logs(record, task)]
+        if task is None and (end := finished(record)) is not None:
+            return combined(record, [end], logs)
+        seen = seen or look()
+        tasks = tasks_of_array(record.array) if task is None else [task]
+        parts = [part_of(record, one, seen.rows, seen.reason) for one in tasks]
+        if any(part is None for part in parts):
+            record, found = self._missing(record, tasks)
+            parts = [part or other for part, other in zip(parts, found, strict=True)]
+        status = combined(record, [part for part in parts if part is not None], logs)
+        if status.final and task is None:
+            names = Part.__dataclass_fields__
+            finish(record, Part(**{k: v for k, v in asdict(status).items() if k in names}))
+        return status
+
+    def _missing(
+        self, record: Record, tasks: Sequence[str | None]
+    ) -> tuple[Record, Sequence[Part]]:
+        """Slurm has answered, and does not know the job, and no script of it says that it has ended."""
+        with records.held(record.job.uuid, wait=False) as ours:
+            if not ours:
+                return record, [Part("queued", reason="it is being submitted")] * len(tasks)
+            record = records.read(record.job.uuid)
+            try:
+                rows = queue_rows()  # now that nobody else submits it
+                numbers = [one.number for one in record.submissions]
+                if numbers and not any(row.uuid == record.job.uuid for row in rows):
+                    rows = accounting_rows(numbers, record.job.uuid)
+                found = [part_of(record, task, rows, "") for task in tasks]
+                if all(part is None for part in found) and not record.cancelled:
+                    record, lost = self._lost(record)
+                else:
+                    lost = _forgotten(record)
+            except NoAnswer as silent:
+                return record, [Part("unknown", reason=str(silent))] * len(tasks)
+            return record, [part or lost for part in found]
+
+    def _lost(self, record: Record) -> tuple[Record, Part]:
+        """Submit it again if Slurm has certainly lost it, and only once."""
+        if not record.submissions:
+            return record, Part(
+                "lost", reason="Slurm never took it; submit it again with: gpuyard retry"
+            )
+        last = record.submissions[-1]
+        facts = commands.facts()
+        age = time.time() - last.at
+        certain = (
+            last.number >= facts.next_number  # it counts from before
+            or age < facts.forgets_after_seconds - _SURE_SECONDS  # it can't have ended long ago
+            or any(row.uuid != record.job.uuid for row in numbered_rows(last.number))
+        )
+        if not certain or len(record.submissions) >= _MOST_SUBMISSIONS:
+            return record, _forgotten(record)
+        if record.job.spec.after:
+            after = ":".join(map(str, self._after(record.job)))
+            line = (
+                f"#SBATCH --dependency=afterok:{after}" if after else "# dependency: none is left"
+            )
+            text = _DEPENDENCY.sub(line, record.script.read_text(encoding="utf-8"))
+            write_text(record.script, text, mode=0o700)
+        number = commands.sbatch(str(record.script), record.environment())
+        record = record.submitted_as(number, time.time())
+        record.write()
+        return record, Part("queued", reason=_LOST_AND_BACK)
+
+    def _after(self, job: Job) -> Sequence[int]:
+        """Numbers of the jobs that have to succeed first; those that have are not asked for again."""
+        numbers = []
+        for text in job.spec.after:
+            handle = Handle.parse(text)
+            if handle.engine != self.name:
+                raise UserMistake(
+                    f"a job on Slurm can't come after {handle}, only after another on Slurm"
+                )
+            status = self.status(handle)
+            if status.state in FINAL - {"succeeded"}:
+                raise UserMistake(f"{handle}, which has to succeed first, is {status.state}")
+            if status.state != "succeeded":
+                numbers.append(records.find(handle)[0].submissions[-1].number)
+        return numbers
+
+    def _after_silence(self, record: Record, silent: NoAnswer) -> int:
+        """sbatch got no answer: Slurm may have the job nevertheless."""
+        try:
+            rows = [row for row in queue_rows() if row.uuid == record.job.uuid]
+        except GpuyardError:
+            raise GpuyardError(
+                f"{silent}. It is not known whether Slurm took the job; when it answers again, this "
+                f"tells: gpuyard status {record.handle}"
+            ) from silent
+        if not rows:
+            shutil.rmtree(record.directory, ignore_errors=True)
+            raise silent
+        return rows[0].number
+
+    def _logs(self, record: Record, task: str | None) -> Sequence[Path]:
+        tasks = tasks_of_array(record.array) if task is None else [task]
+        return [start.log for one in tasks for start in starts_of(record.directory, one)]
+
+
+def _forgotten(record: Record) -> Part:
+    if record.cancelled:
+        return Part("cancelled")
+    return Part(
+        "lost",
+        reason="Slurm does not know it any more, and it left no word of its end; submit it again with: "
+        "gpuyard retry",
+    )
+
+
+def _new_text(path: Path, read: dict[Path, tuple[int, codecs.IncrementalDecoder]]) -> Iterator[str]:
+    """What was added to it since it was last read."""
+    offset, decoder = read.get(path) or (0, codecs.getincrementaldecoder("utf-8")("replace"))
+    with opened(path) as file:
+        file.seek(offset)
+        while piece := file.read(_PIECE_BYTES):
+            offset += len(piece)
+            read[path] = offset, decoder
+            yield decoder.decode(piece)

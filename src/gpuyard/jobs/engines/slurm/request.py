@@ -1,0 +1,248 @@
+"""What would be submitted to Slurm: a batch script that is data and a fixed program, and nothing that a shell reads."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.base import Request
+from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
+from gpuyard.jobs.engines.slurm.rows import COMMENT
+from gpuyard.jobs.engines.slurm.script import program
+from gpuyard.jobs.job import Job
+from gpuyard.specs.slurm_options import SlurmOptions
+
+_PLAIN = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
+_LONGEST_NAME = 200
+_LATEST_SIGNAL_SECONDS = 65535
+_SIGNAL_MARGIN_SECONDS = 10
+# what a site or a user sets for all of their jobs; the script says it, where the job does not
+_DEFAULTS = {
+    name: f"SBATCH_{name.upper()}" for name in ("partition", "account", "qos", "reservation")
+}
+_NOTE = """
+# Written by gpuyard for one job. JOB is what to run; the program after it, the same in every script, starts
+# it on the nodes without a shell and keeps what it prints, and how it ends, in the job's directory.
+"""
+
+
+@dataclass(frozen=True)
+class SlurmRequest(Request):
+    """Everything is decided but the number, which Slurm gives."""
+
+    cluster: str
+    directory: Path
+    """Of this job, with its logs; all nodes have to see it."""
+    fewest_nodes: int
+    most_nodes: int
+    gpus_per_node: int
+    options: tuple[tuple[str, str | None], ...]
+    after: tuple[int, ...] = ()
+    """Numbers of jobs that have to succeed first."""
+
+    def text(self) -> str:
+        """The script, exactly as sbatch gets it."""
+        options = list(self.options)
+        if self.after:
+            options.append(("dependency", "afterok:" + ":".join(map(str, self.after))))
+            options.append(("kill-on-invalid-dep", "yes"))
+        lines = ["#!/usr/bin/env python3"]
+        lines += [f"#SBATCH --{name}{_value(value)}" for name, value in options]
+        said = _literal(self._job_document())
+        return (
+            "\n".join(lines)
+            + f"\n{_NOTE}JOB = {said}\n\n{program()}\n\nmain(JOB, sys.argv[1:], __file__)\n"
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {
+            **super().document(),
+            "cluster": self.cluster,
+            "directory": str(self.directory),
+            "fewest_nodes": self.fewest_nodes,
+            "most_nodes": self.most_nodes,
+            "gpus_per_node": self.gpus_per_node,
+            "options": [list(option) for option in self.options],
+            "after": list(self.after),
+        }
+
+    def _job_document(self) -> dict[str, Any]:
+        spec = self.job.spec
+        checkpoint = spec.checkpoint
+        resumes = _options(self.job).walltime is not None
+        return {
+            "uuid": self.job.uuid,
+            "argv": list(spec.command),
+            "cwd": str(self.job.cwd),
+            "environment": self.job.environment(self.most_nodes * self.gpus_per_node),
+            "directory": str(self.directory),
+            "gpus_per_node": self.gpus_per_node,
+            "retries": {"lost": spec.retries.lost, "failed": spec.retries.failed},
+            "checkpoint": None
+            if checkpoint is None
+            else {
+                "command": None if checkpoint.command is None else list(checkpoint.command),
+                "signal": checkpoint.signal,
+                "seconds": checkpoint.time,
+            },
+            "resumes": resumes,
+            "time_limit": spec.time_limit if resumes else None,
+        }
+
+
+def make_request(
+    job: Job, facts: Facts, nodes: Nodes, directory: Path, after: Sequence[int]
+) -> SlurmRequest:
+    """Raises where the job asks for what this cluster can't give."""
+    fewest, most, gpus_per_node = _shape(job, nodes)
+    return SlurmRequest(
+        job=job,
+        cluster=facts.cluster,
+        directory=directory,
+        fewest_nodes=fewest,
+        most_nodes=most,
+        gpus_per_node=gpus_per_node,
+        options=tuple(_sbatch_options(job, facts, (fewest, most, gpus_per_node))),
+        after=tuple(after),
+    )
+
+
+def default_partition(job: Job) -> str | None:
+    return _options(job).partition or os.environ.get(_DEFAULTS["partition"])
+
+
+def _options(job: Job) -> SlurmOptions:
+    return job.spec.slurm or SlurmOptions()
+
+
+def _shape(job: Job, nodes: Nodes) -> tuple[int, int, int]:
+    """Fewest and most nodes, and GPUs of each: the most GPUs that the cluster has for it, on the fewest nodes."""
+    spec = job.spec
+    for gpus in range(spec.gpus.max, spec.gpus.min - 1, -1):
+        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1):
+            if gpus % count == 0 and nodes.with_gpus(gpus // count) >= count:
+                each = gpus // count
+                fewest = spec.nodes or math.ceil(spec.gpus.min / each)
+                return fewest, count, each
+    best = max(nodes.gpus, default=0)
+    on = f" on {spec.nodes} nodes" if spec.nodes else ""
+    raise UserMistake(
+        f"no nodes have {spec.gpus} GPUs{on} for one job: Slurm has {len(nodes.gpus)} nodes in this "
+        f"partition, with up to {best} GPUs each"
+    )
+
+
+def _sbatch_options(
+    job: Job, facts: Facts, shape: tuple[int, int, int]
+) -> list[tuple[str, str | None]]:
+    spec, own = job.spec, _options(job)
+    fewest, most, gpus = shape
+    found: list[tuple[str, str | None]] = [
+        ("job-name", _slurm_name(job.name)),
+        ("comment", f"{COMMENT}{job.uuid}"),
+    ]
+    for name in ("partition", "account", "qos", "reservation"):
+        value = getattr(own, name) or os.environ.get(_DEFAULTS[name])
+        if value:
+            found.append((name, value))
+    plain = ("constraint", "exclude", "array")
+    found += [(name, getattr(own, name)) for name in plain if getattr(own, name)]
+    kind = f"{own.gpu_type}:" if own.gpu_type else ""
+    found += [
+        ("nodes", str(most) if fewest == most else f"{fewest}-{most}"),
+        ("gpus-per-node", f"{kind}{gpus}")
+        if facts.gpus_per_node
+        else ("gres", f"gpu:{kind}{gpus}"),
+    ]
+    if own.cpus_per_gpu:
+        cpus = ("cpus-per-gpu", own.cpus_per_gpu) if facts.gpus_per_node else None
+        name, count = cpus or ("cpus-per-task", own.cpus_per_gpu * gpus)
+        found.append((name, str(count)))
+    if own.memory_per_gpu:
+        mega = math.ceil(own.memory_per_gpu / 2**20)
+        per_gpu = ("mem-per-gpu", f"{mega}M") if facts.gpus_per_node else ("mem", f"{mega * gpus}M")
+        found.append(per_gpu)
+    if own.exclusive:
+        found.append(("exclusive", None))
+    found += _placement(own, facts, several=most > 1)
+    found += _time(job)
+    if spec.priority < 0:
+        found.append(("nice", str(-spec.priority)))
+    return [
+        *found,
+        ("requeue" if spec.retries.lost or own.walltime else "no-requeue", None),
+        ("export", "ALL"),
+        ("chdir", "/"),
+        ("output", "/dev/null"),  # the script keeps what there is, in files that it makes itself
+    ]
+
+
+def _placement(own: SlurmOptions, facts: Facts, *, several: bool) -> list[tuple[str, str | None]]:
+    """Nodes at one switch, where Slurm knows the switches: a hint that it need not follow for ever."""
+    switches = own.switches if own.switches is not None else 1 if facts.switches else 0
+    hints: list[tuple[str, str | None]] = []
+    if several and switches:
+        hints.append(("switches", f"{switches}@{_duration(own.switches_wait)}"))
+    if own.contiguous:
+        hints.append(("contiguous", None))
+    return hints
+
+
+def _time(job: Job) -> list[tuple[str, str | None]]:
+    spec, own = job.spec, _options(job)
+    seconds = own.walltime or spec.time_limit
+    if own.walltime and spec.checkpoint is None:
+        raise UserMistake(
+            "slurm.walltime ends a run to go on in the next one, which needs a checkpoint; "
+            "for a job that ends then, use time_limit"
+        )
+    if seconds is None:
+        return []
+    found: list[tuple[str, str | None]] = [("time", _duration(seconds))]
+    if spec.checkpoint is not None:
+        before = math.ceil(spec.checkpoint.time) + _SIGNAL_MARGIN_SECONDS
+        if before >= seconds:
+            raise UserMistake(
+                f"writing a checkpoint may take {spec.checkpoint.time:g} s, and the job's time is only "
+                f"{seconds:g} s; give it more time, or less to checkpoint.time"
+            )
+        found.append(("signal", f"B:USR1@{min(before, _LATEST_SIGNAL_SECONDS)}"))
+    return found
+
+
+def _slurm_name(name: str) -> str:
+    """As its listings can show it; the record has the exact one."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return shown[:_LONGEST_NAME]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days}-{hours:02}:{minutes:02}:{rest:02}"
+
+
+def _value(value: str | None) -> str:
+    """As sbatch reads it: a backslash means what follows it, in quotes too."""
+    if value is None:
+        return ""
+    if _PLAIN.fullmatch(value):
+        return f"={value}"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'="{escaped}"'
+
+
+def _literal(value: Any, indent: str = "") -> str:
+    """As Python reads it, in ASCII, with one entry a line."""
+    inner = indent + "    "
+    if isinstance(value, dict) and value:
+        lines = [f"{inner}{key!a}: {_literal(one, inner)},\n" for key, one in value.items()]
+        return "{\n" + "".join(lines) + indent + "}"
+    if isinstance(value, list) and value:
+        return "[\n" + "".join(f"{inner}{_literal(one, inner)},\n" for one in value) + indent + "]"
+    return ascii(value)

@@ -1,0 +1,221 @@
+"""On the first node of a job: starts it, again where that is due, and says how each start ended."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import List
+
+from gpuyard.jobs.engines.slurm.script.launch import (
+    meeting_of,
+    run_on_node,
+    signal_job,
+    signal_of,
+    start_here,
+    start_on_nodes,
+    words_of_torchrun,
+)
+from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact, say
+from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
+
+KILLED = 128 + int(signal.SIGKILL)
+ROOT_CAUSE = re.compile(r"exitcode\s*:\s*(-?\d+)")
+READ_BYTES = 200_000
+REQUEUE_TRIES = 30
+
+
+class Batch:
+    """All starts of the job that this run of the script makes."""
+
+    def __init__(self, job: Document, script: str) -> None:
+        self.job, self.script = job, script
+        self.told, self.place = Told(), Place(job["directory"])
+        self.place.take_messages()
+        listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
+        self.nodes = listed.split() or [os.environ["SLURMD_NODENAME"]]
+        if len(self.nodes) != int(os.environ["SLURM_JOB_NUM_NODES"]):
+            say("scontrol does not say which nodes the job has")
+            sys.exit(1)
+
+    def run(self) -> int:
+        for start in self.place.starts():
+            if start["outcome"] == "succeeded" and start["number"] != self.place.number:
+                say(f"the job has succeeded already, as Slurm's job {start['number']}")
+                return 0
+        if not self.place.claim():
+            say("an earlier start of the job does not end, and it is never run twice at once")
+            return 1
+        earlier = self.place.starts()
+        if earlier and lost(earlier) > self.job["retries"]["lost"]:
+            reason = f"it was lost {lost(earlier)} times"
+            self.place.keep(dict(earlier[-1], outcome="lost", again=False, reason=reason))
+            return 1
+        while True:
+            start = self.start()
+            if start["outcome"] == "checkpointed":
+                return self.requeue()
+            if not start["again"]:
+                return int(start["exit_status"])
+
+    def start(self) -> Document:
+        """One, from its log to how it ended."""
+        used = sum((s["ended"] or s["started"]) - s["started"] for s in self.place.starts())
+        name, output = self.place.new_log()
+        start: Document = {
+            "name": name,
+            "number": self.place.number,
+            "task": self.place.task,
+            "nodes": self.nodes,
+            "gpus": len(self.nodes) * self.job["gpus_per_node"],
+            "started": time.time(),
+            "ended": None,
+            "outcome": "running",
+            "exit_status": None,
+            "again": False,
+            "reason": "",
+        }
+        self.place.keep(start)
+        if len(self.nodes) == 1:
+            running = start_here(self.job, self.nodes, 0, {}, output, self.place)
+        else:
+            with open(self.script, "rb") as file:
+                self.place.write("script.py", file.read())
+            meeting = meeting_of(self.nodes, f"{self.job['uuid']}-{name}")
+            script = self.place.file("script.py")
+            running = start_on_nodes(self.nodes, meeting, script, output, self.place)
+        watch = Watch(self.job, running, self.told, output, used, len(self.nodes) > 1)
+        status = running.wait(self.told, watch.look)
+        if status:
+            time.sleep(0.5)  # where Slurm ends it, this script may hear of it last
+        os.close(output)
+        start.update(ended=time.time(), exit_status=status)
+        start.update(self.judge(status, watch, f"{name}.log"))
+        self.place.keep(start)
+        return start
+
+    def judge(self, status: int, watch: "Watch", log: str) -> Document:
+        """How it ended, and whether it starts again."""
+        job = self.job
+        if self.place.superseded():
+            return {"outcome": "lost", "again": True, "reason": "Slurm has started it elsewhere"}
+        if self.told.stop:
+            return stopped_by_slurm(self.place)
+        if status == 1 and words_of_torchrun(job["argv"]):
+            status = root_cause(self.place.file(log)) or status
+        if watch.signalled and status in (0, 128 + signal_of(job)):
+            resumes = job["resumes"] and not watch.over
+            return {
+                "outcome": "checkpointed" if resumes else "failed",
+                "again": resumes,
+                "reason": "its time was over, and it was told to write a checkpoint and end",
+                "exit_status": status,
+            }
+        if status == 0:
+            return {"outcome": "succeeded"}
+        earlier = self.place.starts()[:-1]
+        if status == KILLED:
+            outcome, times, reason = "lost", lost(earlier), "a process of it was killed"
+        else:
+            outcome, reason = "failed", f"it ended with exit status {status}"
+            times = sum(start["outcome"] == "failed" for start in earlier)
+        again = times < job["retries"][outcome] and not watch.signalled
+        return {"outcome": outcome, "again": again, "reason": reason, "exit_status": status}
+
+    def requeue(self) -> int:
+        """Slurm ends this script, and starts it again later with the same number."""
+        said = ""
+        for _ in range(REQUEUE_TRIES):
+            asked = subprocess.run(
+                ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], stderr=subprocess.PIPE
+            )
+            if asked.returncode == 0:
+                time.sleep(60.0)
+                return 0
+            said = asked.stderr.decode(errors="replace").strip()
+            time.sleep(10.0)
+        say(f"Slurm did not queue it again: {said}")
+        return 1
+
+
+class Watch:
+    """What is due while it runs: a checkpoint when the time is nearly over, and the end of its own time."""
+
+    def __init__(
+        self, job: Document, running: Running, told: Told, output: int, used: float, several: bool
+    ) -> None:
+        self.job, self.running, self.told, self.output = job, running, told, output
+        self.end = time.time() + job["time_limit"] - used if job["time_limit"] else None
+        self.several = several
+        self.signalled = self.over = self.passed_on = False
+
+    def look(self) -> None:
+        if self.end is not None and time.time() > self.end:
+            self.over = self.told.checkpoint = True
+        if self.told.checkpoint and not self.signalled:
+            self.signalled = True
+            self._run_command()
+            if self.several:
+                self.running.send(signal.SIGUSR1)  # srun passes it on to each node
+            else:
+                signal_job(self.job, self.running)
+        if self.told.stop and not self.passed_on:
+            self.passed_on = True
+            if slurm_says().get("JobState") == "RUNNING":  # somebody ended this script alone
+                self.running.send(signal.SIGTERM)
+
+    def _run_command(self) -> None:
+        checkpoint = self.job["checkpoint"]
+        if not checkpoint or not checkpoint["command"]:
+            return
+        variables = dict(os.environb)
+        variables.update((exact(k), exact(v)) for k, v in self.job["environment"].items())
+        try:
+            subprocess.run(
+                [exact(word) for word in checkpoint["command"]],
+                env=variables,
+                cwd=exact(self.job["cwd"]),
+                stdin=subprocess.DEVNULL,
+                stdout=self.output,
+                stderr=self.output,
+                timeout=checkpoint["seconds"],
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            os.write(self.output, f"gpuyard: the checkpoint's command: {error}\n".encode())
+
+
+def lost(starts: List[Document]) -> int:
+    """One that has no end was lost with its node."""
+    return sum(start["outcome"] in ("lost", "running") for start in starts)
+
+
+def slurm_says() -> Document:
+    said = ask("scontrol", "--oneliner", "show", "job", os.environ["SLURM_JOB_ID"])
+    return dict(re.findall(r"\b(JobState|Reason|Restarts)=(\S*)", said))
+
+
+def stopped_by_slurm(place: Place) -> Document:
+    said = slurm_says()
+    if said.get("Reason") == "TimeLimit" or said.get("JobState") == "TIMEOUT":
+        return {"outcome": "failed", "again": False, "reason": "its time limit was over"}
+    if int(said.get("Restarts", "0")) > place.slurm_restarts:
+        return {"outcome": "stopped", "again": True, "reason": "Slurm has queued it again"}
+    return {"outcome": "cancelled", "again": False, "reason": "Slurm was told to end it"}
+
+
+def root_cause(log: bytes) -> int:
+    """torchrun ends with 1 whatever its ranks did, and prints what that was; killed is killed from outside."""
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - READ_BYTES))
+        parts = file.read().decode(errors="replace").split("Root Cause")[1:]
+    found = [int(code) for part in parts for code in ROOT_CAUSE.findall(part)[:1]]
+    first = -int(signal.SIGKILL) if -signal.SIGKILL in found else found[0] if found else 0
+    return first if first >= 0 else 128 - first
+
+
+def main(job: Document, arguments: List[str], script: str) -> None:
+    if arguments[:1] == ["node"]:
+        sys.exit(run_on_node(job, json.loads(arguments[1])))
+    sys.exit(Batch(job, script).run())

@@ -1,0 +1,142 @@
+"""What a node of a job starts: its command, where torchrun is told of the nodes and where they meet."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from typing import Dict, List, Set
+
+from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact
+from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
+
+TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
+WITHOUT_VALUE = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
+OWN_MEETING = frozenset({"--standalone", "--rdzv-backend", "--rdzv-endpoint", "--master-addr"})
+
+
+def words_of_torchrun(argv: List[str]) -> int:
+    """How many words of the command start torchrun; 0: it is not torchrun."""
+    program = os.path.basename(argv[0])
+    if TORCHRUN.fullmatch(program):
+        return 1
+    for place in range(1, min(len(argv) - 1, 4)):
+        if (
+            program.startswith("python")
+            and argv[place] == "-m"
+            and TORCHRUN.fullmatch(argv[place + 1])
+        ):
+            return place + 2
+    return 0
+
+
+def given_options(words: List[str]) -> Set[str]:
+    """Those of torchrun, up to the script that it runs."""
+    found = set()
+    value = False
+    for word in words:
+        if word.startswith("-"):
+            name, equals, _ = word.partition("=")
+            found.add(name.replace("_", "-"))
+            value = not equals and name not in WITHOUT_VALUE
+        elif value:
+            value = False
+        else:
+            break
+    return found
+
+
+def command(job: Document, nodes: List[str], node: int, meeting: Document) -> List[str]:
+    argv: List[str] = job["argv"]
+    words = words_of_torchrun(argv)
+    if not words:
+        return argv
+    given = given_options(argv[words:])
+    added = []
+    if "--nproc-per-node" not in given:
+        added.append(f"--nproc-per-node={job['gpus_per_node']}")
+    if "--nnodes" not in given:
+        added.append(f"--nnodes={len(nodes)}")
+    if len(nodes) > 1 and not given & OWN_MEETING:
+        addresses = meeting["addresses"]
+        added += [
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={addresses[0]}:{meeting['port']}",
+            f"--rdzv-id={meeting['id']}",
+            f"--rdzv-conf=is_host={'true' if node == 0 else 'false'}",
+        ]
+        if "--local-addr" not in given and addresses[node] != nodes[node]:
+            added.append(f"--local-addr={addresses[node]}")
+    return argv[:words] + added + argv[words:]
+
+
+def environment(
+    job: Document, nodes: List[str], node: int, meeting: Document
+) -> Dict[bytes, bytes]:
+    own = dict(job["environment"])
+    own["GPUYARD_NODES"] = str(len(nodes))
+    own["GPUYARD_GPUS"] = str(len(nodes) * job["gpus_per_node"])
+    if len(nodes) > 1 and not words_of_torchrun(job["argv"]):
+        own["MASTER_ADDR"] = meeting["addresses"][0]
+        own["MASTER_PORT"] = str(meeting["port"])
+        own["NNODES"] = str(len(nodes))
+        own["NODE_RANK"] = str(node)
+    found = dict(os.environb)
+    found.update((exact(name), exact(value)) for name, value in own.items())
+    return found
+
+
+def meeting_of(nodes: List[str], id_: str) -> Document:
+    """On the first node, which is this one: a port that is free, and addresses, as names need not resolve."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    listed = ask("scontrol", "--oneliner", "show", "node", os.environ["SLURM_JOB_NODELIST"])
+    known = dict(re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", listed, re.MULTILINE))
+    return {"addresses": [known.get(node, node) for node in nodes], "port": port, "id": id_}
+
+
+def start_here(
+    job: Document, nodes: List[str], node: int, meeting: Document, output: int, place: Place
+) -> Running:
+    argv = [exact(word) for word in command(job, nodes, node, meeting)]
+    return Running(argv, environment(job, nodes, node, meeting), exact(job["cwd"]), output, place)
+
+
+def start_on_nodes(
+    nodes: List[str], meeting: Document, script: bytes, output: int, place: Place
+) -> Running:
+    """This script once on each node, by srun."""
+    words = ["srun", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
+    words += ["--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none", "--mpi=none", "--label"]
+    words += ["--chdir=/", sys.executable, "-I"]
+    told = json.dumps({"nodes": nodes, "meeting": meeting})
+    argv = [exact(word) for word in words] + [script, b"node", told.encode()]
+    return Running(argv, dict(os.environb), b"/", output, place)
+
+
+def signal_of(job: Document) -> int:
+    """What tells it to write a checkpoint and end."""
+    name = job["checkpoint"]["signal"] if job["checkpoint"] else "SIGTERM"
+    return int(getattr(signal, name))
+
+
+def signal_job(job: Document, running: Running) -> None:
+    """torchrun would kill its ranks 30 s after a signal, whatever they still write: they get it straight."""
+    running.send(signal_of(job), to_children=bool(words_of_torchrun(job["argv"])))
+
+
+def run_on_node(job: Document, told_by_first: Document) -> int:
+    """One node of several."""
+    told, place = Told(), Place(job["directory"])
+    place.join()
+    node = int(os.environ["SLURM_PROCID"])
+    running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)
+
+    def look() -> None:
+        if told.checkpoint:
+            told.checkpoint = False
+            signal_job(job, running)
+
+    return running.wait(told, look)

@@ -1,0 +1,132 @@
+"""A process of the job on this node, what signals say meanwhile, and what of it is left in the end."""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import time
+from typing import Callable, Dict, List, Optional
+
+from gpuyard.jobs.engines.slurm.script.place import Place
+
+TICK_SECONDS = 2.0
+SLURM_SECONDS = 20.0
+SET_CHILD_SUBREAPER = 36
+
+
+def ask(*words: str) -> str:
+    """What Slurm says; nothing where it does not answer."""
+    try:
+        said = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SLURM_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.decode(errors="replace") if said.returncode == 0 else ""
+
+
+def children(parent: int) -> List[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                if int(file.read().rpartition(b")")[2].split()[1]) == parent:
+                    found.append(int(name))
+        except (OSError, IndexError):
+            pass  # it has ended
+    return found
+
+
+def kill_descendants() -> None:
+    """What the job started and left behind too: this process adopts it."""
+    deadline = time.time() + 30.0
+    while time.time() < deadline:
+        found = children(os.getpid())
+        for pid in found:
+            found.extend(children(pid))
+            send(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.05)
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass  # it has ended
+
+
+class Told:
+    """What signals have said. Slurm sends USR1 to the script when its time is nearly over."""
+
+    def __init__(self) -> None:
+        self.checkpoint = self.stop = False
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        signal.set_wakeup_fd(self._write)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, self._hear)
+        ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def _hear(self, number: int, _frame: object) -> None:
+        self.checkpoint = self.checkpoint or number == signal.SIGUSR1
+        self.stop = self.stop or number == signal.SIGTERM
+
+    def sleep(self, seconds: float) -> None:
+        """Until something is said."""
+        if select.select([self._read], [], [], seconds)[0]:
+            os.read(self._read, 4096)
+
+
+class Running:
+    """The job's process on this node, or srun, which has those of all nodes."""
+
+    def __init__(
+        self,
+        argv: List[bytes],
+        environment: Dict[bytes, bytes],
+        cwd: bytes,
+        output: int,
+        place: Place,
+    ) -> None:
+        self.place = place
+        self.status: Optional[int] = None
+        try:
+            self.process = subprocess.Popen(
+                argv,
+                env=environment,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(place.lock,),  # whoever still runs holds it
+            )
+        except OSError as error:
+            what = f"{argv[0].decode(errors='replace')!r} in {cwd.decode(errors='replace')!r}"
+            os.write(output, f"gpuyard: can't start {what}: {error.strerror}\n".encode())
+            self.status = 127 if isinstance(error, FileNotFoundError) else 126
+
+    def wait(self, told: Told, look: Callable[[], None]) -> int:
+        """How it ended, as a shell says it; meanwhile looks again and again."""
+        while self.status is None:
+            found = self.process.poll()
+            if found is not None:
+                self.status = found if found >= 0 else 128 - found
+            elif self.place.superseded():
+                send(self.process.pid, signal.SIGKILL)
+                told.sleep(TICK_SECONDS)
+            else:
+                look()
+                told.sleep(TICK_SECONDS)
+        kill_descendants()
+        return self.status
+
+    def send(self, number: int, to_children: bool = False) -> None:
+        for pid in children(self.process.pid) if to_children else [self.process.pid]:
+            send(pid, number)

@@ -1,0 +1,196 @@
+"""What a user has of jobs on Slurm, with a real one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
+from gpuyard.jobs.job import Handle
+from tests.jobs.slurm.conftest import Yard, until
+
+ODD = (
+    "a \"b\" 'c' `touch pwned` $(touch pwned) \\ \n #SBATCH --hold; touch pwned & é \x1b[31m "
+    + "x" * 10_000
+)
+SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD'], os.environ['KEPT'], os.getcwd()]))"
+ALL_REDUCE = """\
+import os
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([2.0 ** dist.get_rank()])
+dist.all_reduce(total)
+print("total", total.item(), "of", dist.get_world_size(), "on", os.environ["SLURMD_NODENAME"], flush=True)
+"""
+
+
+def test_text_of_any_kind_arrives_to_the_letter_and_no_shell_sees_it(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEPT", f"kept {ODD}")
+    monkeypatch.setenv(
+        "SBATCH_HOLD", "1"
+    )  # Slurm takes it for every job, unless it is kept from it
+    cwd = yard.directory / ODD[:60]
+    cwd.mkdir()
+    handle = yard.submit(
+        sys.executable, "-c", SHOW, ODD, "", name=ODD, env={"ODD": ODD}, cwd=str(cwd)
+    )
+    status = yard.ended(handle)
+    assert status.state == "succeeded", yard.printed(handle)
+    assert json.loads(yard.printed(handle)) == [[ODD, ""], ODD, f"kept {ODD}", str(cwd)]
+    assert (status.name, status.gpus, status.exit_status) == (ODD, 1, 0)
+    assert not [path for path in yard.directory.rglob("*pwned") if path.is_file()]
+
+
+def test_what_a_dry_run_prints_is_what_sbatch_takes(yard: Yard) -> None:
+    request = yard.plan("sh", "-c", "echo $GPUYARD_JOB > by-hand", gpus=2)
+    script = yard.directory / "script"
+    script.write_text(request.text())
+    subprocess.run(["sbatch", str(script)], check=True, stdout=subprocess.DEVNULL)
+    assert yard.file("by-hand") == f"{request.job.uuid}\n"
+    assert not yard.engine.list(), "planning has left a record"
+
+
+def test_torchrun_meets_over_nodes_that_slurm_chose(yard: Yard) -> None:
+    (yard.directory / "train.py").write_text(ALL_REDUCE)
+    handle = yard.submit("torchrun", "train.py", gpus=2, nodes=2)
+    status = yard.ended(handle)
+    said = yard.printed(handle)
+    assert status.state == "succeeded", said
+    assert (len(status.nodes), status.gpus) == (2, 2)
+    for node in status.nodes:
+        assert f"total 3.0 of 2 on {node}" in said
+
+
+def test_an_exit_status_is_not_retried_and_a_process_that_was_killed_is(yard: Yard) -> None:
+    failed = yard.submit("sh", "-c", "echo once; exit 1")
+    killed = yard.submit(
+        "sh", "-c", "echo run; test -e again && exit 0; touch again; kill -9 $$", gpus=2
+    )
+    status = yard.ended(failed)
+    assert (status.state, status.exit_status, status.restarts) == ("failed", 1, 0)
+    assert status.reason == "it ended with exit status 1"
+    assert yard.printed(failed) == "once\n"
+    status = yard.ended(killed)
+    assert (status.state, status.exit_status, status.restarts) == ("succeeded", 0, 1)
+    assert [Path(log).read_text() for log in status.logs] == ["run\n", "run\n"]
+
+
+def test_one_that_is_killed_each_time_is_lost_and_one_may_fail_as_often_as_it_says(
+    yard: Yard,
+) -> None:
+    lost = yard.submit("sh", "-c", "kill -9 $$", retries={"lost": 1})
+    fails = yard.submit("sh", "-c", "exit 3", retries={"failed": 2})
+    status = yard.ended(lost)
+    assert (status.state, status.exit_status, status.restarts) == ("lost", 137, 1)
+    status = yard.ended(fails)
+    assert (status.state, status.exit_status, status.restarts) == ("failed", 3, 2)
+
+
+def test_what_a_killed_process_leaves_does_not_run_beside_the_next(yard: Yard) -> None:
+    """As torchrun's ranks do when it is killed."""
+    script = "test -e again && { kill -0 $(cat left) && echo twice; exit 0; }; touch again; "
+    handle = yard.submit("sh", "-c", script + "setsid sleep 300 & echo $! > left; kill -9 $$")
+    status = yard.ended(handle)
+    assert (status.state, status.restarts) == ("succeeded", 1)
+    assert "twice" not in yard.printed(handle)
+
+
+def test_an_array_comes_after_another_job_and_each_task_has_its_own_log(yard: Yard) -> None:
+    first = yard.submit("sh", "-c", "until test -e go; do sleep 0.1; done")
+    handle = yard.submit(
+        "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID; exit $SLURM_ARRAY_TASK_ID",
+        after=[str(first)], slurm={"array": "0,3-4%2"},
+    )  # fmt: skip
+    waiting = yard.until(handle, "queued")
+    until(lambda: "waits for the jobs" in yard.status(handle).reason, lambda: str(waiting))
+    (yard.directory / "go").touch()
+    status = yard.ended(handle)
+    assert (status.state, status.exit_status, status.restarts) == ("failed", 4, 0)
+    assert yard.printed(handle) == "task 0\ntask 3\ntask 4\n"
+    for task, state in {"0": "succeeded", "3": "failed"}.items():
+        own = Handle("slurm", f"{handle.id}_{task}")
+        assert yard.status(own).state == state
+        assert yard.printed(own) == f"task {task}\n"
+    with pytest.raises(UserMistake, match="has no task 5"):
+        yard.status(Handle("slurm", f"{handle.id}_5"))
+    done = yard.plan("true", after=[str(first)])
+    assert "--dependency" not in done.text(), "Slurm forgets what has succeeded"
+    with pytest.raises(UserMistake, match="is failed"):
+        yard.plan("true", after=[str(handle)])
+
+
+def test_a_job_is_cancelled_by_its_uuid_and_stays_cancelled(yard: Yard) -> None:
+    running = yard.submit("sh", "-c", "echo started > started; exec sleep 300")
+    waiting = yard.submit("true", after=[str(running)])
+    yard.file("started")
+    for handle in (waiting, running):
+        yard.engine.cancel(handle)
+        assert yard.ended(handle).state == "cancelled"
+        yard.engine.cancel(handle)
+    assert [status.state for status in yard.engine.list()] == ["cancelled", "cancelled"]
+
+
+def test_what_cant_be_had_is_a_sentence_and_leaves_nothing(yard: Yard) -> None:
+    with pytest.raises(UserMistake, match=r"no nodes have 17 GPUs .* up to 4 GPUs each"):
+        yard.plan("true", gpus=17)
+    with pytest.raises(UserMistake, match="Slurm has no partition 'none'"):
+        yard.plan("true", slurm={"partition": "none"})
+    with pytest.raises(GpuyardError, match=r"Slurm refused sbatch: .*Invalid feature"):
+        yard.submit("true", slurm={"constraint": "none"})
+    with pytest.raises(UserMistake, match="no job slurm://gpuyard/999 was submitted from here"):
+        yard.status(Handle.parse("slurm://gpuyard/999"))
+    with pytest.raises(UserMistake, match="only after another on Slurm"):
+        yard.plan("true", after=["local://1"])
+    assert not yard.engine.list()
+    broken = yard.submit("/no/such/program")
+    status = yard.ended(broken)
+    assert (status.state, status.exit_status) == ("failed", 127)
+    assert "can't start '/no/such/program'" in yard.printed(broken)
+
+
+def test_logs_are_followed_to_the_end(yard: Yard) -> None:
+    handle = yard.submit("sh", "-c", "echo first; until test -e go; do sleep 0.1; done; echo last")
+    pieces = yard.engine.logs(handle, follow=True)
+    assert next(pieces) == "first\n"
+    (yard.directory / "go").touch()
+    assert "".join(pieces) == "last\n"
+
+
+def test_a_link_in_place_of_a_log_is_neither_written_nor_read(yard: Yard, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious\n")
+    request = yard.plan("sh", "-c", "echo mine")
+    request.directory.mkdir(parents=True, mode=0o700)
+    taken = int(
+        subprocess.run(
+            ["sbatch", "--parsable", "--wrap=true"], check=True, capture_output=True
+        ).stdout
+    )
+    for number in range(taken, taken + 3):
+        (request.directory / f"{number}-0.log").symlink_to(precious)
+    handle = yard.engine.submit(request)
+    status = yard.ended(handle)
+    assert precious.read_text() == "precious\n"
+    assert [Path(log).name for log in status.logs] == [f"{taken + 1}-1.log"]
+    Path(status.logs[0]).unlink()
+    Path(status.logs[0]).symlink_to(precious)
+    with pytest.raises(GpuyardError, match="can't be read"):
+        yard.printed(handle)
+
+
+def test_the_job_runs_in_no_directory_that_others_may_write_to(yard: Yard) -> None:
+    request = yard.plan("touch", "ran")
+    request.directory.mkdir(parents=True)
+    os.chmod(request.directory, 0o777)  # noqa: PTH101, S103
+    script = yard.directory / "script"
+    script.write_text(request.text())
+    done = subprocess.run(["sbatch", "--wait", str(script)], check=False, stdout=subprocess.DEVNULL)
+    assert done.returncode == NO_DIRECTORY
+    assert not (yard.directory / "ran").exists()
