@@ -32,22 +32,28 @@ def choose(
     # of equals, max takes the first
     if mask(able[:count]) in rates:
         return max(combinations(able, count), key=lambda gpus: rates.get(mask(gpus), 0.0))
-    return max((_grown(first, count, able, rates) for first in able), key=lambda found: found[0])[1]
+    return max(
+        (_grown(first, count, able, rates) for first in able), key=lambda gpus: _ring(gpus, rates)
+    )
 
 
-def _grown(
-    first: int, count: int, able: Sequence[int], rates: Rates
-) -> tuple[float, tuple[int, ...]]:
-    """From one GPU on, always the one that reaches those so far fastest: the rates of all pairs together, and the set."""
-    chosen, total = [first], 0.0
+def _grown(first: int, count: int, able: Sequence[int], rates: Rates) -> tuple[int, ...]:
+    """From one GPU on, always the one that reaches those so far fastest."""
+    chosen = [first]
     reach = {gpu: 0.0 for gpu in able if gpu != first}
     while len(chosen) < count:
         for gpu in reach:
             reach[gpu] += rates.get(1 << gpu | 1 << chosen[-1], 0.0)
         best = max(reach, key=reach.__getitem__)
-        total += reach.pop(best)
+        del reach[best]
         chosen.append(best)
-    return total, tuple(sorted(chosen))
+    return tuple(sorted(chosen))
+
+
+def _ring(gpus: Sequence[int], rates: Rates) -> tuple[float, float]:
+    """What a ring through them runs at, at most: each has two neighbours. Of equals, the rates of all pairs together."""
+    reach = [sorted(rates.get(1 << a | 1 << b, 0.0) for b in gpus if a != b) for a in gpus]
+    return min(rates_of_one[-2] for rates_of_one in reach), sum(map(sum, reach))
 
 
 def mask(gpus: Sequence[int]) -> int:
