@@ -32,6 +32,7 @@ COMMANDS = (
     "predict resnet50 --on t4 --why --svg {file}",
     "results export --output {file}",
     "share export slurm --output {file}",
+    "simulate examples/traces/team.csv --cluster 2x4 --html {file}",
     "study examples/spoken-digits.study.yaml --output {file}",
     "topo --preset dual-root --svg {file}",
     "train spoken-digits-linear --checkpoint {file}",
@@ -39,7 +40,7 @@ COMMANDS = (
 )
 READ = {
     "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--results", "--sacct", "--site",
-    "--topo",
+    "--topo", "--traces",
 }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ results list
 results add nowhere.log --workload resnet50
 schema study
 share setup --fake-gpus 65
+simulate examples/traces/team.csv --cluster 2x4 --policy fifo,min-time
 study nowhere.study.yaml
 topo --preset dual-root
 train spoken-digits-linear --dry-run

@@ -21,6 +21,8 @@ from gpuyard.files import read_text
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.read import read_topology
+from gpuyard.jobs.simulate.traces import read_trace
+from gpuyard.jobs.simulate.traces.pollux import read_epochs, read_placements, read_pollux
 from gpuyard.lab import plan_from_text, state
 from gpuyard.lab.network import namespace_names
 from gpuyard.measure.collectives.plan import parse_sizes
@@ -95,7 +97,16 @@ _SACCT = (
     "1.batch|2026-01-01T00:00:00|2026-01-01T05:30:00|cpu=8,gres/gpu=8\n"
     "2|2026-01-01T02:00:00|Unknown|gres/gpu:a100=2,gres/gpu:t4=1\n"
 )
-
+_SACCT_JOBS = (
+    "JobID|User|Account|Submit|Start|End|AllocTRES\n"
+    "1|ann|nlp|2026-01-01T00:00:00|2026-01-01T00:00:05|2026-01-01T05:30:00|cpu=8,gres/gpu=8\n"
+    "2|bob|nlp|2026-01-01T02:00:00|2026-01-01T02:00:00|Unknown|gres/gpu:a100=2,gres/gpu:t4=1\n"
+)
+_PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,11cb48\n"
+_POLLUX_TRACES = ROOT / "examples/traces/pollux"
+_POLLUX = "name,time,application,num_replicas,batch_size\na-0,53,bert,6,48\nb-1,154,bert,2,12\n"
+_PLACEMENTS = "placement,local_bsz,step_time,sync_time\n1,4,0.45,0.01\n1,8,0.7,0.01\n13,4,0.9,0.4\n"
+_EPOCHS = "progress,grad_sqr,grad_var\n7387,1.9e+14,6.8e+15\n14774,4.0e+11,3.8e+13\n"
 
 _REQUESTS = (
     json.dumps(
@@ -124,6 +135,18 @@ def _prices(path: str) -> None:
 
 def _topology(path: str) -> object:
     return summarise(read_topology(Path(path), "h100-sxm5-80gb"))
+
+
+def _pollux(path: str) -> object:
+    return read_pollux(Path(path), _POLLUX_TRACES)
+
+
+def _placements(path: str) -> object:
+    return read_placements(Path(path))
+
+
+def _validation(path: str) -> object:
+    return read_epochs(Path(path), 2)
 
 
 def _request(text: str) -> object:
@@ -212,6 +235,12 @@ READERS = (
     Reader("prices.csv", _prices, (_PRICES,)),
     Reader("demand.csv", lambda path: demand_from_csv(read_text(Path(path)), path), _DEMAND),
     Reader("sacct", lambda path: demand_from_sacct(read_text(Path(path)), path), (_SACCT,)),
+    Reader("trace.csv", lambda path: read_trace(Path(path), "gpuyard"), _files("examples/traces/team.csv")),
+    Reader("philly.csv", lambda path: read_trace(Path(path), "philly"), (_PHILLY,)),
+    Reader("sacct of jobs", lambda path: read_trace(Path(path), "sacct"), (_SACCT_JOBS,)),
+    Reader("pollux.csv", _pollux, (_POLLUX,)),
+    Reader("placements.csv", _placements, (_PLACEMENTS,)),
+    Reader("validation.csv", _validation, (_EPOCHS,)),
     Reader("calibration.json", chosen_calibration, (json.dumps(_CALIBRATION),)),
     Reader("results", lambda path: read_results([Path(path)]), _files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
@@ -242,6 +271,9 @@ READ_BY: dict[str, str] = {
     "hardware/discover.py": HOST,
     "hardware/readers/read.py": "topology",
     "hardware/readers/xml_text.py": "topology",
+    "jobs/simulate/traces/__init__.py": "trace.csv",
+    "jobs/simulate/traces/history.py": "sacct of jobs",
+    "jobs/simulate/traces/rows.py": "trace.csv",
     "lab/network.py": HOST,
     "lab/state.py": "lab.json",
     "measure/collectives/mpi_worker.py": RANKS,

@@ -52,6 +52,7 @@ _VERBS = (
     "release",
     "reserve",
     "schema",
+    "simulate",
     "study",
     "train",
     "usage",
@@ -62,6 +63,7 @@ _VERBS = (
 
 _NAMES = (*_VERBS, *_GROUPS)
 _ROOMS = {
+    "jobs": {"simulate"},
     "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
     "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},
 }

@@ -58,7 +58,7 @@ class Outcome:
     def deadlines_met(self) -> int:
         return sum(
             job.deadline_s is not None and ended <= job.deadline_s
-            for job, ended in zip(self.trace.jobs, self.ended_s, strict=True)
+            for job, ended in zip(self.trace.jobs, self.ended_s.tolist(), strict=True)
         )
 
     @property

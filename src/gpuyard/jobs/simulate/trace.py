@@ -1,8 +1,11 @@
 """A trace: jobs with the time of their submission, what they asked for and what they have to do."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.policies.base import Allocation, JobView, Pool
 from gpuyard.jobs.simulate.work import Work
 
@@ -47,6 +50,16 @@ class Trace:
     name: str
     jobs: tuple[TraceJob, ...]
     pool: Pool | None = None  # the machines that they ran on, where the trace's source says so
+
+    @classmethod
+    def of(cls, path: Path, jobs: Iterable[TraceJob], pool: Pool | None = None) -> "Trace":
+        """Those of a file, in the order of their submission."""
+        ordered = sorted(jobs, key=lambda job: job.submitted_s)
+        names = Counter(job.id for job in ordered)
+        twice = next((name for name, count in names.items() if count > 1), None)
+        if twice is not None:
+            raise UserMistake(f"{path}: two jobs are called {quoted(twice)}")
+        return cls(path.stem, tuple(ordered), pool)
 
     def fitting(self, pool: Pool) -> None:
         """Every job can run on these machines, or the first that can't is a mistake."""

@@ -23,6 +23,7 @@ from gpuyard.jobs.simulate.traces.rows import Row, read_rows
 from gpuyard.jobs.simulate.work import PhasedWork, Shape, SteadyWork, Work
 
 Batch = Literal["user", "adaptive"]
+COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 POOL = Pool.uniform(16, 4)
 RESTART_S = 30.0
 _GPUS_PER_MACHINE = 4
@@ -164,8 +165,7 @@ def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
     applications: dict[str, Application] = {}
     works: dict[tuple[str, int], Work] = {}
     jobs = []
-    needed = ("name", "time", "application", "num_replicas", "batch_size")
-    for row in read_rows(path, needed, what="a workload of Pollux"):
+    for row in read_rows(path, COLUMNS, what="a workload of Pollux"):
         name = row.text("application")
         if name not in _EPOCHS:
             raise UserMistake(f"{path}:{row.line}: {UnknownName('application', name, _EPOCHS)}")
@@ -190,7 +190,7 @@ def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
                 restart_s=RESTART_S,
             )
         )
-    return Trace(path.stem, tuple(sorted(jobs, key=lambda job: job.submitted_s)), POOL)
+    return Trace.of(path, jobs, POOL)
 
 
 def _work(application: Application, batch: int, chosen: Batch) -> Work:
@@ -212,13 +212,13 @@ def _work(application: Application, batch: int, chosen: Batch) -> Work:
 
 def read_application(directory: Path) -> Application:
     """From its directory of measurements."""
-    placements = _by_placement(directory / "placements.csv")
+    placements = read_placements(directory / "placements.csv")
     by_count = _by_count(placements, directory / "scalability.csv")
     files = sorted(directory.glob("validation-*.csv"), key=_batch_of)
     if not files:
         raise UserMistake(f"{directory}: there is no validation-BATCH.csv in it")
     epochs = _EPOCHS.get(directory.name, 0)
-    tables = [_validation(file, epochs) for file in files]
+    tables = [read_epochs(file, epochs) for file in files]
     return Application(
         directory.name,
         {_rotated(digits): measured for digits, measured in placements.items()},
@@ -237,7 +237,7 @@ def _batch_of(file: Path) -> int:
     return int(text)
 
 
-def _validation(file: Path, epochs: int) -> Speeds:
+def read_epochs(file: Path, epochs: int) -> Speeds:
     """[epoch]: progress, squared norm and variance of the gradient."""
     needed = ("progress", "grad_sqr", "grad_var")
     rows = [
@@ -255,7 +255,7 @@ def _validation(file: Path, epochs: int) -> Speeds:
     return table
 
 
-def _by_placement(file: Path) -> dict[str, Measured]:
+def read_placements(file: Path) -> dict[str, Measured]:
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     needed = ("placement", "local_bsz", "step_time", "sync_time")
     for row in read_rows(file, needed, what="a table of placements"):

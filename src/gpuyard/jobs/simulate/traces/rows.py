@@ -65,11 +65,18 @@ def read_rows(path: Path, needed: Sequence[str], *, what: str) -> Iterator[Row]:
     yield from rows_of(read_text(path, most_bytes=MOST_BYTES), str(path), needed, what=what)
 
 
-def rows_of(text: str, name: str, needed: Sequence[str], *, what: str) -> Iterator[Row]:
+def rows_of(
+    text: str, name: str, needed: Sequence[str], *, what: str, delimiter: str = ","
+) -> Iterator[Row]:
     """The same of a text."""
     before = csv.field_size_limit(_LONGEST_CELL)
     try:
-        reader = csv.reader(text.splitlines(), strict=True)
+        reader = csv.reader(
+            text.splitlines(),
+            delimiter=delimiter,
+            strict=True,
+            quoting=csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE,
+        )
         header = [cell.strip().lower() for cell in next(reader, [])]
         columns = {column: at for at, column in enumerate(header)}
         missing = [column for column in needed if column not in columns]

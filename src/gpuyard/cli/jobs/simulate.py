@@ -1,0 +1,132 @@
+"""`gpuyard simulate`: what a trace of jobs would meet under other policies or on other machines."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show
+from gpuyard.errors import UserMistake
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.policies import Policy, Pool
+    from gpuyard.jobs.simulate.trace import Trace
+    from gpuyard.jobs.simulate.traces import Batch
+
+
+def simulate(
+    trace: Annotated[
+        Path | None, typer.Argument(metavar="TRACE", help="A CSV with a line a job.")
+    ] = None,
+    *,
+    policy: Annotated[
+        str, typer.Option(metavar="LIST", help="Which policies, like min-time,fifo, or all.")
+    ] = "fifo,min-time",
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="A *.cluster.yaml, or machines × GPUs, like 16x4 (default: the trace's own).",
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="gpuyard, pollux, philly, sacct or leases (default: by its columns).",
+        ),
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The applications' measurements, for pollux (default: beside TRACE).",
+        ),
+    ] = None,
+    batch: Annotated[
+        str,
+        typer.Option(metavar="WHO", help="For pollux: who chooses the batch, user or adaptive."),
+    ] = "user",
+    html: PageOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a trace of jobs through policies, and compare completion times, makespan and use of GPUs.
+
+    With --format leases it is the history of this machine's leases, and TRACE is left out.
+
+    Example: gpuyard simulate jobs.csv --cluster 4x8 --policy min-time,fair-share,fifo
+    """
+    from gpuyard.jobs.simulate.loop import simulate as run
+    from gpuyard.measure.clock import Progress
+    from gpuyard.report.answers.jobs.simulation import simulation_answer
+
+    policies = _policies(policy)
+    read = _trace(trace, format, traces, batch)
+    pool = _pool(cluster, read)
+    with progress_bar("simulating") as tell:
+
+        def told(name: str) -> Callable[[int, int], None]:
+            return lambda done, of: tell(Progress(name, done, of))
+
+        outcomes = [run(read, one, pool, told(one.name)) for one in policies]
+    show(simulation_answer(outcomes), json_output=json_output, html=html)
+
+
+def _policies(text: str) -> "list[Policy]":
+    from gpuyard.jobs.policies import POLICIES, policy_of
+
+    if text.strip() == "all":
+        return list(POLICIES.values())
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UserMistake(f"--policy: expected names like min-time,fifo, got {text!r}")
+    return [policy_of(name) for name in names]
+
+
+def _trace(file: Path | None, format: str | None, traces: Path | None, batch: str) -> "Trace":
+    from gpuyard.jobs.simulate.traces import read_trace
+
+    if format == "leases":
+        if file is not None:
+            raise UserMistake("--format leases is the history of this machine: leave out TRACE")
+        return _leases()
+    if file is None:
+        raise UserMistake("name a TRACE: a CSV with a line a job, or take --format leases")
+    return read_trace(file, format, traces, _batch(batch))
+
+
+def _leases() -> "Trace":
+    from gpuyard.jobs.simulate.traces.history import lease_trace
+    from gpuyard.share.service.desk import open_to_look
+
+    desk = open_to_look()
+    desk.state()  # what is dead is closed first
+    return lease_trace(desk.history(), len(desk.config.gpus))
+
+
+def _batch(text: str) -> "Batch":
+    from typing import get_args
+
+    from gpuyard.errors import UnknownName
+    from gpuyard.jobs.simulate.traces import Batch
+
+    for known in get_args(Batch):
+        if known == text:
+            return known  # type: ignore[no-any-return]
+    raise UnknownName("way to choose the batch", text, get_args(Batch))
+
+
+def _pool(cluster: str | None, trace: "Trace") -> "Pool":
+    from gpuyard.hardware.clusters import machine_of, read_cluster
+    from gpuyard.jobs.policies import Pool
+
+    if cluster is not None and (counts := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,2})", cluster)):
+        return Pool.uniform(int(counts[1]), int(counts[2]))
+    if cluster is not None:
+        read = read_cluster(cluster)
+        return Pool.uniform(read.nodes, machine_of(read)[1].gpus)
+    if trace.pool is None:
+        raise UserMistake("name the machines: --cluster 16x4 is 16 machines with 4 GPUs each")
+    return trace.pool

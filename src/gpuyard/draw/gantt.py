@@ -1,0 +1,101 @@
+"""Jobs over time: when each waited, and when it ran on how many GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuyard.draw.markup import CHART_EDGE, chart_page, element, shorten, words
+from gpuyard.draw.palette import COLOURS, NEUTRAL
+from gpuyard.units import format_seconds
+
+_WIDTH, _LEFT, _RIGHT, _TOP = 900, 150, 20, 64
+_TICKS = 6
+_FEW_ROWS = 40  # with names beside them
+_ROW, _THIN_ROW = 18, 6
+
+
+@dataclass(frozen=True)
+class GanttBar:
+    """Some GPUs for some time."""
+
+    begin_s: float
+    end_s: float
+    gpus: int
+
+
+@dataclass(frozen=True)
+class GanttRow:
+    """One job."""
+
+    name: str
+    kind: str  # those of one kind have one colour
+    submitted_s: float
+    bars: tuple[GanttBar, ...]
+
+
+def gantt_svg(rows: Sequence[GanttRow], title: str) -> str:
+    """A line a job in the order given; the more GPUs, the stronger the colour, and a thin line while it waits."""
+    first = min(row.submitted_s for row in rows)
+    last = max((bar.end_s for row in rows for bar in row.bars), default=first + 1)
+    most = max((bar.gpus for row in rows for bar in row.bars), default=1)
+    height = _ROW if len(rows) <= _FEW_ROWS else _THIN_ROW
+    bottom = _TOP + height * len(rows)
+    kinds = list(dict.fromkeys(row.kind for row in rows))
+    colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(kinds)}
+    span = max(last - first, 1e-9)
+
+    def x(time_s: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (time_s - first) / span
+
+    parts = [
+        _tick(x(first + span * i / _TICKS), span * i / _TICKS, bottom) for i in range(_TICKS + 1)
+    ]
+    for at, row in enumerate(rows):
+        top = _TOP + height * at
+        if height == _ROW:
+            name = shorten(row.name, _LEFT - 10 - CHART_EDGE, 12)
+            parts.append(
+                words("text", name, class_="words", x=_LEFT - 8, y=top + 13, text_anchor="end")
+            )
+        end = max((bar.end_s for bar in row.bars), default=last)
+        parts.append(
+            element(
+                "line",
+                x1=x(row.submitted_s),
+                x2=x(end),
+                y1=top + height / 2,
+                y2=top + height / 2,
+                stroke=NEUTRAL,
+            )
+        )
+        parts += [
+            element(
+                "rect", words("title", f"{row.name}: {bar.gpus} GPUs"),
+                x=x(bar.begin_s), y=top + height * 0.1, height=height * 0.8, fill=colours[row.kind],
+                width=max(0.5, x(bar.end_s) - x(bar.begin_s)),
+                fill_opacity=f"{0.35 + 0.65 * bar.gpus / most:.2f}",
+            )
+            for bar in row.bars
+        ]  # fmt: skip
+    parts += _legend(colours, bottom) if len(kinds) > 1 else []
+    return chart_page(parts, _WIDTH, bottom + (40 if len(kinds) > 1 else 16), title=title)
+
+
+def _tick(x: float, seconds: float, bottom: float) -> str:
+    time = format_seconds(seconds) if seconds else "0"
+    return element("line", class_="grid", x1=x, x2=x, y1=_TOP - 6, y2=bottom) + words(
+        "text", time, class_="soft", x=x, y=_TOP - 12, text_anchor="middle"
+    )
+
+
+def _legend(colours: dict[str, str], bottom: float) -> list[str]:
+    """As many kinds as one line holds."""
+    parts = []
+    for at, (kind, colour) in enumerate(list(colours.items())[:6]):
+        x = CHART_EDGE + 145 * at
+        parts.append(element("rect", x=x, y=bottom + 14, width=12, height=12, fill=colour))
+        parts.append(
+            words(
+                "text", shorten(kind or "others", 120, 12), class_="soft", x=x + 18, y=bottom + 24
+            )
+        )
+    return parts

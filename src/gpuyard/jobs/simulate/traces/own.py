@@ -1,0 +1,96 @@
+"""gpuyard's own trace: a CSV with a line a job.
+
+    name,submit_s,gpus,min_gpus,max_gpus,duration_s,curve,deadline_s,user
+    bert-1,0,4,1,8,7200,1:30 2:58 4:110 8:190,14400,ann
+
+`submit_s`, `gpus` and `duration_s` (with that many GPUs) are needed, all else may be left out. A job with
+`min_gpus` below `max_gpus` needs a `curve`: its speed by number of GPUs, in any unit.
+"""
+
+import math
+from pathlib import Path
+
+from gpuyard.errors import quoted
+from gpuyard.jobs.curve import Curve
+from gpuyard.jobs.simulate.trace import Trace, TraceJob
+from gpuyard.jobs.simulate.traces.rows import Row, read_rows
+from gpuyard.jobs.simulate.work import SteadyWork
+
+NEEDED = ("submit_s", "gpus", "duration_s")
+_MOST_GPUS = 10_000
+_MOST_POINTS = 1000
+_YES, _NO = {"yes", "true", "1"}, {"no", "false", "0"}
+
+
+def read_own(path: Path) -> Trace:
+    """The jobs in the order of their submission."""
+    curves: dict[tuple[str, int], Curve] = {}
+    jobs = [
+        _job(row, number, curves)
+        for number, row in enumerate(read_rows(path, NEEDED, what="a trace of gpuyard"), 1)
+    ]
+    return Trace.of(path, jobs)
+
+
+def _job(row: Row, number: int, curves: dict[tuple[str, int], Curve]) -> TraceJob:
+    gpus = row.count("gpus", most=_MOST_GPUS)
+    least = row.count("min_gpus", gpus, most=_MOST_GPUS)
+    most = row.count("max_gpus", max(gpus, least), most=_MOST_GPUS)
+    if not least <= gpus <= most:
+        raise row.wrong("gpus", f"expected min_gpus ≤ gpus ≤ max_gpus, got {least}, {gpus}, {most}")
+    curve = _curve(row, least, gpus, most, curves)
+    work = row.number("duration_s", least=1e-3) * curve.speed(gpus)
+    deadline = row.number("deadline_s", math.inf) if row.text("deadline_s") else None
+    return TraceJob(
+        row.text("name", f"job-{number}"),
+        row.number("submit_s"),
+        SteadyWork(work, curve),
+        gpus,
+        least,
+        most,
+        row.text("user"),
+        row.text("group"),
+        deadline,
+        row.number("weight", 1.0, least=1e-6, most=1e6),
+        int(row.number("priority", 0.0, least=-1e6, most=1e6)),
+        _yes(row, "elastic", otherwise=least < most),
+        row.number("restart_s", 0.0, most=1e6),
+    )
+
+
+def _curve(
+    row: Row, least: int, gpus: int, most: int, curves: dict[tuple[str, int], Curve]
+) -> Curve:
+    text = row.text("curve")
+    if not text and least < most:
+        raise row.wrong(
+            "curve", "a job with min_gpus below max_gpus needs one, like '1:30 2:58 4:110'"
+        )
+    key = text, most if text else gpus
+    if key not in curves:
+        curves[key] = _points(row, text, most) if text else Curve.rigid(gpus)
+    return curves[key]
+
+
+def _points(row: Row, text: str, most: int) -> Curve:
+    points: dict[int, float] = {}
+    for word in text.split():
+        count, colon, speed = word.partition(":")
+        try:
+            if not colon or not count.isascii() or len(points) >= _MOST_POINTS:
+                raise ValueError
+            points[int(count)] = float(speed)
+        except ValueError:
+            raise row.wrong(
+                "curve", f"expected GPUs:speed, like 2:58, got {quoted(word)}"
+            ) from None
+    if any(not 1 <= n <= _MOST_GPUS or not 0 < s < 1e15 for n, s in points.items()):
+        raise row.wrong("curve", f"expected 1 to {_MOST_GPUS:,} GPUs and speeds above 0")
+    return Curve.of_points(points, most)
+
+
+def _yes(row: Row, column: str, *, otherwise: bool) -> bool:
+    text = row.text(column).lower()
+    if text and text not in _YES | _NO:
+        raise row.wrong(column, f"expected yes or no, got {quoted(text)}")
+    return text in _YES if text else otherwise

@@ -1,0 +1,97 @@
+"""Traces of other kinds: gpuyard's own, the Philly table, Slurm's accounting."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.simulate.traces import read_trace
+
+ROOT = Path(__file__).parents[3]
+OWN = "name,submit_s,gpus,min_gpus,max_gpus,duration_s,curve,deadline_s,user,weight,priority,elastic,restart_s\n"
+SACCT = "JobID|JobName|User|Account|Submit|Start|End|AllocTRES\n"
+
+
+def _file(path: Path, text: str) -> Path:
+    file = path / "jobs.csv"
+    file.write_text(text)
+    return file
+
+
+def test_our_own(tmp_path: Path) -> None:
+    text = OWN + 'b,10,4,1,8,100,1:1 4:3,500,ann,2,1,,30\n"a, b",5,2,,,60,,,,,,,\n'
+    rigid, elastic = read_trace(_file(tmp_path, text)).jobs
+    assert (rigid.id, rigid.submitted_s, rigid.elastic) == ("a, b", 5, False)
+    assert (rigid.least_gpus, rigid.asked_gpus, rigid.most_gpus) == (2, 2, 2)
+    assert rigid.work.seconds(0, (2,)) == 60
+    assert (elastic.least_gpus, elastic.asked_gpus, elastic.most_gpus) == (1, 4, 8)
+    assert elastic.work.total == 300, "100 s at the speed of 4 GPUs"
+    assert elastic.work.seconds(0, (1,)) == 300
+    assert elastic.work.seconds(0, (8,)) == 100, "past its last point it gets no faster"
+    assert (elastic.elastic, elastic.restart_s, elastic.deadline_s) == (True, 30, 500)
+    assert (elastic.user, elastic.weight, elastic.priority) == ("ann", 2, 1)
+
+
+def test_only_three_columns_are_needed(tmp_path: Path) -> None:
+    trace = read_trace(_file(tmp_path, "submit_s,gpus,duration_s\n3,1,5\n1,1,5\n"))
+    assert [job.id for job in trace.jobs] == ["job-2", "job-1"]
+
+
+def test_philly(tmp_path: Path) -> None:
+    text = (
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-10-09 07:01:55,66.0,1,66.0,11cb48\n2017-10-09 07:00:55,100.0,8,800.0,6214e9\n"
+    )
+    first, second = read_trace(_file(tmp_path, text)).jobs
+    assert (first.submitted_s, first.asked_gpus, first.user) == (0, 8, "6214e9")
+    assert (second.submitted_s, second.work.seconds(0, (1,))) == (60, 66)
+    assert not second.elastic
+
+
+def test_sacct_without_steps_jobs_without_gpus_and_those_that_have_not_ended(
+    tmp_path: Path,
+) -> None:
+    text = SACCT + (
+        '7|tr"ain|ann|nlp|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T01:10:00|cpu=8,gres/gpu=4\n'
+        "7.batch|batch||nlp|2026-01-01T00:10:00|2026-01-01T00:10:00|2026-01-01T01:10:00|cpu=8,gres/gpu=4\n"
+        "8|cpu|bob|nlp|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T01:10:00|cpu=8\n"
+        "9|runs|bob|nlp|2026-01-01T00:00:00|2026-01-01T00:10:00|Unknown|gres/gpu=1\n"
+        "10_1|arr|bob|vis|2026-01-01T00:01:00|2026-01-01T00:01:00|2026-01-01T00:01:00|gres/gpu:a100=2\n"
+    )
+    first, second = read_trace(_file(tmp_path, text)).jobs
+    assert (first.id, first.user, first.group, first.asked_gpus) == ("7", "ann", "nlp", 4)
+    assert first.work.seconds(0, (4,)) == 3600
+    assert (second.id, second.submitted_s, second.asked_gpus) == ("10_1", 60, 2)
+    assert second.work.seconds(0, (2,)) == 1, "a job that took no time has taken some"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (OWN + "a,0,2,1,4,60,,,,,,,\n", ":2: curve: a job with min_gpus below max_gpus needs one"),
+        (OWN + "a,0,2,4,8,60,1:1,,,,,,\n", ":2: gpus: expected min_gpus ≤ gpus ≤ max_gpus, got 4, 2, 8"),
+        (OWN + "a,0,2,1,4,60,1-2,,,,,,\n", ":2: curve: expected GPUs:speed, like 2:58, got '1-2'"),
+        (OWN + "a,0,2,1,4,60,0:3,,,,,,\n", ":2: curve: expected 1 to 10,000 GPUs"),
+        (OWN + "a,0,2,,,sixty,,,,,,,\n", ":2: duration_s: expected a number, got 'sixty'"),
+        (OWN + "a,0,2,,,60,,,,,,maybe,\n", ":2: elastic: expected yes or no, got 'maybe'"),
+        (OWN + "a,0,1,,,1,,,,,,,\n\na,0,1,,,1,,,,,,,\n", "two jobs are called 'a'"),
+        (OWN + 'a,"0\n', ":2: this is not CSV"),
+        (OWN, "there is no job in it"),
+        ("timestamp,duration,num_gpus\n2017-13-09 07:01:55,66,1\n", ":2: timestamp: expected a time like"),
+        (SACCT + "1|||x|2026-01-01T00:00:00|2026-01-02T00:00:00|2026-01-01T00:00:00|gres/gpu=1\n", ":2: end: the job ends before it starts"),
+        (SACCT + "1|||x|x|x|y|gres/gpu=99999999999\n", ":2: AllocTRES: expected a billion"),
+        (SACCT + "1|||x|x|x|y|gres/gpu=999999\n", ":2: AllocTRES: expected 100,000 GPUs or fewer"),
+        (SACCT, "no job in it has ended and had GPUs"),
+        ("a,b\n1,2\n", ":1: these are the columns of no trace; gpuyard: submit_s, gpus, duration_s"),
+        ("", ":1: these are the columns of no trace"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UserMistake) as caught:
+        read_trace(_file(tmp_path, text))
+    assert "jobs.csv" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_the_example_of_a_team_is_one() -> None:
+    assert len(read_trace(ROOT / "examples/traces/team.csv").jobs) == 10

@@ -1,0 +1,72 @@
+"""Charts and pictures of a simulation show its numbers."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg
+from gpuyard.jobs.policies import Pool, policy_of
+from gpuyard.jobs.simulate.loop import simulate
+from gpuyard.jobs.simulate.outcome import Outcome
+from gpuyard.jobs.simulate.traces import read_trace
+from gpuyard.report.figures.simulation import completion_option, mean_use, use_option
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    trace = read_trace(Path(__file__).parents[2] / "examples/traces/team.csv")
+    return [simulate(trace, policy_of(name), Pool.uniform(2, 4)) for name in ("fifo", "min-time")]
+
+
+def test_the_curve_of_completion_goes_from_the_first_job_to_the_last(
+    outcomes: list[Outcome],
+) -> None:
+    option = completion_option(outcomes)
+    assert json.loads(json.dumps(option, allow_nan=False)) == option
+    for series, outcome in zip(option["series"], outcomes, strict=True):
+        assert series["name"] == outcome.policy
+        hours = outcome.completion_seconds / 3600
+        assert series["data"][0] == [pytest.approx(hours.min(), abs=1e-4), 0]
+        assert series["data"][-1] == [pytest.approx(hours.max(), abs=1e-4), 100]
+
+
+def test_gpus_in_use_add_up_to_the_gpu_hours(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        edges = np.linspace(0, outcome.ended_s.max(), 77)
+        used = mean_use(outcome, edges)
+        assert used.max() <= 8 + 1e-6
+        assert used.min() >= -1e-6
+        assert (used * np.diff(edges)).sum() / 3600 == pytest.approx(outcome.gpu_hours)
+    option = use_option(outcomes)
+    assert json.loads(json.dumps(option, allow_nan=False)) == option
+    assert option["yAxis"]["max"] == 8
+
+
+def test_a_gantt_chart_has_a_bar_for_each_stay_and_shows_names_as_they_are() -> None:
+    rows = [
+        GanttRow("<b>", "ann", 0.0, (GanttBar(0, 50, 4), GanttBar(60, 100, 8))),
+        GanttRow("c", "bob", 10.0, (GanttBar(50, 60, 8),)),
+    ]
+    drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
+    bars = [r for r in drawn.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+    assert [bar.findtext(f"{SVG}title") for bar in bars] == [
+        "<b>: 4 GPUs",
+        "<b>: 8 GPUs",
+        "c: 8 GPUs",
+    ]
+    assert float(bars[1].attrib["width"]) == pytest.approx(
+        0.8 * float(bars[0].attrib["width"]), abs=0.2
+    )
+    assert float(bars[0].attrib["fill-opacity"]) < float(bars[1].attrib["fill-opacity"])
+    assert {"ann", "bob", "<b>", "c"} <= {text.text for text in drawn.iter(f"{SVG}text")}
+
+
+def test_a_gantt_chart_of_many_jobs_leaves_out_their_names() -> None:
+    rows = [GanttRow(f"job-{n}", "", n, (GanttBar(n, n + 5, 1),)) for n in range(100)]
+    drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
+    assert "job-1" not in {text.text for text in drawn.iter(f"{SVG}text")}
