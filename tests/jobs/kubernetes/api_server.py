@@ -126,6 +126,9 @@ class ApiServer(ThreadingHTTPServer):
         }
         return self.put(f"v1/namespaces/team/pods/{name}", document)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+
     def stop(self) -> None:
         with self.changed:
             self.stopping = True

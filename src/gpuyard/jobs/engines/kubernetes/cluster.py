@@ -142,27 +142,22 @@ class Cluster:
         return made, str(answer.get("metadata", {}).get("resourceVersion", ""))
 
     def wait_for_pods(self, namespace: str, selector: str, version: str, seconds: int) -> None:
-        """Until one of them changes, or so long. A watch that breaks off or is too old is no fault: look again."""
-        try:
-            answer = self._answer(
-                lambda: self._core.list_namespaced_pod(
-                    namespace,
-                    label_selector=selector,
-                    resource_version=version,
-                    watch=True,
-                    timeout_seconds=seconds,
-                    _preload_content=False,
-                    _request_timeout=(CALL_SECONDS[0], float(seconds + 5)),
-                )
+        """Until one of them changes, or so long."""
+        answer = self._answer(
+            lambda: self._core.list_namespaced_pod(
+                namespace,
+                label_selector=selector,
+                resource_version=version,
+                watch=True,
+                timeout_seconds=seconds,
+                _preload_content=False,
+                _request_timeout=(CALL_SECONDS[0], float(seconds + 5)),
             )
-        except Refused as refused:
-            if refused.status == 410:  # too old: the caller lists them anew
-                return
-            raise
+        )
         try:
             next(iter(answer.stream(amt=1)), None)
-        except _network_faults():
-            return
+        except _network_faults() as fault:
+            raise NoAnswer(f"{self.address} broke off: {type(fault).__name__}") from None
         finally:
             answer.close()
 

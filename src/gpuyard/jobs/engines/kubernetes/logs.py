@@ -8,7 +8,7 @@ import codecs
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Refused
@@ -16,6 +16,7 @@ from gpuyard.jobs.engines.kubernetes.work import Manifest
 
 _LONGEST_LINE = 1_000_000
 _WATCH_SECONDS = 20
+_END_SECONDS = 2  # where all pods have ended: the job's own end is no change of a pod
 _MOST_BREAKS = 5  # one after the other, with nothing new in between
 _PAUSE_SECONDS = 1.0
 
@@ -76,9 +77,7 @@ class _Follower:
                 self._start_readers(pods)
                 if over:
                     break
-                source.cluster.wait_for_pods(
-                    source.namespace, source.selector, version, _WATCH_SECONDS
-                )
+                self._wait(pods, version)
                 breaks = 0
             except NoAnswer as fault:
                 breaks += 1
@@ -92,6 +91,20 @@ class _Follower:
         for reader in self.readers.values():
             reader.join()
         self._hand_over(None)
+
+    def _wait(self, pods: Sequence[Manifest], version: str) -> None:
+        """For a change of a pod. A watch that is too old is begun anew; who may not watch looks again."""
+        source = self.source
+        ended = [pod["status"].get("phase") in {"Succeeded", "Failed"} for pod in pods]
+        seconds = _END_SECONDS if ended and all(ended) else _WATCH_SECONDS
+        try:
+            source.cluster.wait_for_pods(source.namespace, source.selector, version, seconds)
+        except Refused as refused:
+            if refused.status == 410:
+                raise NoAnswer(str(refused)) from None
+            if refused.status != 403:
+                raise
+            self.stop.wait(_END_SECONDS)
 
     def _start_readers(self, pods: Sequence[Manifest]) -> None:
         for pod in pods:
@@ -125,23 +138,22 @@ class _Reader:
 
     source: LogSource
     pod: str
-    last: str = ""
-    """The moment of the last line that was shown."""
-    at_last: int = 0
-    """How many lines of that moment were shown."""
-    _skipped: int = field(default=0, init=False)
+    shown: tuple[str, int] = ("", 0)
+    """The moment of the last line that was shown, and how many of that moment were."""
 
     def lines(self, *, follow: bool) -> Iterator[str]:
         """Each with its line end. A pod that is gone has no more to say."""
         breaks = 0
         while True:
-            self._skipped, before = 0, (self.last, self.at_last)
+            before, read = self.shown, ("", 0)
             try:
                 for moment, text in self._stamped(follow=follow):
-                    if self._is_new(moment):
+                    read = (moment, read[1] + 1 if moment == read[0] else 1)
+                    if read > before:
+                        self.shown = read
                         yield text
             except NoAnswer:
-                breaks = 1 if (self.last, self.at_last) != before else breaks + 1
+                breaks = 1 if self.shown != before else breaks + 1
                 if not follow or breaks > _MOST_BREAKS:
                     raise
                 threading.Event().wait(_PAUSE_SECONDS)
@@ -151,18 +163,6 @@ class _Reader:
                     return
                 raise
             return
-
-    def _is_new(self, moment: str) -> bool:
-        if moment < self.last:
-            return False
-        if moment > self.last:
-            self.last, self.at_last, self._skipped = moment, 1, 0
-            return True
-        self._skipped += 1
-        if self._skipped <= self.at_last:
-            return False
-        self.at_last += 1
-        return True
 
     def _stamped(self, *, follow: bool) -> Iterator[tuple[str, str]]:
         """Lines, each with its moment; a line of any length is handed on in pieces of the same moment."""
