@@ -29,6 +29,7 @@ LINES = """
 audit
 bench train resnet18 --dry-run
 calibrate
+cancel local:17
 catalog gpus t4
 cost --rent $1.50/h --buy $8000 --hours-per-year 2000 --json
 data fetch spoken-digit
@@ -37,6 +38,7 @@ facility examples/rack.cluster.yaml --json
 horovod --help
 lab up --nodes 3 --link 10Gbit --dry-run
 lease --fro 2h
+logs local://17 --jsn
 notebook list --jsn
 plan examples/resnet50.plan.yaml
 playbook --researchers 12 --gpus 32 --load spiky
@@ -44,18 +46,23 @@ predict resnet50 --on dgx-a100 --json
 predict resnet50 --on dgx-a10
 predict
 prices
+queue policy fifi
 release
 reserve list --jsn
+retry
 results list
 results add nowhere.log --workload resnet50
 schema study
 share setup --fake-gpus 65
 simulate examples/traces/team.csv --cluster 2x4 --policy fifo,min-time
+status --jsn x
 study nowhere.study.yaml
+submit --dry-run
 topo --preset dual-root
 train spoken-digits-linear --dry-run
 usage --jsn
 validate --table horovod
+wait local://17
 who --help
 """
 

@@ -44,26 +44,33 @@ _GROUPS = (
 _VERBS = (
     "audit",
     "calibrate",
+    "cancel",
     "doctor",
     "lease",
+    "logs",
     "plan",
     "playbook",
     "predict",
+    "queue",
     "release",
     "reserve",
+    "retry",
     "schema",
     "simulate",
+    "status",
     "study",
+    "submit",
     "train",
     "usage",
     "validate",
+    "wait",
     "who",
 )
 
 
 _NAMES = (*_VERBS, *_GROUPS)
 _ROOMS = {
-    "jobs": {"simulate"},
+    "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},
     "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
     "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},
 }

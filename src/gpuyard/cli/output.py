@@ -75,6 +75,13 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         say(f"Wrote {html}.")
 
 
+def write_exactly(text: str) -> None:
+    """To a file or a program to the letter; on a terminal, what that would obey is shown instead."""
+    from gpuyard.printable import printable
+
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+
+
 @contextlib.contextmanager
 def shown_if_not_stored(
     *, json_output: bool, document: Callable[[Any], Any] = lambda record: record

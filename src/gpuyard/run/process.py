@@ -43,6 +43,31 @@ def start(command: Command, stderr: IO[bytes] | int | None = None) -> subprocess
     )
 
 
+def start_apart(command: Command, *, output: int, kept: Sequence[int] = ()) -> int:
+    """Start it in a session of its own, so that it outlives whoever starts it; its pid.
+
+    It reads nothing and prints to `output`. Of what else is open here it gets `kept`, under the same numbers.
+    """
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    # whoever started us may have left files and locks open, and it would hold them as long as it runs
+    inherited = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]  # noqa: PTH208
+    return os.posix_spawn(
+        command.argv[0],
+        command.argv,
+        {**os.environ, **command.environment},
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
+            *((os.POSIX_SPAWN_CLOSE, one) for one in inherited if one not in kept),
+        ),
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM),
+    )
+
+
 def stop(started: Sequence[tuple[Command, subprocess.Popen[bytes]]]) -> None:
     """End all that still run, all at once, and wait until they have."""
     for command, process in started:

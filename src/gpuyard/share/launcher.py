@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuyard.share.service.desk import Desk
@@ -50,8 +50,17 @@ def leased_environment(lease: Lease, config: ShareConfig) -> dict[str, str]:
     return {**visible_devices(lease, config), processes.VARIABLE: lease.id}
 
 
-def run_leased(desk: Desk, lease: Lease, lock: int, command: Sequence[str]) -> int:
-    """Run it to its end and give the GPUs back; the command's exit status, as a shell says it."""
+def run_leased(
+    desk: Desk,
+    lease: Lease,
+    lock: int,
+    command: Sequence[str],
+    ended: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Run it to its end and give the GPUs back; the command's exit status, as a shell says it.
+
+    `ended` is told the status at once, before anything else can go wrong.
+    """
     blocked = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
@@ -65,8 +74,11 @@ def run_leased(desk: Desk, lease: Lease, lock: int, command: Sequence[str]) -> i
         except OSError as error:
             _give_back(desk, lease, lock, childless=True)
             _say(f"{command[0]} can't be run: {error.strerror}")
-            return 127 if isinstance(error, FileNotFoundError) else 126
+            status = 127 if isinstance(error, FileNotFoundError) else 126
+            ended(status)
+            return status
         status = _wait(child, lease, lock, blocked, desk.config.grace_seconds)
+        ended(status)
         _give_back(desk, lease, lock, childless=adopts and _is_childless())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

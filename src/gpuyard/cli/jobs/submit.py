@@ -1,0 +1,168 @@
+"""`gpuyard submit`: hand a job to an engine."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, write_exactly
+from gpuyard.errors import UserMistake, quoted
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.job import Job
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="NAME", help="local, slurm or kubernetes (default: chosen)."),
+]
+
+
+def submit(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE] [-- COMMAND]", help="A job file, or the command after --, or both."
+        ),
+    ] = None,
+    *,
+    engine: EngineOption = None,
+    name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="N|N..M", help="How many it can use, like 4 or 2..8.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="On how many machines.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="What it trains: a workload file, or a model.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="When it should be done, like 'Fri 18:00'.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="It is stopped after so long, like 12h.")
+    ] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIRECTORY", help="Where it writes checkpoints.")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="How often it is started again where it was lost.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable that it gets.")
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="DIRECTORY", help="Where it runs (default: here).")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="As `usage` counts it.")] = None,
+    after: Annotated[
+        list[str] | None, typer.Option(metavar="HANDLE", help="A job that has to succeed first.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Queue a command that wants GPUs, and print its handle, alone, on stdout.
+
+    What is said here goes before what the file says. The command gets this environment and runs in this directory; no
+    shell reads it.
+
+    Example: gpuyard submit --gpus 2..8 --deadline "Fri 18:00" -- torchrun train.py
+    """
+    from gpuyard.jobs.engines.base import choose_engine
+    from gpuyard.report.document import json_text
+
+    given = {
+        "name": name,
+        "gpus": gpus,
+        "nodes": nodes,
+        "workload": workload,
+        "deadline": deadline,
+        "time_limit": time_limit,
+        "priority": priority,
+        "checkpoint": checkpoint,
+        "retries": retries,
+        "env": _variables(env or []),
+        "cwd": cwd,
+        "project": project,
+        "after": after,
+    }
+    job = _job(what or [], {key: value for key, value in given.items() if value is not None})
+    chosen = choose_engine(engine or job.spec.engine)
+    request = chosen.plan(job)
+    if dry_run:
+        if json_output:
+            sys.stdout.write(json_text({"engine": chosen.name, **request.document()}))
+        else:
+            write_exactly(request.text())
+        return
+    handle = chosen.submit(request)
+    if json_output:
+        document = {"handle": str(handle), "engine": chosen.name, "uuid": job.uuid}
+        sys.stdout.write(json_text(document))
+    else:
+        sys.stdout.write(f"{handle}\n")
+
+
+def _job(what: list[str], given: dict[str, Any]) -> "Job":
+    import time
+
+    from gpuyard.jobs.job import Job
+    from gpuyard.specs.job import JobSpec
+
+    document: dict[str, Any] = {}
+    if what and what[0].endswith((".yaml", ".yml")):
+        document = _from_file(Path(what.pop(0)))
+    if what:
+        given["command"] = what
+    if "command" not in {**document, **given}:
+        raise UserMistake(
+            "nothing to run; write it like: gpuyard submit --gpus 2 -- python train.py, or "
+            "gpuyard submit train.job.yaml"
+        )
+    if "env" in given:
+        given["env"] = {**document.get("env", {}), **given["env"]}
+    spec: JobSpec = _checked({**document, **given})
+    return Job.of(spec, now=time.time(), beside=Path.cwd())
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """With its paths made absolute: they are meant from where the file is."""
+    from gpuyard.catalog.specfiles import read_job
+
+    spec = read_job(path)
+    beside = path.absolute().parent
+    document = spec.model_dump(mode="json", exclude_defaults=True)
+    if spec.cwd is not None:
+        document["cwd"] = str(beside / Path(spec.cwd).expanduser())
+    if spec.workload is not None and spec.workload.endswith((".yaml", ".yml")):
+        document["workload"] = str(beside / spec.workload)
+    return document
+
+
+def _checked(document: dict[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    from gpuyard.catalog.specfiles import known_names
+    from gpuyard.specs.job import JobSpec
+    from gpuyard.specs.loading import expected_and_got
+
+    try:
+        return JobSpec.model_validate(document, context=known_names())
+    except ValidationError as invalid:
+        mistake = invalid.errors()[0]
+        sentence = expected_and_got(mistake)
+        if not mistake["loc"] or mistake["loc"][0] == "command":
+            raise UserMistake(sentence) from None
+        option = str(mistake["loc"][0]).replace("_", "-")
+        raise UserMistake(f"--{option}: {sentence}") from None
+
+
+def _variables(given: list[str]) -> dict[str, str] | None:
+    variables = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserMistake(f"--env: expected NAME=VALUE, got {quoted(text)}")
+        variables[name] = value
+    return variables or None

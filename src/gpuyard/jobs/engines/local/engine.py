@@ -1,0 +1,209 @@
+"""The engine for this machine."""
+
+import os
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.jobs.engines.base import Availability, Engine, Request
+from gpuyard.jobs.engines.local.paths import JobPaths
+from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner
+from gpuyard.jobs.engines.local.settling import settle
+from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.jobs.log_files import read_logs
+from gpuyard.jobs.policies import Policy, policy_of
+from gpuyard.jobs.torchrun import torchrun_line
+from gpuyard.share.service.caller import user_name
+from gpuyard.share.service.desk import open_desk
+from gpuyard.share.service.location import share_directory
+from gpuyard.share.store.config import ShareConfig, config_file, read_config
+from gpuyard.share.watch.processes import VARIABLE
+
+
+@dataclass(frozen=True)
+class LocalRequest(Request):
+    """A job with what the machine has for it."""
+
+    machine_gpus: int
+
+    @property
+    def most_gpus(self) -> int:
+        return min(self.job.spec.gpus.max, self.machine_gpus)
+
+    def text(self) -> str:
+        """As one would type it."""
+        job, gpus = self.job, self.most_gpus
+        argv = torchrun_line(job.spec.command, gpus_per_node=gpus)
+        limit = f" --for {job.spec.time_limit:g}s" if job.spec.time_limit else ""
+        project = f" --project {shlex.quote(job.spec.project)}" if job.spec.project else ""
+        lines = [f"cd {shlex.quote(str(job.cwd))}"]
+        lines += [
+            f"export {name}={shlex.quote(value)}"
+            if name.isidentifier()
+            else f"# and a variable called {name!r}, which no shell can set: {value!r}"
+            for name, value in job.environment(gpus).items()
+        ]
+        lines.append(f"gpuyard lease {gpus}{limit}{project} -- {shlex.join(argv)}")
+        if job.spec.gpus.min < gpus:
+            lines.insert(
+                0, f"# with {gpus} GPUs; from {job.spec.gpus.min} on, as many as there are for it"
+            )
+        return "\n".join(lines) + "\n"
+
+
+class LocalEngine(Engine):
+    """Jobs of this user on this machine."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self._paths = JobPaths.of_user()
+
+    def available(self) -> Availability:
+        try:
+            config = _config()
+        except GpuyardError as error:
+            return Availability(False, str(error))
+        if config.scheduler != "local":
+            return Availability(False, "Slurm gives out the GPUs of this machine")
+        return Availability(True)
+
+    def plan(self, job: Job) -> LocalRequest:
+        machine_gpus = len(_config().gpus)
+        if (job.spec.nodes or 1) > 1:
+            raise UserMistake(
+                f"the local engine has one machine, and the job wants {job.spec.nodes}; use --engine slurm"
+            )
+        if job.spec.gpus.min > machine_gpus:
+            raise UserMistake(
+                f"the job wants {job.spec.gpus.min} GPUs or more; this machine has {machine_gpus}"
+            )
+        for text in job.spec.after:
+            self._row(Handle.parse(text))
+        return LocalRequest(job, machine_gpus)
+
+    def submit(self, request: LocalRequest) -> Handle:
+        self._paths.make()
+        with Store(self._paths.store) as store:
+            handle = store.add(request.job, _environment())
+        ensure_runner(self._paths)
+        return handle
+
+    def status(self, handle: Handle) -> JobStatus:
+        row = self._row(handle)
+        if row.in_progress:
+            self._look()
+            row = self._row(handle)
+        return self._status(row)
+
+    def list(self) -> Sequence[JobStatus]:
+        if not self._paths.store.exists():
+            return ()
+        self._look()
+        with Store(self._paths.store) as store:
+            return [self._status(row) for row in store.rows()]
+
+    def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
+        self._row(handle)
+        yield from read_logs(
+            lambda: self._logs(self._row(handle)),
+            lambda: self.status(handle).final,
+            follow=follow,
+        )
+
+    def cancel(self, handle: Handle) -> None:
+        now = time.time()
+        while True:
+            self.status(handle)  # what has ended meanwhile has not been cancelled
+            row = self._row(handle)
+            if row.state not in ("queued", "running") or row.cancelled is not None:
+                return
+            with Store(self._paths.store) as store:
+                if row.in_progress:
+                    done = store.change(row, cancelled=now)
+                else:
+                    done = store.change(row, cancelled=now, state="cancelled", ended=now, reason="")
+            if done:
+                break
+        ensure_runner(self._paths)
+
+    def policy(self) -> Policy:
+        """By which jobs share the GPUs."""
+        if not self._paths.store.exists():
+            return policy_of(DEFAULT_POLICY)
+        with Store(self._paths.store) as store:
+            return policy_of(store.setting("policy") or DEFAULT_POLICY)
+
+    def set_policy(self, name: str) -> None:
+        """For all jobs from now on."""
+        chosen = policy_of(name)
+        self._paths.make()
+        with Store(self._paths.store) as store:
+            store.set("policy", chosen.name)
+
+    def job(self, handle: Handle) -> Job:
+        return self._row(handle).job
+
+    def _row(self, handle: Handle) -> Row:
+        if not self._paths.store.exists():
+            raise UserMistake(f"there is no job {handle}; nothing was submitted here yet")
+        with Store(self._paths.store) as store:
+            return store.row(handle)
+
+    def _look(self) -> None:
+        """Bring the store up to date, and let its runner go on where one is needed."""
+        with Store(self._paths.store) as store:
+            settle(store, self._paths)
+            needed = bool(store.open_rows())
+        if needed:
+            ensure_runner(self._paths)
+
+    def _logs(self, row: Row) -> Sequence[Path]:
+        every = (self._paths.start(row.number, number).log for number in range(1, row.starts + 1))
+        return [log for log in every if log.exists()]
+
+    def _status(self, row: Row) -> JobStatus:
+        job = row.job
+        return JobStatus(
+            handle=row.handle,
+            state=row.state,
+            uuid=row.uuid,
+            name=job.name,
+            user=user_name(os.getuid()),
+            restarts=row.restarts,
+            exit_status=row.exit_status,
+            gpus=row.gpus if row.state != "queued" and row.started is not None else None,
+            min_gpus=job.spec.gpus.min,
+            max_gpus=job.spec.gpus.max,
+            nodes=(os.uname().nodename,) if row.state == "running" else (),
+            submitted=job.submitted,
+            started=row.started,
+            ended=row.ended,
+            deadline=job.deadline,
+            priority=job.spec.priority,
+            reason=row.reason,
+            command=job.spec.command,
+            logs=tuple(map(str, self._logs(row))),
+        )
+
+
+def _config() -> ShareConfig:
+    """Of the share whose GPUs jobs get; a machine of one's own needs no setup."""
+    if config_file(share_directory()).exists():
+        return read_config(share_directory())
+    desk = open_desk()
+    desk.close()
+    return desk.config
+
+
+def _environment() -> dict[str, str]:
+    """What the job sees of this process's: as sbatch does it, all of it, but for the lease that we may be on."""
+    kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    for name in ("GPUYARD_HOME", "GPUYARD_SHARE_DIR"):  # the job may run in another directory
+        if kept.get(name):
+            kept[name] = str(Path(kept[name]).expanduser().absolute())
+    return kept

@@ -1,0 +1,246 @@
+"""`python -m gpuyard.jobs.engines.local.runner LOCK`: one process a user that starts jobs when it is their turn.
+
+It has nothing that the store and the starts' files don't have: killed, it is missed only by jobs that wait. It ends when
+all jobs have; every command about jobs starts it again where it is needed.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuyard import files
+from gpuyard.errors import GpuyardError
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.jobs.engines.local.paths import JobPaths
+from gpuyard.jobs.engines.local.settling import leaves_something, settle_one
+from gpuyard.jobs.engines.local.start import Order, StartView, ask_to_end, end_all, look, prepared
+from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.engines.local.turns import LocalJob, free_for_jobs, others_in_the_way, starts
+from gpuyard.jobs.engines.local.views import view_of
+from gpuyard.jobs.job import FINAL, Handle
+from gpuyard.jobs.log_files import open_log
+from gpuyard.jobs.policies import policy_of
+from gpuyard.jobs.torchrun import torchrun_line
+from gpuyard.run.process import Command, start_apart
+from gpuyard.share.service.desk import open_desk
+from gpuyard.share.service.location import share_directory
+from gpuyard.share.watch.processes import VARIABLE
+
+DEFAULT_POLICY = "fifo"
+_MODULE = "gpuyard.jobs.engines.local.runner"
+_LOOK_SECONDS = 0.25
+_IDLE_SECONDS = 2.0
+_LAST_GRACE_SECONDS = 1.0
+
+
+def ensure_runner(paths: JobPaths) -> bool:
+    """Start one unless there is one; True: it was started now."""
+    paths.make()
+    lock = os.open(paths.runner_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    try:
+        log = open_log(paths.runner_log)
+        try:
+            # the lock goes over to it: there is no moment in which a second one could start
+            environment = {
+                **import_path(),
+                VARIABLE: "",
+                "GPUYARD_HOME": str(files.home().absolute()),
+                "GPUYARD_SHARE_DIR": str(share_directory()),
+            }
+            argv = (*module_argv(_MODULE), str(paths.directory), str(lock))
+            start_apart(Command("here", argv, environment), output=log, kept=(lock,))
+        finally:
+            os.close(log)
+    except OSError as error:
+        raise GpuyardError(
+            f"the jobs' runner can't be started: {error.strerror}; jobs wait until it can"
+        ) from error
+    finally:
+        os.close(lock)
+    return True
+
+
+class Runner:
+    """The loop; `look` is one round of it."""
+
+    def __init__(self, paths: JobPaths, store: Store) -> None:
+        self._paths = paths
+        self._store = store
+        self._asked: dict[tuple[int, int], float] = {}
+        """Starts that were told to end, and when."""
+
+    def look(self) -> bool:
+        """Bring everything up to date and start what can be; False: there is nothing left to do."""
+        rows = self._store.open_rows()
+        views = {}
+        for row in rows:
+            if row.in_progress:
+                views[row.number] = look(self._paths.start(row.number, row.starts))
+                settle_one(self._store, row, views[row.number])
+        rows = self._store.open_rows()
+        for row in rows:
+            if row.number in views and row.in_progress:
+                self._end_if_asked(row, views[row.number])
+        waiting = [row for row in rows if not row.in_progress and self._may_start(row)]
+        if waiting:
+            self._start(waiting, [row for row in rows if row.in_progress], views)
+        return bool(rows)
+
+    def _end_if_asked(self, row: Row, view: StartView) -> None:
+        """First with the signal on which it may write a checkpoint, and after a grace for good."""
+        if row.cancelled is None and row.stopping is None and not leaves_something(row, view):
+            return
+        paths = self._paths.start(row.number, row.starts)
+        key = (row.number, row.starts)
+        checkpoint = row.job.spec.checkpoint
+        if key not in self._asked:
+            self._asked[key] = time.monotonic()
+            gently = row.stopping is not None and checkpoint is not None
+            number = checkpoint.signal if gently and checkpoint is not None else "SIGTERM"
+            ask_to_end(paths, signal.Signals[number])
+            return
+        grace = open_desk().config.grace_seconds
+        if row.stopping is not None and checkpoint is not None:
+            grace = max(grace, checkpoint.time)
+        if time.monotonic() - self._asked[key] >= grace:
+            end_all(paths, _LAST_GRACE_SECONDS)
+
+    def _may_start(self, row: Row) -> bool:
+        """Whether the jobs that it comes after have succeeded; where one can't any more, it won't start."""
+        for text in row.job.spec.after:
+            before = self._store.row(Handle.parse(text))
+            if before.state == "succeeded":
+                continue
+            if before.state in FINAL:
+                reason = f"comes after {text}, which is {before.state}"
+                self._store.change(row, state="cancelled", ended=time.time(), reason=reason)
+            elif row.reason != (reason := f"comes after {text}"):
+                self._store.change(row, reason=reason)
+            return False
+        return True
+
+    def _start(
+        self, waiting: Sequence[Row], started: Sequence[Row], views: dict[int, StartView]
+    ) -> None:
+        desk = open_desk()
+        try:
+            state, total = desk.state(), len(desk.config.gpus)
+            indices = desk.config.indices
+        finally:
+            desk.close()
+        leases = {row.number: _lease_of(views.get(row.number)) for row in started}
+        ours = frozenset(filter(None, leases.values())) | _waiting_leases(views)
+        jobs = [
+            LocalJob(row.number, view_of(row, total), row.in_progress and not leases[row.number])
+            for row in (*started, *waiting)
+        ]
+        chosen = starts(
+            jobs,
+            policy_of(self._store.setting("policy") or DEFAULT_POLICY),
+            free=free_for_jobs(state, indices, ours),
+            total=total,
+            contended=others_in_the_way(state, ours),
+            now_s=time.time(),
+        )
+        for row in waiting:
+            if row.number in chosen:
+                self.start_one(row, chosen[row.number])
+
+    def start_one(self, row: Row, gpus: int) -> None:
+        """On so many GPUs, unless somebody has cancelled it meanwhile."""
+        start = self._paths.start(row.number, row.starts + 1)
+        with prepared(start, order_of(row, self._store.environment(row), gpus)) as set_off:
+            if self._store.change(row, starts=row.starts + 1, gpus=gpus):
+                set_off()
+                return
+        import shutil
+
+        shutil.rmtree(start.directory)
+
+
+def order_of(row: Row, environment: dict[str, str], gpus: int) -> Order:
+    """Exactly what runs."""
+    job = row.job
+    return Order(
+        argv=torchrun_line(job.spec.command, gpus_per_node=gpus),
+        environment={**environment, **job.environment(gpus)},
+        cwd=str(job.cwd),
+        gpus=gpus,
+        seconds=job.spec.time_limit,
+        project=job.spec.project,
+        title=f"{row.handle} {job.name}",
+    )
+
+
+def _lease_of(view: StartView | None) -> str:
+    return view.progress.lease if view is not None and view.progress is not None else ""
+
+
+def _waiting_leases(views: dict[int, StartView]) -> frozenset[str]:
+    return frozenset(
+        view.progress.place
+        for view in views.values()
+        if view.progress is not None and view.progress.place
+    )
+
+
+def main() -> None:
+    paths, lock = JobPaths(Path(sys.argv[1])), int(sys.argv[2])
+    os.chdir("/")
+    os.set_inheritable(lock, False)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    with Store(paths.store) as store:
+        runner = Runner(paths, store)
+        while True:
+            _serve(runner, paths)
+            # a job that came after the last look has seen our lock, and starts no other runner
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            if not store.open_rows():
+                return
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # there is another one now
+
+
+def _serve(runner: Runner, paths: JobPaths) -> None:
+    idle_since = None
+    while True:
+        busy = True
+        try:
+            busy = runner.look()
+        except GpuyardError as error:  # a lease service that is down, a full disk: it may pass
+            if not paths.store.exists():
+                raise SystemExit(0) from error
+            sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {error}\n")
+            sys.stderr.flush()
+            time.sleep(1.0)
+        _reap()
+        if busy:
+            idle_since = None
+        else:
+            idle_since = idle_since or time.monotonic()
+            if time.monotonic() - idle_since >= _IDLE_SECONDS:
+                return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""One start of a job: its supervisor is set off, and later asked for, by its files and by its lock alone."""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpuyard.errors import GpuyardError
+from gpuyard.files import write_text
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.jobs.engines.local.paths import StartPaths
+from gpuyard.jobs.log_files import open_log
+from gpuyard.run.process import Command, start_apart
+from gpuyard.share.watch import processes
+
+_SUPERVISOR = "gpuyard.jobs.engines.local.supervisor"
+How = Literal["exit", "time", "evicted", "refused", "stopped"]
+"""By its own; at its time limit; its GPUs were reserved; never started; stopped while it waited for GPUs."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a supervisor has to do."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    cwd: str
+    gpus: int
+    seconds: float | None
+    project: str
+    title: str
+    """Of the command, as `gpuyard who` shows it."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a supervisor is; `lease` is empty while it waits for its turn."""
+
+    pid: int
+    process_start: int
+    waits_for: str = ""
+    place: str = ""
+    """In the queue of leases, by the name of the lease that it will be."""
+    lease: str = ""
+    gpus: tuple[int, ...] = ()
+    started: float | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a start ended; `exit_status` is None where its command never ran."""
+
+    how: How
+    ended: float
+    exit_status: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StartView:
+    """What can be known of a start now."""
+
+    end: End | None
+    progress: Progress | None
+    alive: bool
+    """Its supervisor or something that it started lives."""
+    began: bool
+    """A supervisor was set off, or nearly."""
+
+
+@contextlib.contextmanager
+def prepared(paths: StartPaths, order: Order) -> Iterator[Callable[[], None]]:
+    """The files of a new start and its lock, which is held from here on; call what this gives to set it off.
+
+    So there is no moment in which the store says that it was started and its lock says that it is gone.
+    """
+    paths.directory.parent.mkdir(mode=0o700, exist_ok=True)
+    paths.directory.mkdir(mode=0o700)
+    write_text(paths.order, json.dumps(asdict(order)), mode=0o600)
+    lock = os.open(paths.lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lambda: _set_off(paths, lock)
+    finally:
+        os.close(lock)
+
+
+def _set_off(paths: StartPaths, lock: int) -> None:
+    output = open_log(paths.supervisor_log)
+    try:
+        argv = (*module_argv(_SUPERVISOR), str(paths.directory), str(lock))
+        environment = {**import_path(), processes.VARIABLE: ""}  # it is of no lease yet
+        start_apart(Command("here", argv, environment), output=output, kept=(lock,))
+    finally:
+        os.close(output)
+
+
+def look(paths: StartPaths) -> StartView:
+    """As it is now. The lock is asked first: what ends meanwhile has written its end by then."""
+    alive = _is_held(paths)
+    progress = _read(paths.progress, _progress)
+    if not alive and progress is not None and progress.lease:
+        # a program that closes what it inherits is found by its environment
+        alive = bool(processes.processes_of(progress.lease, os.getuid()))
+    return StartView(_read(paths.end, _end), progress, alive, paths.supervisor_log.exists())
+
+
+def ask_to_end(paths: StartPaths, number: signal.Signals) -> None:
+    """Send a signal to the supervisor, which passes it on; never to a process that only has its pid now."""
+    progress = _read(paths.progress, _progress)
+    if progress is None:
+        return
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(progress.pid)
+        try:
+            if processes.start_time(progress.pid) == progress.process_start:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def end_all(paths: StartPaths, grace_seconds: float) -> bool:
+    """Stop the supervisor and everything of its lease; True: nothing is left."""
+    progress = _read(paths.progress, _progress)
+    if progress is None:
+        return not _is_held(paths)
+    return processes.stop(
+        progress.lease or "none",
+        os.getuid(),
+        _identity(paths),
+        (progress.pid, progress.process_start),
+        grace_seconds,
+    )
+
+
+def read_order(paths: StartPaths) -> Order:
+    """For the supervisor."""
+    document = json.loads(paths.order.read_text(encoding="utf-8"))
+    return Order(**{**document, "argv": tuple(document["argv"])})
+
+
+def write_progress(paths: StartPaths, progress: Progress) -> None:
+    write_text(paths.progress, json.dumps(asdict(progress)), mode=0o600)
+
+
+def write_end(paths: StartPaths, end: End) -> None:
+    write_text(paths.end, json.dumps(asdict(end)), mode=0o600)
+
+
+def _is_held(paths: StartPaths) -> bool:
+    try:
+        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        # shared, so that two who look at once don't take each other for the holder
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _identity(paths: StartPaths) -> tuple[int, int] | None:
+    try:
+        status = paths.lock.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _read(path: Path, made: Any) -> Any:
+    """What was written whole; None where nothing was."""
+    try:
+        return made(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise GpuyardError(f"{path} can't be read: {error}") from error
+
+
+def _progress(document: dict[str, Any]) -> Progress:
+    return Progress(**{**document, "gpus": tuple(document["gpus"])})
+
+
+def _end(document: dict[str, Any]) -> End:
+    return End(**document)

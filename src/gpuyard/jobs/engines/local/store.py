@@ -1,0 +1,210 @@
+"""The jobs of one user on this machine, in SQLite: what was submitted, and how far each is."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.jobs.job import FINAL, Handle, Job, JobState
+
+_APPLICATION = 0x67706A62
+_VERSION = 1
+_BUSY_SECONDS = 30.0
+_TABLES = (
+    """CREATE TABLE jobs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        uuid TEXT NOT NULL UNIQUE,
+        document TEXT NOT NULL,
+        environment TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'queued',
+        cancelled REAL,
+        starts INTEGER NOT NULL DEFAULT 0,
+        gpus INTEGER,
+        lost INTEGER NOT NULL DEFAULT 0,
+        failed INTEGER NOT NULL DEFAULT 0,
+        resized INTEGER NOT NULL DEFAULT 0,
+        stopping TEXT,
+        exit_status INTEGER,
+        reason TEXT NOT NULL DEFAULT '',
+        started REAL,
+        ended REAL
+    )""",
+    "CREATE INDEX open_jobs ON jobs (state)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+)
+_COLUMNS = (
+    "number, uuid, document, environment, state, cancelled, starts, gpus, lost, failed, resized, stopping, "
+    "exit_status, reason, started, ended"
+)
+_OPEN = "state IN ('queued', 'running')"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job as the store has it."""
+
+    number: int
+    uuid: str
+    document: str
+    environment: str
+    state: JobState
+    cancelled: float | None
+    """When somebody asked for its end."""
+    starts: int
+    """How often it was started; the files of each start are kept."""
+    gpus: int | None
+    """For how many GPUs it was started last."""
+    lost: int
+    """How often it was started again because it was lost, and below, because it failed."""
+    failed: int
+    resized: int
+    """How often it was stopped to go on with another number of GPUs."""
+    stopping: str | None
+    """Why its present start is being stopped, where that is not its end: it goes on after it."""
+    exit_status: int | None
+    reason: str
+    started: float | None
+    ended: float | None
+
+    @property
+    def handle(self) -> Handle:
+        return Handle("local", str(self.number))
+
+    @property
+    def restarts(self) -> int:
+        """It was started again so often, for whatever reason."""
+        return self.lost + self.failed + self.resized
+
+    @property
+    def in_progress(self) -> bool:
+        """Its last start is not known to be over."""
+        return self.gpus is not None and self.state not in FINAL
+
+    @cached_property
+    def job(self) -> Job:
+        return Job.from_document(json.loads(self.document))
+
+
+class Store:
+    """One connection; a context manager closes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._sentences():
+            self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def add(self, job: Job, environment: Mapping[str, str]) -> Handle:
+        """Written to the disk when this returns."""
+        with self.transaction():
+            done = self._connection.execute(
+                "INSERT INTO jobs (uuid, document, environment) VALUES (?, ?, ?)",
+                (job.uuid, json.dumps(job.document()), json.dumps(dict(environment))),
+            )
+        return Handle("local", str(done.lastrowid))
+
+    def row(self, handle: Handle) -> Row:
+        """Raises where there is none."""
+        found = self._select("number = ?", handle.id) if handle.id.isdigit() else []
+        if not found or str(found[0].handle) != str(handle):
+            raise UserMistake(f"there is no job {handle}; `gpuyard queue --all` lists them")
+        return found[0]
+
+    def rows(self) -> Sequence[Row]:
+        """All, in the order of their submission."""
+        return self._select("1")
+
+    def open_rows(self) -> Sequence[Row]:
+        """Those that have not ended."""
+        return self._select(_OPEN)
+
+    def environment(self, row: Row) -> dict[str, str]:
+        """Of whoever submitted it."""
+        return dict(json.loads(row.environment))
+
+    def change(self, row: Row, **values: Any) -> bool:
+        """Set columns if the job is still as it was read; False: somebody was faster, so look again."""
+        names = ", ".join(f"{name} = ?" for name in values)
+        with self._sentences():
+            done = self._connection.execute(
+                f"UPDATE jobs SET {names} WHERE number = ? AND state = ? AND starts = ?"  # noqa: S608 - our own names
+                " AND gpus IS ? AND cancelled IS ? AND stopping IS ?",
+                (
+                    *values.values(),
+                    *(row.number, row.state, row.starts, row.gpus, row.cancelled, row.stopping),
+                ),
+            )
+        return done.rowcount == 1
+
+    def setting(self, name: str) -> str | None:
+        with self._sentences():
+            found = self._connection.execute(
+                "SELECT value FROM settings WHERE name = ?", (name,)
+            ).fetchone()
+        return None if found is None else str(found[0])
+
+    def set(self, name: str, value: str) -> None:
+        with self._sentences():
+            self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._sentences():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _select(self, where: str, *values: object) -> list[Row]:
+        with self._sentences():
+            found = self._connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE {where} ORDER BY number",  # noqa: S608 - our own words
+                values,
+            )
+            return [Row(*row) for row in found]
+
+    def _prepare(self) -> None:
+        self.path.chmod(0o600)  # environments have secrets
+        self._connection.execute("PRAGMA synchronous = FULL")
+        if self._version() == 0:
+            with self.transaction():
+                if self._version() == 0:  # else another process was first
+                    for statement in _TABLES:
+                        self._connection.execute(statement)
+                    self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+        if self._version() > _VERSION:
+            raise GpuyardError(
+                f"{self.path} was written by a newer gpuyard; use that one, or another $GPUYARD_HOME"
+            )
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    @contextlib.contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise GpuyardError(f"the jobs in {self.path} can't be used: {error}") from error
+        except OSError as error:
+            raise GpuyardError(f"{self.path} can't be used: {error.strerror}") from error

@@ -1,0 +1,34 @@
+"""Waiting until jobs have ended."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from gpuyard.jobs.engines.base import engine
+from gpuyard.jobs.job import Handle, JobStatus
+
+_FIRST_SECONDS, _LONGEST_SECONDS = 0.1, 2.0
+
+
+def wait_for(
+    handles: Sequence[Handle],
+    *,
+    wait_seconds: float | None = None,
+    tell: Callable[[JobStatus], None] = lambda _: None,
+) -> list[JobStatus]:
+    """How each ended, or how far it is when the time to wait is over; `tell` hears of each end."""
+    engines = {name: engine(name) for name in {handle.engine for handle in handles}}
+    deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+    found: dict[Handle, JobStatus] = {}
+    pause = _FIRST_SECONDS
+    while True:
+        for handle in handles:
+            if handle not in found or not found[handle].final:
+                found[handle] = engines[handle.engine].status(handle)
+                if found[handle].final:
+                    tell(found[handle])
+        over = deadline is not None and time.monotonic() >= deadline
+        if over or all(status.final for status in found.values()):
+            return [found[handle] for handle in handles]
+        left = _LONGEST_SECONDS if deadline is None else max(0.01, deadline - time.monotonic())
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_SECONDS)

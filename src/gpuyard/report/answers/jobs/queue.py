@@ -1,0 +1,72 @@
+"""All jobs, and the policy by which they share GPUs."""
+
+from collections.abc import Sequence
+
+from gpuyard.jobs.engines.base import Availability
+from gpuyard.jobs.job import JobStatus
+from gpuyard.jobs.policies import POLICIES, Policy
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Words
+from gpuyard.report.answers.jobs.status import gpus_text, moment_text, state_text
+
+_LONGEST_NAME = 40
+
+
+def queue_answer(
+    jobs: Sequence[JobStatus], engines: Sequence[tuple[str, Availability]], *, all_: bool
+) -> Answer:
+    """A row for each job, and which engines could not be asked."""
+    document = {
+        "jobs": [job.document() for job in jobs],
+        "engines": [
+            {"name": name, "available": found.ok, "reason": found.reason} for name, found in engines
+        ],
+    }
+    parts: list[Part] = []
+    if jobs:
+        columns = (
+            "job",
+            Column("name", 1),
+            "state",
+            "GPUs",
+            Column("restarts", 3),
+            Column("submitted", 4),
+            Column("deadline", 2),
+        )
+        parts.append(Table("", columns, [_row(job) for job in jobs]))
+    else:
+        usable = [name for name, found in engines if found.ok]
+        kind = "job" if all_ else "job that waits or runs"
+        where = f" (engines: {', '.join(usable)})" if usable else ""
+        parts.append(Sentence(f"You have no {kind}{where}."))
+    if not any(found.ok for _, found in engines):
+        parts += [
+            Sentence(f"The engine {name} can't be used here: {found.reason}.", "caution")
+            for name, found in engines
+        ]
+    return Answer(parts, document, verb="queue")
+
+
+def policy_answer(policy: Policy) -> Answer:
+    """The one that is used, and the others."""
+    rows = [[one.name, one.summary] for one in POLICIES.values()]
+    return Answer(
+        [
+            Sentence(f"The local queue uses {policy.name}: {policy.summary}."),
+            Table("Policies", ("policy", "what it does"), rows),
+        ],
+        {"policy": policy.name, "policies": [one.name for one in POLICIES.values()]},
+        verb="queue",
+    )
+
+
+def _row(job: JobStatus) -> list[Words]:
+    name = " ".join(job.name.split())
+    return [
+        str(job.handle),
+        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…",
+        state_text(job),
+        gpus_text(job),
+        str(job.restarts),
+        "" if job.submitted is None else moment_text(job.submitted),
+        "" if job.deadline is None else moment_text(job.deadline),
+    ]

@@ -1,0 +1,168 @@
+"""What dies while jobs run, and what is left of it: no job is lost, and none runs twice at once."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.jobs.engines.local.conftest import Jobs, until
+
+# notes its pid when it starts; a second one at the same time finds the first one's mark; ends when it may
+ALONE = """
+import os, pathlib, sys, time
+here = pathlib.Path(sys.argv[1])
+with (here / "starts").open("a") as starts:
+    starts.write(f"{os.getpid()}\\n")
+(here / "runs").mkdir()
+print("start", os.getpid(), flush=True)
+while not (here / "may-end").exists():
+    time.sleep(0.05)
+(here / "runs").rmdir()
+print("end", flush=True)
+"""
+
+
+def alone(directory: Path) -> tuple[str, ...]:
+    (directory / "alone.py").write_text(ALONE)
+    return (sys.executable, str(directory / "alone.py"), str(directory))
+
+
+def pids(directory: Path) -> list[int]:
+    file = directory / "starts"
+    return [int(pid) for pid in file.read_text().split()] if file.exists() else []
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def test_a_job_outlives_its_killed_runner_and_is_adopted_by_the_next(jobs: Jobs) -> None:
+    here = jobs.directory
+    handle = jobs.submit("--", *alone(here))
+    until(lambda: pids(here), "the job's start")
+    first = jobs.kill_runner()
+    assert not is_gone(pids(here)[0])
+    assert jobs.state(handle) == "running"  # asking has started another runner
+    second = until(lambda: jobs.paths.runner_lock.read_text().strip(), "another runner")
+    assert int(second) != first
+    (here / "may-end").touch()
+    assert jobs.wait(handle) == 0
+    assert len(pids(here)) == 1
+    status = jobs.status(handle)
+    assert (status["restarts"], status["exit_status"]) == (0, 0)
+    assert jobs.logs(handle) == f"start {pids(here)[0]}\nend\n"
+
+
+def test_a_job_that_ends_while_there_is_no_runner_is_known_to_have_ended(jobs: Jobs) -> None:
+    here = jobs.directory
+    handle = jobs.submit("--", *alone(here))
+    until(lambda: pids(here), "the job's start")
+    supervisor = jobs.supervisor(handle)
+    jobs.kill_runner()
+    (here / "may-end").touch()
+    until(lambda: is_gone(supervisor), "its end")
+    assert jobs.state(handle) == "succeeded"
+
+
+def test_jobs_that_waited_for_a_dead_runner_go_on_when_somebody_looks(jobs: Jobs) -> None:
+    here = jobs.directory
+    first = jobs.submit("--gpus", "4", "--", *alone(here))
+    until(lambda: pids(here), "the job's start")
+    second = jobs.submit("--gpus", "4", "--", "true")
+    jobs.kill_runner()
+    (here / "may-end").touch()
+    assert '"local://2"' in jobs.cli("queue", "--json").stdout
+    assert jobs.wait(first, second) == 0
+    assert jobs.status(second)["restarts"] == 0
+
+
+def test_a_killed_supervisor_leaves_the_job_running_and_it_starts_again_only_after_its_end(
+    jobs: Jobs,
+) -> None:
+    here = jobs.directory
+    handle = jobs.submit("--", *alone(here))
+    until(lambda: pids(here), "the job's start")
+    kill(jobs.supervisor(handle))
+    for _ in range(3):
+        assert jobs.state(handle) == "running"
+    assert len(pids(here)) == 1
+    (here / "may-end").touch()
+    assert jobs.wait(handle) == 0
+    status = jobs.status(handle)
+    assert len(pids(here)) == 2
+    assert status["restarts"] == 1  # nobody knows how the first one ended
+    assert len(status["logs"]) == 2
+    assert jobs.logs(handle) == "".join(f"start {pid}\nend\n" for pid in pids(here))
+
+
+def test_a_job_that_was_lost_starts_again_as_often_as_it_may(jobs: Jobs) -> None:
+    here = jobs.directory
+    handle = jobs.submit("--retries", "1", "--", *alone(here))
+    for number in (1, 2):
+        until(lambda: len(pids(here)) == number, "a start")  # noqa: B023
+        kill(jobs.supervisor(handle), pids(here)[-1])
+        (here / "runs").rmdir()
+        if number == 1:
+            until(lambda: jobs.status(handle)["restarts"] == 1, "the restart")
+    assert jobs.wait(handle) == 1
+    status = jobs.status(handle)
+    assert (status["state"], status["restarts"], status["exit_status"]) == ("lost", 1, None)
+
+
+def test_a_job_that_fails_is_not_retried_like_one_that_was_lost(jobs: Jobs) -> None:
+    count = 'echo x >> count; exit "$(wc -l < count)"'
+    handle = jobs.submit("--retries", "5", "--cwd", str(jobs.directory), "--", "sh", "-c", count)
+    assert jobs.wait(handle) == 1
+    status = jobs.status(handle)
+    assert (status["state"], status["exit_status"], status["restarts"]) == ("failed", 1, 0)
+
+
+def test_a_job_that_fails_is_retried_where_its_file_says_so(jobs: Jobs) -> None:
+    (jobs.directory / "train.job.yaml").write_text(
+        "command: [sh, -c, 'echo x >> count; test \"$(wc -l < count)\" = 3']\ncwd: .\n"
+        "retries: {failed: 2}\n"
+    )
+    handle = jobs.submit(str(jobs.directory / "train.job.yaml"))
+    assert jobs.wait(handle) == 0
+    assert (jobs.status(handle)["restarts"], jobs.status(handle)["exit_status"]) == (2, 0)
+
+
+def test_many_submissions_at_once_have_one_runner_and_each_job_runs_once(jobs: Jobs) -> None:
+    line = (sys.executable, "-m", "gpuyard", "submit", "--", "sh", "-c", "echo $GPUYARD_JOB >> ran")
+    started = [
+        subprocess.Popen(line, cwd=jobs.directory, stdout=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    handles = [process.communicate()[0].strip() for process in started]
+    assert sorted(handles) == [f"local://{number}" for number in range(1, 6)]
+    assert jobs.wait(*handles) == 0
+    ran = (jobs.directory / "ran").read_text().split()
+    assert sorted(ran) == sorted(jobs.status(handle)["uuid"] for handle in handles)
+
+
+def test_a_runner_that_cannot_be_started_is_said_and_the_job_is_kept(jobs: Jobs) -> None:
+    first = jobs.submit("--", "true")
+    assert jobs.wait(first) == 0
+    until(lambda: jobs.cli("queue", "--json").returncode == 0)
+    jobs.paths.runner_log.unlink()
+    jobs.paths.runner_log.symlink_to("/etc/passwd")
+    until(lambda: not _runs(jobs), "the runner's end")
+    done = jobs.cli("submit", "--", "true")
+    assert done.returncode == 1
+    assert "runner can't be started" in done.stderr
+    jobs.paths.runner_log.unlink()
+    assert '"local://2"' in jobs.cli("queue", "--json", "--all").stdout
+    assert jobs.wait("local://2") == 0
+
+
+def _runs(jobs: Jobs) -> bool:
+    return not is_gone(jobs.runner())
