@@ -101,6 +101,17 @@ def test_who_is_late_anyway_runs_where_it_delays_nobody() -> None:
     assert both == {"urgent": 2, "late": 1}
 
 
+def test_who_is_late_anyway_waits_where_it_would_delay_a_later_start() -> None:
+    holds = JobView("holds", Curve.rigid(1), 5, allocation=((0, 1),))
+    wide = JobView("wide", Curve.rigid(2), 4, 2, 2, 2, deadline_s=10.0)
+    pool = Pool.uniform(1, 2)
+    assert MaxJobs().allocate([holds, wide, job("late", 50, 3)], pool, 0.0) == {"holds": 1}
+    assert MaxJobs().allocate([holds, wide, job("late", 4, 3)], pool, 0.0) == {
+        "holds": 1,
+        "late": 1,
+    }
+
+
 def test_idle_gpus_make_jobs_quicker_but_not_at_any_price() -> None:
     assert MaxJobs().allocate([job("only", 100)], Pool.uniform(1, 8), 0.0) == {"only": 4}
     flat = Curve(np.array([0, 1.0, 1.1, 1.2, 1.25, 1.3]))

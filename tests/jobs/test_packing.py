@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.jobs.policies.exact import improve
+from gpuyard.jobs.policies.exact import Search, improve
 from gpuyard.jobs.policies.packing import Block, Calendar, Mode, Packing, Start, Task, pack
 
 FOREVER = float("inf")
@@ -169,3 +169,24 @@ def test_nothing_to_pack_is_a_proven_packing_of_nothing() -> None:
     hopeless = Task("late", 1.0, (Mode(1, 2.0),))
     assert pack([hopeless], 4).proven
     assert pack([Task("now", 5.0, (Mode(1, 2.0),))], 4).starts == {"now": Start(0.0, Mode(1, 2.0))}
+
+
+def test_a_schedule_lets_gpus_idle_where_that_is_the_only_way() -> None:
+    search = Search([16.0, 6.0], 2, [Block(1, 2.0)], effort=100)
+    assert search.schedule({0: Mode(1, 10.0), 1: Mode(2, 4.0)}) == {1: 2.0, 0: 6.0}
+    tight = Search([15.0, 6.0], 2, [Block(1, 2.0)], effort=100)
+    assert tight.schedule({0: Mode(1, 10.0), 1: Mode(2, 4.0)}) is None
+
+
+def test_what_blocks_hold_is_not_in_the_bound() -> None:
+    tasks = [Task(str(n), 10.0, (Mode(1, 10.0),)) for n in range(4)]
+    assert pack(tasks, 4).bound == 4
+    assert pack(tasks, 4, [Block(2, 5.0)]).bound == 3
+    assert pack(tasks, 4, [Block(2, FOREVER)]).bound == 2
+
+
+def test_what_can_only_go_on_is_not_begun_later() -> None:
+    search = Search([20.0], 2, [Block(1, 2.0)], effort=100)
+    assert search.schedule({0: Mode(2, 4.0)}) == {0: 2.0}
+    assert search.schedule({0: Mode(2, 4.0, now_only=True)}) is None
+    assert search.schedule({0: Mode(1, 4.0, now_only=True)}) == {0: 0.0}
