@@ -14,20 +14,21 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares, minimize
+from scipy.optimize import least_squares
 
+from fit_intervals import errors_of, spreads
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import SingleGpuRow
-from gpuyard.predict.constants import RooflineFit, Spread, Tuning
+from gpuyard.predict.constants import RooflineFit, Tuning
+from gpuyard.predict.interval import NORMAL_90
 from gpuyard.predict.table import Floats
 from gpuyard.predict.validation.cases import Cases, compiled
 from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
-from gpuyard.predict.validation.score import relative_sigma
 from gpuyard.predict.validation.single import (
     Pair,
     batch_pairs,
@@ -45,11 +46,7 @@ NAMES = [field.name for field in fields(Tuning)]
 SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("overlap")}
 SCALE = 0.05  # errors beyond it count linearly, not squared
 DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
-REASONS = ("compute", "between", "exchange_inside", "exchange_between", "batch", "skew")
-# a table that the fit has not seen lies further off than those it has: 92 % of these are about 90 % of it
-HELD = 0.92
 HELD_UNSEEN = 0.9
-SPREAD_DRAWN_BACK = 0.01
 ENOUGH_ROWS = 50
 DIGITS = 3
 
@@ -64,12 +61,22 @@ def main() -> None:
         sets["without"][name] = fitted_without(name, cases)
     sets["roofline"] = rooflines()
     sets["roofline"]["spread"] = one_gpu_spread(sets)
+    sets["spread"] = intervals(sets, cases)
     text = json.dumps(sets, indent=1) + "\n"
     if check:
         sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(text, encoding="utf-8")
     print(text)
+
+
+def intervals(sets: dict[str, Any], cases: dict[str, list[Cases]]) -> dict[str, Any]:
+    """What intervals reach, by errors of every table with the constants that were fitted without it."""
+    predicted = []
+    for name, members in cases.items():
+        tuning = Tuning(**sets["without"][name]["constants"])
+        predicted += [(one, one.predicted(tuning)) for one in members]
+    return spreads(errors_of(predicted))
 
 
 def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
@@ -84,8 +91,7 @@ def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[
 
     found = bound(least_squares(residuals, start).x)
     tuning = Tuning(**{name: rounded(value) for name, value in asdict(found).items()})
-    off = calibrated([name for name in used if name != ALL_REDUCE], cases, tuning)
-    return {"constants": asdict(tuning), "spread": asdict(off)}
+    return {"constants": asdict(tuning)}
 
 
 def rooflines() -> dict[str, Any]:
@@ -106,16 +112,14 @@ def rooflines() -> dict[str, Any]:
 def one_gpu_spread(sets: dict[str, Any]) -> dict[str, float]:
     """σ of one GPU's step that was not measured: so large that the interval around it holds 90 % of the
     figures of GPUs that the constants have not seen."""
-    off = Spread(**sets["all"]["spread"])
-    found = {}
-    for name, ratio in slower_by(
-        lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu])
-    ).items():
-        slower = np.log(ratio)
-        reach = unskewed(np.sign(slower) * np.expm1(np.abs(slower)), off)
-        enough = np.quantile(reach, HELD_UNSEEN, method="inverted_cdf")
-        found[name] = rounded_up(float(enough) / off.factor)
-    return found
+    by_basis = slower_by(lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu]))
+    return {
+        name: rounded_up(
+            float(np.quantile(np.abs(np.log(ratio)), HELD_UNSEEN, method="inverted_cdf"))
+            / NORMAL_90
+        )
+        for name, ratio in by_basis.items()
+    }
 
 
 def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> RooflineFit:
@@ -153,52 +157,6 @@ def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floa
     return np.concatenate(
         [np.log(c.measured_seconds / c.predicted(tuning).step_seconds) for c in cases[name]]
     )
-
-
-def calibrated(names: list[str], cases: dict[str, list[Cases]], tuning: Tuning) -> Spread:
-    """σ for each reason, by the likelihood of the errors as double exponentials, wider on the slow side by
-    the skew; then the factor that holds enough of the rows, each table counting the same."""
-    parts = {name: [(c, c.predicted(tuning)) for c in cases[name]] for name in names}
-    errors = {
-        name: np.concatenate([np.log(c.measured_seconds / p.step_seconds) for c, p in made])
-        for name, made in parts.items()
-    }
-
-    def sigmas(off: Spread) -> dict[str, Floats]:
-        return {
-            name: np.concatenate([relative_sigma(c, p, off) for c, p in made])
-            for name, made in parts.items()
-        }
-
-    start = np.log([getattr(Spread(), name) for name in REASONS])
-
-    def unlikeliness(x: Floats) -> float:
-        off = Spread(**dict(zip(REASONS, np.exp(x).tolist(), strict=True)))
-        by_table = sigmas(off)
-        both_sides = np.log(off.skew + 1 / off.skew)
-        off_by = [
-            np.mean(np.log(by_table[n]) + both_sides + unskewed(errors[n], off) / by_table[n])
-            for n in names
-        ]
-        return float(np.mean(off_by) + SPREAD_DRAWN_BACK * np.sum((x - start) ** 2))
-
-    found = np.exp(minimize(unlikeliness, start, method="L-BFGS-B").x).tolist()
-    best = Spread(**{name: rounded(v) for name, v in zip(REASONS, found, strict=True)})
-    by_table = sigmas(best)
-    # an interval reaches from 1/(1+w) to 1+w, so that without its skew it is symmetric in logarithms
-    needed = np.concatenate(
-        [unskewed(np.sign(e) * np.expm1(np.abs(e)), best) / by_table[n] for n, e in errors.items()]
-    )
-    weight = np.concatenate([np.full(len(errors[n]), 1 / len(errors[n])) for n in names])
-    order = np.argsort(needed)
-    reached = np.cumsum(weight[order]) / weight.sum()
-    factor = float(needed[order][np.searchsorted(reached, HELD)])
-    return replace(best, factor=rounded(factor))
-
-
-def unskewed(slower: Floats, off: Spread) -> Floats:
-    """Distances, where those of a step that was slower than predicted count less."""
-    return np.where(slower > 0, slower / off.skew, -slower * off.skew)
 
 
 def free(tuning: Tuning) -> Floats:

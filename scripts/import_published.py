@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuyard.catalog import gpus as gpu_table
+from import_stacks import deep_learning_examples, dlperf
 
 DATA = Path(__file__).parent.parent / "src/gpuyard/catalog/data/published"
 COLUMNS = (
-    "series", "model", "gpu", "topology", "peer", "nodes", "gpus", "batch", "precision",
-    "gradient_bits", "strategy", "network", "samples_per_second", "skip",
+    "source", "framework", "series", "model", "gpu", "topology", "peer", "nodes", "gpus", "batch",
+    "accumulate", "precision", "gradient_bits", "strategy", "network", "samples_per_second", "skip",
 )  # fmt: skip
 Row = dict[str, object]
 
@@ -31,6 +32,8 @@ def main(folder: Path) -> None:
         "lambda": lambda_labs(read(folder / "lambda_gpu_throughput_long.csv")),
         "mlperf": mlperf(read(folder / "mlperf_resnet_bert_nvidia.csv")),
         "horovod": horovod(),
+        "dlperf": dlperf(read(folder / "dlperf_v100_1to32.csv")),
+        "nvidia_examples": deep_learning_examples(read(folder / "nvidia_dle_dgx1_dgx2_long.csv")),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)
@@ -79,6 +82,8 @@ def tf(rows: list[dict[str, str]]) -> Iterator[Row]:
         distributed = platform.endswith("distributed")
         nodes = max(1, gpus // 8) if distributed else 1
         yield {
+            "source": f"TensorFlow 2017 {platform.split()[0]}",
+            "framework": "tf-cnn-benchmarks",
             "series": f"{platform} {row['data']}",
             "model": _TF_MODELS[model],
             "gpu": "p100-sxm2-16gb" if dgx else "k80",
@@ -107,6 +112,8 @@ def pollux(rows: list[dict[str, str]]) -> Iterator[Row]:
         gpus, nodes, batch = int(row["num_gpus"]), int(row["num_nodes"]), int(row["local_bsz"])
         seconds = float(row["step_time_s"])
         yield {
+            "source": "Pollux",
+            "framework": "pytorch-ddp",
             "series": row["model"],
             "model": _POLLUX_MODELS[row["model"]],
             "gpu": "t4",
@@ -211,6 +218,8 @@ def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
             16 if half and row["model"] in ("bert_base_squad", "bert_large_squad", "gnmt") else 32
         )
         yield {
+            "source": f"Lambda {row['set']}",
+            "framework": "pytorch-ddp",
             "series": f"{row['set']} {_LAMBDA_ONE.get(row['base'], row['base'])}",
             "model": _LAMBDA_MODELS.get(row["model"], row["model"]),
             "gpu": gpu,
@@ -237,6 +246,8 @@ _MLPERF_GPUS = (
     ("V100-SXM2-32GB", "v100-sxm2-32gb"), ("V100-SXM2-16GB", "v100-sxm2-16gb"),
     ("V100-SXM3-32GB", "v100-sxm3-32gb"), ("L40S", "l40s"), ("L40", "l40"), ("L4", "l4"),
 )  # fmt: skip
+# those with enough rows to count by themselves
+_MLPERF_SUBMITTERS = ("Dell", "DellEMC", "NVIDIA", "HPE")
 _PORTS = re.compile(r"(\d+)\s*x\s[^,+]*?(\d{2,3})\s*Gb", re.IGNORECASE)
 _RDMA = re.compile(r"\bIB\b|infiniband|\bHDR|\bEDR|\bNDR|omni-path|roce", re.IGNORECASE)
 
@@ -289,6 +300,8 @@ def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
         seen.add(twin)
         series = f"{row['round']} {row['org']} {row['accelerator']} × {per_node}"
         made.append({
+            "source": f"MLPerf {row['org'] if row['org'] in _MLPERF_SUBMITTERS else 'others'}",
+            "framework": "apex" if model == "bert-large" else "horovod",
             "series": series,
             "model": model,
             "gpu": gpu,
@@ -330,7 +343,7 @@ _HOROVOD = (
 
 def horovod() -> Iterator[Row]:
     common: Row = {
-        "gpu": "p100-pcie-16gb", "topology": "workstation", "peer": 1, "batch": 64,
+        "source": "Horovod paper", "framework": "horovod", "gpu": "p100-pcie-16gb", "topology": "workstation", "peer": 1, "batch": 64,
         "precision": "fp32", "gradient_bits": 32,
     }  # fmt: skip
     for series, strategy, gpus, network, models, efficiency in _HOROVOD:

@@ -6,7 +6,7 @@ from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.constants import fitted, spread
+from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.score import score_table
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, StrategyName, Workload
 from gpuyard.workloads import profile_of
@@ -132,7 +132,7 @@ def test_slices_nodes() -> None:
 
 
 def test_slices_in_the_lab() -> None:
-    made = score_table(LAB_TABLE, fitted(), spread()).rows
+    made = score_table(LAB_TABLE, fitted()).rows
     for gbit, start in ((1, "SLICES in [our lab]"), (10, "SLICES in our lab")):
         ten = sorted(
             (

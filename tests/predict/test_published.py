@@ -28,7 +28,10 @@ from gpuyard.workloads.synthetic import FORWARD_SHARE
 
 DATA = Path(gpuyard.catalog.__file__).parent / "data" / "published"
 # rows that can be predicted; a change of the data or of a rule has to be meant
-COUNTS = {"tf_benchmarks_2017": 156, "pollux_t4": 7046, "lambda": 944, "mlperf": 79, "horovod": 9}
+COUNTS = {
+    "tf_benchmarks_2017": 156, "pollux_t4": 7046, "lambda": 944, "mlperf": 79, "horovod": 9,
+    "dlperf": 374, "nvidia_examples": 245,
+}  # fmt: skip
 
 
 def cells(table: str) -> list[dict[str, str]]:

@@ -18,7 +18,9 @@ from gpuyard.predict.constants import (
     fitted,
     fitted_roofline,
     spread,
+    spread_sources,
 )
+from gpuyard.predict.interval import Distance, Reach
 from gpuyard.predict.validation import Report, report, validate
 from gpuyard.predict.validation.cases import compiled
 from gpuyard.predict.validation.single import batch_pairs, slower_by, smaller_batch_seconds
@@ -32,7 +34,11 @@ CEILINGS = {
     "lambda": (0.056, 0.018),
     "mlperf": (0.111, 0.081),
     "horovod": (0.036, 0.006),
+    "dlperf": (0.235, 0.092),
+    "nvidia_examples": (0.093, 0.064),
 }
+# those that the model was designed with; the others had no part in it
+DESIGNED_ON = ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf", "horovod")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +56,10 @@ def test_no_table_is_predicted_worse_than_recorded(everything: Report, table: st
 
 def test_the_average_is_better_than_both_simple_formulas(everything: Report) -> None:
     found = everything.training
-    assert found.overall.mean_abs_error <= 0.07
-    assert found.overall.median_abs_error <= 0.04
-    assert found.overall.p90_abs_error <= 0.15
+    of_old = [found.tables[name].score for name in DESIGNED_ON]
+    assert fmean(score.mean_abs_error for score in of_old) <= 0.07
+    assert fmean(score.median_abs_error for score in of_old) <= 0.04
+    assert fmean(score.p90_abs_error for score in of_old) <= 0.15
     assert found.overall.mean_abs_error < found.no_overlap.mean_abs_error
     assert found.overall.mean_abs_error < found.perfect_scaling.mean_abs_error / 4
 
@@ -63,20 +70,38 @@ def test_intervals_of_a_gpu_that_was_not_measured_are_just_wide_enough(basis: st
     found = 1 / slower_by(fitted_roofline)[basis]
 
     def inside(sigma: float) -> float:
-        low, high = spread().ends(np.ones_like(found), np.full_like(found, sigma))
+        nothing = np.zeros_like(found)
+        low, high = Reach(nothing, nothing).and_sigma(sigma).ends(np.ones_like(found))
         return float(np.mean((low <= found) & (found <= high)))
 
     assert inside(UNCERTAINTY[basis]) >= 0.9
     assert inside(0.97 * UNCERTAINTY[basis]) < 0.9
 
 
-def test_intervals_hold_about_what_they_promise(everything: Report) -> None:
-    inside = everything.training.overall.inside_interval
-    width = everything.training.overall.median_interval_width
+def test_intervals_hold_what_they_promise_of_sources_that_did_not_size_them(
+    everything: Report,
+) -> None:
+    found = everything.training
+    inside, width = found.by_source.inside_interval, found.by_source.median_interval_width
     assert inside is not None
-    assert inside >= 0.9
+    assert 0.87 <= inside <= 0.95
+    assert found.worst_source.score.inside_interval == min(
+        one.score.inside_interval or 0.0 for one in found.sources.values()
+    )
+    assert (found.worst_source.score.inside_interval or 0.0) >= 0.75
     assert width is not None
-    assert width <= 0.12
+    assert width <= 0.235
+
+
+def test_every_source_is_judged_by_an_interval_that_it_did_not_size(everything: Report) -> None:
+    sources = everything.training.sources
+    assert set(spread_sources()) == set(sources)
+    assert len(sources) > 20
+    assert all(spread(name) != spread() for name in sources)
+    # every table counts all of its rows under some source
+    for table in TRAINING_TABLES:
+        rows = sum(one.score.rows for one in sources.values() if one.table == table)
+        assert rows == everything.training.tables[table].score.rows
 
 
 def test_one_gpu_is_estimated_without_having_been_measured(everything: Report) -> None:
@@ -85,11 +110,28 @@ def test_one_gpu_is_estimated_without_having_been_measured(everything: Report) -
     assert everything.single_gpu["smaller batch"].median_abs_error <= 0.05
 
 
-def test_an_interval_reaches_further_down_than_up() -> None:
-    """By hand: 2 σ of 10 %, times and over 1.25."""
-    low, high = Spread(skew=1.25, factor=2.0).ends(np.array([100.0]), np.array([0.1]))
-    assert low == pytest.approx(100 / 1.25)
-    assert high == pytest.approx(100 * 1.16)
+def test_both_sides_of_an_interval_by_hand() -> None:
+    """8 GPUs, an exchange that takes three tenths of a step, and a quarter of it that does not hide."""
+    far = Distance(np.array([3.0]), np.array([0.3]), np.array([0.25]))
+    off = Spread(tax=0.1, exchange=0.4, exchange_fast=0.2)
+    reach = Reach.of(far, off)
+    assert reach.slow == pytest.approx(0.3 + 0.3)
+    assert reach.fast == pytest.approx(0.1)
+    wider = reach.and_sigma(0.1)
+    assert wider.slow == pytest.approx(np.hypot(0.6, 0.1645))
+    low, high = wider.ends(np.array([100.0]))
+    assert low == pytest.approx(100 * np.exp(-np.hypot(0.6, 0.1645)))
+    assert high == pytest.approx(100 * np.exp(np.hypot(0.1, 0.1645)))
+
+
+def test_an_interval_grows_with_gpus_and_with_what_is_exchanged() -> None:
+    few, many = np.array([1.0]), np.array([5.0])
+    little, much = np.array([0.01]), np.array([0.2])
+    near = Reach.of(Distance(few, little, little), spread())
+    assert Reach.of(Distance(many, little, little), spread()).slow > near.slow
+    assert Reach.of(Distance(few, much, little), spread()).slow > near.slow
+    assert Reach.of(Distance(few, little, much), spread()).fast > near.fast
+    assert near.slow > near.fast
 
 
 def test_a_smaller_batch_keeps_what_no_batch_changes() -> None:
@@ -108,16 +150,15 @@ def test_a_smaller_batch_keeps_what_no_batch_changes() -> None:
 def test_overall_is_the_average_over_tables_and_counts_all_rows(everything: Report) -> None:
     tables = everything.training.tables.values()
     overall = everything.training.overall
-    assert overall.rows == sum(t.score.rows for t in tables) == 8234
+    assert overall.rows == sum(t.score.rows for t in tables) == 8853
     mean = np.mean([t.score.mean_abs_error for t in tables])
     assert overall.mean_abs_error == pytest.approx(float(mean))
 
 
 def test_a_table_is_predicted_with_constants_fitted_without_it() -> None:
-    sets = [asdict(fitted(table)) for table in TRAINING_TABLES]
+    sets = [asdict(fitted(table)) for table in DESIGNED_ON]
     assert all(one != other for i, one in enumerate(sets) for other in sets[:i])
     assert all(one != asdict(fitted()) for one in sets)
-    assert all(spread(table).factor > 1 for table in TRAINING_TABLES)
 
 
 def test_a_row_does_not_see_the_published_figure_that_it_is_compared_with() -> None:
@@ -143,6 +184,7 @@ def test_json_has_the_fixed_keys(everything: Report) -> None:
         "rows", "mean_abs_error", "median_abs_error", "p90_abs_error", "worst_abs_error", "bias",
         "inside_interval", "median_interval_width",
     }  # fmt: skip
+    assert document["coverage"]["worst_source"] in document["sources"]
     assert set(document["baselines"]) == {"perfect_scaling", "no_overlap"}
     assert document["tables"]["lambda"]["constants"] == "fitted without lambda"
     assert "without its table" in document["method"]

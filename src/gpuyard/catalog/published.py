@@ -32,7 +32,15 @@ from gpuyard.specs import Network, Precision, Topology
 # samples of these differ in size from step to step, so that workers wait for each other: images of
 # several scales and numbers of objects, utterances of any length
 VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})
-TRAINING_TABLES = ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf", "horovod")
+TRAINING_TABLES = (
+    "tf_benchmarks_2017",
+    "pollux_t4",
+    "lambda",
+    "mlperf",
+    "horovod",
+    "dlperf",
+    "nvidia_examples",
+)
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
@@ -80,7 +88,8 @@ def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[Publis
         same = [a.step_seconds for a in smallest if a.batch_per_gpu == batch]
         if same:  # figures of one batch are averaged: sweeps were run twice
             rate = least * batch * len(same) / sum(same)
-            anchor = Anchor(smallest[0].nodes, least, batch, rate)
+            passes = max(a.accumulate for a in smallest if a.batch_per_gpu == batch)
+            anchor = Anchor(smallest[0].nodes, least, batch, rate, passes)
         elif table == "mlperf":  # the batch of a GPU shrinks as the system grows
             anchor = min(smallest, key=lambda a: abs(a.batch_per_gpu - batch))
         else:
@@ -92,12 +101,14 @@ def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[Publis
 
 def _anchor(cells: dict[str, str]) -> Anchor:
     rate = float(cells["samples_per_second"])
-    return Anchor(int(cells["nodes"]), int(cells["gpus"]), float(cells["batch"]), rate)
+    passes = int(cells.get("accumulate") or 1)
+    return Anchor(int(cells["nodes"]), int(cells["gpus"]), float(cells["batch"]), rate, passes)
 
 
 def _row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
     return PublishedRow(
         table=table,
+        source=cells.get("source") or "our lab",
         series=cells["series"],
         model=cells["model"],
         machines=_machines(
@@ -111,6 +122,8 @@ def _row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
         strategy=_one_of(PublishedStrategy, cells["strategy"]),
         samples_per_second=float(cells["samples_per_second"]),
         anchor=anchor,
+        framework=cells.get("framework", ""),
+        accumulate=int(cells.get("accumulate") or 1),
     )
 
 

@@ -54,6 +54,7 @@ class Anchor:
     gpus: int
     batch_per_gpu: float
     samples_per_second: float
+    accumulate: int = 1
 
     @property
     def step_seconds(self) -> float:
@@ -62,9 +63,11 @@ class Anchor:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published throughput of several GPUs."""
+    """One published throughput of several GPUs. Its *source* is one publisher's machines under one software
+    stack: what a prediction for somebody else's has to be judged by."""
 
     table: str
+    source: str
     series: str
     model: str
     machines: Machines
@@ -76,6 +79,8 @@ class PublishedRow:
     strategy: PublishedStrategy
     samples_per_second: float
     anchor: Anchor
+    framework: str = ""  # what exchanged the gradients, as far as it is known
+    accumulate: int = 1  # passes for one exchange; the batch is that of one pass
 
 
 @dataclass(frozen=True)

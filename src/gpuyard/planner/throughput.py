@@ -18,10 +18,10 @@ from gpuyard.errors import UserMistake
 from gpuyard.predict import Calibration, ComputeLine, Scenario, strategy_of
 from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
-from gpuyard.predict.constants import fitted, spread
+from gpuyard.predict.constants import fitted
+from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.predictor import relative_uncertainty
 from gpuyard.predict.strategies.buckets import POWERSGD_RANK
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
 from gpuyard.predict.table import Floats, Integers, Links, chunks
@@ -205,7 +205,7 @@ def predict_shapes(
     spot, batch, remedy, rank = _rows(shapes, lines, grid)
     strategy = strategy_of(grid.strategy)
     gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
-    seconds, sigma, memory, passes, compute = (np.empty(len(spot)) for _ in range(5))
+    seconds, slow, fast, memory, passes, compute = (np.empty(len(spot)) for _ in range(6))
     for precision in dict.fromkeys(p for one in shapes for p in lines[one.gpu.id]):
         # an offer says nothing of storage, nor of the cores that prepare samples
         trained = workload.model_copy(update={"dataset": None, "precision": precision})
@@ -222,14 +222,15 @@ def predict_shapes(
                 table = scenario.table(fleet.rows(spot[rows], batch[rows]))
                 parts = step_parts(table)
                 seconds[rows] = parts.step_seconds
-                sigma[rows] = relative_uncertainty(table, parts, unsure[spot[rows]])
+                reach = reach_of(table, parts, unsure[spot[rows]])
+                slow[rows], fast[rows] = reach.slow, reach.fast
             passes[chosen] = exchange.accumulate
             memory[chosen] = strategy.memory_bytes(
                 trained, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
             )
     rate = gpus * batch / seconds
     fed = batch * float(profile.input_bytes) / fleet.of_spots.host_to_gpu_bytes_per_second[spot]
-    low, high = spread().ends(rate, sigma)
+    low, high = Reach(slow, fast).ends(rate)
     return Throughputs(
         shape=shape[spot],
         nodes=fleet.nodes[spot].astype(np.int64),

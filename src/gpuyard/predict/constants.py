@@ -2,7 +2,8 @@
 
 A prediction lists the ones that it used and says of each whether it was measured, published, fitted or
 counted. `scripts/fit_constants.py` writes `data/fitted.json`: one set fitted to all published tables, which
-ships, and for every table one fitted without it, which is what `gpuyard validate` predicts it with.
+ships, and for every table one fitted without it, which is what `gpuyard validate` predicts it with; and what
+intervals reach, once for all sources and once without each.
 """
 
 import functools
@@ -10,10 +11,6 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
-
-import numpy as np
-
-from gpuyard.predict.table import Floats, Truths
 
 
 @dataclass(frozen=True)
@@ -54,31 +51,14 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far predictions lie off: one σ, relative, for each reason, and how many of them make an
-    interval that holds 90 % of the rows of a table that the fit has not seen."""
+    """How far predictions lie off for a software stack that the fit has not seen: what an interval of 90 %
+    reaches to each side, as a logarithm, for each reason (`interval.Reach`)."""
 
-    compute: float = 0.015  # a step on more GPUs of the same machine
-    between: float = 0.05  # more machines than the figure that it stands on
-    # what exchange and straggling add in one machine, whose wiring often isn't known; a share of them
-    exchange_inside: float = 0.3
-    # and between machines: of a step that is all exchange; errors of many links average out, so that
-    # it is the variance that grows with their share
-    exchange_between: float = 0.1
-    batch: float = 0.08  # a batch e times that of the figure that it stands on
-    # much that is not described makes a step slower and little makes it faster, so an interval reaches
-    # this many times as far down, and as much less far up
-    skew: float = 1.0
-    factor: float = 1.645
-
-    def of_exchange(self, share: Floats, several_machines: Truths) -> Floats:
-        """σ of a step of which exchange and straggling are a share."""
-        between = self.exchange_between * np.sqrt(share)
-        return np.where(several_machines, between, self.exchange_inside * share)
-
-    def ends(self, rate: Floats, sigma: Floats) -> tuple[Floats, Floats]:
-        """The slow and the fast end of a predicted rate's interval."""
-        reach = self.factor * sigma
-        return rate / (1 + reach * self.skew), rate * (1 + reach / self.skew)
+    tax: float = 0.1  # slow side: a doubling of the GPUs
+    exchange: float = 0.5  # slow side: a step that is all exchange
+    exchange_fast: float = 0.1  # fast side: the same; it grows with the root of what does not hide
+    batch: float = 0.1  # slow side: a batch e times that of the figure that it stands on
+    batch_fast: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -103,8 +83,15 @@ def fitted(without: str | None = None) -> Tuning:
 
 
 @functools.cache
-def spread(without: str | None = None) -> Spread:
-    return Spread(**_set(without)["spread"])
+def spread(without_source: str | None = None) -> Spread:
+    """The set that ships, or the one that was fitted without a source."""
+    sets = _sets()["spread"]
+    return Spread(**(sets["all"] if without_source is None else sets["without"][without_source]))
+
+
+def spread_sources() -> tuple[str, ...]:
+    """Those that intervals were sized with."""
+    return tuple(_sets()["spread"]["without"])
 
 
 @functools.cache
@@ -250,16 +237,18 @@ KERNEL_LAUNCH = Constant(
     "NVIDIA, developer.nvidia.com/blog/cuda-graphs, as quoted: 2.9 µs of kernel take 9.6 µs on a V100",
 )  # fmt: skip
 
-# One σ, relative, of what a figure stands on; `spread().ends` says how many of them an interval reaches
-# to each side. Measured steps and links from a catalog: by the published tables. Scaled and roofline: so
-# that the interval holds 90 % of the figures of GPUs that the constants had not seen. All of these by
-# scripts/fit_constants.py; the rest by scripts/measure_spread.py.
+# One σ, relative, of what a figure stands on, beside what `spread()` says of a stack that nobody knows. Scaled
+# and roofline: so that the interval holds 90 % of the figures of GPUs that the constants had not seen, by
+# scripts/fit_constants.py. Measured: what steps of published tables differ by where nothing is exchanged;
+# waiting and more machines: what the tables left open in that part of a step. The rest by
+# scripts/measure_spread.py.
 UNCERTAINTY: dict[str, float] = {
     "measured here": 0.0975,
-    "measured": spread().compute,
+    "measured": 0.0142,
     "scaled": one_gpu_spread()["scaled"],
     "roofline": one_gpu_spread()["roofline"],
-    "more machines": spread().between,
+    "more machines": 0.0295,
+    "waiting": 1.08,
     "measured link": 0.318,
     "input": 0.321,
 }

@@ -8,10 +8,9 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import precision_words
-from gpuyard.predict.constants import spread
+from gpuyard.predict.interval import reach_of
 from gpuyard.predict.prediction import (
     Choke,
     ClusterPrediction,
@@ -21,7 +20,7 @@ from gpuyard.predict.prediction import (
     step_parts,
 )
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.table import Floats, Placement, Rows, Table
+from gpuyard.predict.table import Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -78,10 +77,8 @@ def predict(
     gpus = np.array([placement.gpus for placement, _ in spots], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     efficiency = throughput / (gpus * samples_per_second(alone))
-    sigma = relative_uncertainty(
-        table, parts, scenario.line.relative_uncertainty, platform.link_basis
-    )
-    low, high = spread().ends(throughput, sigma)
+    reach = reach_of(table, parts, scenario.line.relative_uncertainty, platform.link_basis)
+    low, high = reach.ends(throughput)
     chokes = _chokes(table, parts)
     memory = scenario.strategy.memory_bytes(
         workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
@@ -153,28 +150,3 @@ def _chokes(table: Table, parts: StepParts) -> list[Choke]:
     )
     best = np.argmax(gains, axis=0)
     return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
-
-
-def relative_uncertainty(
-    table: Table, parts: StepParts, compute: float | Floats, link_basis: str = "assumed link"
-) -> Floats:
-    """σ of the step, from the σ of each part; the parts are taken as independent."""
-    several = np.where(table.nodes > 1, parts.step_seconds, 0.0)
-    exposed, waited = parts.exposed_communication_seconds, parts.straggler_seconds
-    exchange: tuple[tuple[Floats, float | Floats], ...]
-    if link_basis == "assumed link":
-        share = (exposed + waited) / parts.step_seconds
-        exchange = ((parts.step_seconds, spread().of_exchange(share, table.nodes > 1)),)
-    else:
-        exchange = ((exposed, c.UNCERTAINTY[link_basis]), (waited, spread().exchange_inside))
-    contributions: tuple[tuple[Floats, float | Floats], ...] = (
-        (parts.compute_seconds, compute),
-        *exchange,
-        (parts.input_seconds, c.UNCERTAINTY["input"]),
-        (several, c.UNCERTAINTY["more machines"]),
-    )
-    variance = sum(
-        ((seconds * relative / parts.step_seconds) ** 2 for seconds, relative in contributions),
-        start=np.zeros_like(parts.compute_seconds),
-    )
-    return np.asarray(np.sqrt(variance))

@@ -1,6 +1,22 @@
 """Predictions against every published table that ships, from its one-GPU figures alone."""
 
 from gpuyard.predict.validation.report import Report, report
-from gpuyard.predict.validation.score import PredictedRow, Score, TableScore, Validation, validate
+from gpuyard.predict.validation.score import (
+    PredictedRow,
+    Score,
+    SourceScore,
+    TableScore,
+    Validation,
+    validate,
+)
 
-__all__ = ["PredictedRow", "Report", "Score", "TableScore", "Validation", "report", "validate"]
+__all__ = [
+    "PredictedRow",
+    "Report",
+    "Score",
+    "SourceScore",
+    "TableScore",
+    "Validation",
+    "report",
+    "validate",
+]

@@ -80,6 +80,8 @@ class Cases:
     batch: Floats
     anchor_batch: Floats
     anchor_seconds: Floats
+    accumulate: Floats
+    anchor_accumulate: Floats
     fixed_seconds: Floats  # by the roofline
     measured_seconds: Floats
 
@@ -89,22 +91,25 @@ class Cases:
         compute = self.anchor_seconds
         if np.any(self.anchor_spots.gpus > 1):
             for _ in range(_ANCHOR_ROUNDS):
-                parts = self._parts(self.anchor_spots, compute, tuning)
+                parts = self._parts(self.anchor_spots, compute, tuning, self.anchor_accumulate)
                 compute = compute * self.anchor_seconds / parts.step_seconds
         fixed = np.minimum(self.fixed_seconds, MOST_FIXED * compute)
         compute = fixed + (compute - fixed) * self.batch / self.anchor_batch
-        return self._parts(self.spots, compute, tuning)
+        return self._parts(self.spots, compute, tuning, self.accumulate)
 
     def no_overlap_seconds(self, tuning: Tuning) -> Floats:
         """The formula p·Tcomp/(Tcomm+Tcomp): the anchor's step and all of the exchange after it."""
         compute = self.perfect_seconds
-        return compute + self._parts(self.spots, compute, tuning).communication_seconds
+        parts = self._parts(self.spots, compute, tuning, self.accumulate)
+        return compute + parts.communication_seconds / self.accumulate
 
     @property
     def perfect_seconds(self) -> Floats:
         return self.anchor_seconds * self.batch / self.anchor_batch
 
-    def _parts(self, spots: _Spots, compute: Floats, tuning: Tuning) -> StepParts:
+    def _parts(
+        self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats
+    ) -> StepParts:
         tuning = replace(tuning, **self.says_more)
         nothing = np.zeros_like(compute)
         fleet = spots.fleet(self.networks, tuning)
@@ -120,7 +125,8 @@ class Cases:
             ),
             tuning=tuning,
         )
-        return step_parts(scenario.table(fleet.rows(np.arange(len(compute)), nothing)))
+        table = scenario.table(fleet.rows(np.arange(len(compute)), nothing))
+        return step_parts(replace(table, accumulate=accumulate))
 
 
 def compiled(rows: Sequence[PublishedRow]) -> list[Cases]:
@@ -166,6 +172,8 @@ def _cases(
         batch=column(lambda row: row.batch_per_gpu),
         anchor_batch=column(lambda row: row.anchor.batch_per_gpu),
         anchor_seconds=column(lambda row: row.anchor.step_seconds),
+        accumulate=column(lambda row: row.accumulate),
+        anchor_accumulate=column(lambda row: row.anchor.accumulate),
         fixed_seconds=column(lambda row: _fixed_seconds(model, row.machines.gpu, row.precision)),
         measured_seconds=column(lambda row: row.gpus * row.batch_per_gpu / row.samples_per_second),
     )

@@ -4,14 +4,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuyard.catalog.published import LAB_TABLE, TRAINING_TABLES, published_sources
-from gpuyard.predict.constants import fitted, spread
+from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
-from gpuyard.predict.validation.score import Score, TableScore, Validation, score_table, validate
+from gpuyard.predict.validation.score import (
+    Score,
+    SourceScore,
+    TableScore,
+    Validation,
+    score_table,
+    validate,
+)
 from gpuyard.predict.validation.single import score_single_gpu
 
 METHOD = (
     "Every row is predicted from the one-GPU figure of its own series (the smallest system, where no "
-    "smaller one was published) with constants that were fitted without its table. 'no overlap' is "
+    "smaller one was published) with constants that were fitted without its table, and its interval was sized "
+    "without its source (one publisher's machines under one software stack). 'no overlap' is "
     "p·Tcomp/(Tcomm+Tcomp) with our own Tcomm. One GPU's estimate uses constants fitted without "
     "that GPU."
 )
@@ -32,6 +40,13 @@ class Report:
             "method": self.method,
             "overall": asdict(self.training.overall),
             "tables": {name: _table(t) for name, t in self.training.tables.items()},
+            "sources": {name: _source(one) for name, one in self.training.sources.items()},
+            "coverage": {
+                "average": self.training.by_source.inside_interval,
+                "median_interval_width": self.training.by_source.median_interval_width,
+                "worst_source": self.training.worst_source.source,
+                "worst": self.training.worst_source.score.inside_interval,
+            },
             "baselines": {
                 "perfect_scaling": _plain(self.training.perfect_scaling),
                 "no_overlap": _plain(self.training.no_overlap),
@@ -55,7 +70,7 @@ def report(table: str | None = None) -> Report:
     """All tables, or one; what stands beside the training tables is left out with one."""
     if table is not None:
         return Report(validate((table,)), {}, {})
-    lab = score_table(LAB_TABLE, fitted(), spread())
+    lab = score_table(LAB_TABLE, fitted())
     return Report(validate(TRAINING_TABLES), score_single_gpu(), score_all_reduces(), lab)
 
 
@@ -75,6 +90,16 @@ def _table(scored: TableScore) -> dict[str, Any]:
         "date": source.date.isoformat(),
         "added": source.added,
         "unknown": source.unknown,
+    }
+
+
+def _source(scored: SourceScore) -> dict[str, Any]:
+    return {
+        **asdict(scored.score),
+        "table": scored.table,
+        "frameworks": list(scored.frameworks),
+        "median_low": scored.median_low,
+        "median_high": scored.median_high,
     }
 
 

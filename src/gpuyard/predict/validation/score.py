@@ -1,13 +1,16 @@
-"""How far predictions lie from what was published, by table and in all, beside two simple formulas."""
+"""How far predictions lie from what was published, by table, by source and in all, beside two simple
+formulas."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
-from gpuyard.predict.constants import Spread, Tuning, fitted, spread
+from gpuyard.predict import constants as c
+from gpuyard.predict.constants import Spread, Tuning, fitted, spread, spread_sources
+from gpuyard.predict.interval import Distance, Reach
 from gpuyard.predict.prediction import StepParts
 from gpuyard.predict.table import Floats
 from gpuyard.predict.validation.cases import Cases, compiled
@@ -55,43 +58,73 @@ class TableScore:
 
 
 @dataclass(frozen=True)
+class SourceScore:
+    """One publisher's machines under one software stack: how far off, and how much of it the interval holds
+    that was sized without it."""
+
+    source: str
+    table: str
+    frameworks: tuple[str, ...]
+    score: Score
+    median_low: float  # ends of the interval, as shares of the prediction less one
+    median_high: float
+
+
+@dataclass(frozen=True)
 class Validation:
-    """All tables, and their average, in which a large table counts as much as a small one."""
+    """All tables, and their average, in which a large table counts as much as a small one; and all sources,
+    of which the same is true."""
 
     tables: dict[str, TableScore]
     overall: Score
     perfect_scaling: Score
     no_overlap: Score
+    sources: dict[str, SourceScore]
+    by_source: Score  # their average
+
+    @property
+    def worst_source(self) -> SourceScore:
+        """Of which the interval holds least."""
+        return min(self.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
 
 
 def validate(tables: Sequence[str] = TRAINING_TABLES) -> Validation:
-    """Predict every row with the constants that were fitted without its table."""
+    """Predict every row with constants that were fitted without its table and an interval that was sized
+    without its source."""
     for name in tables:
         published(name)  # raises where there is no such table
     # the lab is in no fit, so that what ships is blind to it
     left_out = {name: name if name in TRAINING_TABLES else None for name in tables}
-    scored = {name: score_table(name, fitted(out), spread(out)) for name, out in left_out.items()}
+    scored = {name: score_table(name, fitted(out)) for name, out in left_out.items()}
     every = list(scored.values())
+    sources = _by_source([row for table in every for row in table.rows])
     return Validation(
         scored,
         average([t.score for t in every]),
         average([t.perfect_scaling for t in every]),
         average([t.no_overlap for t in every]),
+        sources,
+        average([one.score for one in sources.values()]),
     )
 
 
-def score_table(name: str, tuning: Tuning, off: Spread) -> TableScore:
-    """One table with the constants given."""
+def spread_without(source: str) -> Spread:
+    return spread(source if source in spread_sources() else None)
+
+
+def score_table(
+    name: str, tuning: Tuning, off: Callable[[str], Spread] = spread_without
+) -> TableScore:
+    """One table with the constants given, and for each source its interval."""
     table = published(name)
     rows: list[PredictedRow] = []
     ours: list[Floats] = []
     perfect: list[Floats] = []
     plain: list[Floats] = []
-    widths: list[Floats] = []
     for cases in compiled(table.rows):
         parts = cases.predicted(tuning)
         rate = np.array([row.gpus * row.batch_per_gpu for row in cases.rows]) / parts.step_seconds
-        low, high = off.ends(rate, relative_sigma(cases, parts, off))
+        low, high = _ends(cases, parts, rate, off)
         rows += [
             PredictedRow(row, float(r), float(slow), float(fast))
             for row, r, slow, fast in zip(cases.rows, rate, low, high, strict=True)
@@ -99,12 +132,9 @@ def score_table(name: str, tuning: Tuning, off: Spread) -> TableScore:
         ours.append(cases.measured_seconds / parts.step_seconds - 1)
         perfect.append(cases.measured_seconds / cases.perfect_seconds - 1)
         plain.append(cases.measured_seconds / cases.no_overlap_seconds(tuning) - 1)
-        widths.append((high - low) / 2 / rate)
-    inside = np.mean([p.low <= p.row.samples_per_second <= p.high for p in rows])
-    score = score_of(np.concatenate(ours), float(inside), float(np.median(np.concatenate(widths))))
     return TableScore(
         table.source,
-        score,
+        score_of(np.concatenate(ours), *_held(rows)),
         score_of(np.concatenate(perfect)),
         score_of(np.concatenate(plain)),
         table.anchors,
@@ -113,16 +143,50 @@ def score_table(name: str, tuning: Tuning, off: Spread) -> TableScore:
     )
 
 
-def relative_sigma(cases: Cases, parts: StepParts, off: Spread) -> Floats:
-    """One σ of a step that stands on a measured one, by how far it is from it."""
-    added = parts.exposed_communication_seconds + parts.straggler_seconds
-    more_machines = cases.spots.nodes > cases.anchor_spots.nodes
-    stretch = np.log(cases.batch / cases.anchor_batch)
-    return np.sqrt(
-        off.compute**2
-        + (off.between * more_machines) ** 2
-        + off.of_exchange(added / parts.step_seconds, cases.spots.nodes > 1) ** 2
-        + (off.batch * stretch) ** 2
+def _ends(
+    cases: Cases, parts: StepParts, rate: Floats, off: Callable[[str], Spread]
+) -> tuple[Floats, Floats]:
+    far = distance(cases, parts)
+    source = np.array([row.source for row in cases.rows])
+    slow, fast = np.empty_like(rate), np.empty_like(rate)
+    for name in dict.fromkeys(source.tolist()):
+        here = source == name
+        reach = Reach.of(far.take(here), off(name)).and_sigma(c.UNCERTAINTY["measured"])
+        slow[here], fast[here] = reach.slow, reach.fast
+    return Reach(slow, fast).ends(rate)
+
+
+def _held(rows: Sequence[PredictedRow]) -> tuple[float, float]:
+    """The share of rows inside their interval, and half the median interval."""
+    inside = np.mean([p.low <= p.row.samples_per_second <= p.high for p in rows])
+    width = np.median([(p.high - p.low) / 2 / p.samples_per_second for p in rows])
+    return float(inside), float(width)
+
+
+def _by_source(rows: Sequence[PredictedRow]) -> dict[str, SourceScore]:
+    found: dict[str, list[PredictedRow]] = {}
+    for predicted in rows:
+        found.setdefault(predicted.row.source, []).append(predicted)
+    return {
+        name: SourceScore(
+            name,
+            members[0].row.table,
+            tuple(sorted({p.row.framework for p in members})),
+            score_of(np.array([p.error for p in members]), *_held(members)),
+            float(np.median([p.low / p.samples_per_second - 1 for p in members])),
+            float(np.median([p.high / p.samples_per_second - 1 for p in members])),
+        )
+        for name, members in found.items()
+    }
+
+
+def distance(cases: Cases, parts: StepParts) -> Distance:
+    """Of each row from the figure that it stands on."""
+    from_one = Distance.of(parts, cases.spots.gpus, cases.accumulate)
+    return replace(
+        from_one,
+        doublings=np.log2(cases.spots.gpus / cases.anchor_spots.gpus),
+        batch=np.abs(np.log(cases.batch / cases.anchor_batch)),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gpuyard.draw.validation import validation_svg
-from gpuyard.predict.validation import Report, Score, TableScore, Validation
+from gpuyard.predict.validation import Report, Score, SourceScore, TableScore, Validation
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -30,6 +30,7 @@ def validation_answer(found: Report) -> Answer:
         errors.append(_row("our lab (not in the average)", found.lab))
     columns = ("table", *_ERRORS, *_INTERVAL, *_FORMULAS)
     parts: list[Part] = [Table("Errors of predicted throughput", columns, errors)]
+    parts += _coverage(every)
     if found.single_gpu:
         parts.append(_short("One GPU without a measurement of it", "one GPU", found.single_gpu))
         parts.append(_short("Bandwidth of timed all-reduces", "all-reduce", found.all_reduces))
@@ -42,6 +43,55 @@ def validation_answer(found: Report) -> Answer:
         parts.append(Table("Rows left out", ("table", "rows", "why"), skipped, folded=True))
     parts += [Sentence(found.method), Only("page", [_section(s) for s in every.tables.values()])]
     return Answer(parts, found.as_json(), title="Predicted against published", verb="validate")
+
+
+def _coverage(every: Validation) -> list[Part]:
+    """By source, the least covered first."""
+    found = sorted(every.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
+    rows = [
+        [one.source, f"{one.score.rows:,}", _percent(one.score.median_abs_error),
+         f"{100 * one.score.bias:+.1f} %".replace("-", "−"), *_interval(one.score), _reach(one)]
+        for one in found
+    ]  # fmt: skip
+    average = every.by_source
+    rows.append(
+        ["average over sources", f"{average.rows:,}", _percent(average.median_abs_error),
+         f"{100 * average.bias:+.1f} %".replace("-", "−"), *_interval(average), ""]
+    )  # fmt: skip
+    columns = (
+        "source",
+        "rows",
+        Column("median", 2),
+        Column("bias", 1),
+        "inside",
+        "interval",
+        Column("reaches", 3),
+    )
+    worst = every.worst_source
+    words = (
+        f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of the rows of a source that had no "
+        f"part in sizing them, on average over {len(found)} sources, and least of {worst.source}: "
+        f"{100 * (worst.score.inside_interval or 0):.0f} %."
+    )
+    title = "Coverage by source, each with an interval that was sized without it"
+    return [Table(title, columns, rows), Sentence(words)]
+
+
+def _interval(score: Score) -> tuple[str, str]:
+    inside, width = score.inside_interval, score.median_interval_width
+    return (
+        "" if inside is None else f"{100 * inside:.0f} %",
+        "" if width is None else f"±{100 * width:.1f} %",
+    )
+
+
+def _reach(scored: SourceScore) -> str:
+    low, high = 100 * scored.median_low, 100 * scored.median_high
+    return f"{low:+.0f} to {high:+.0f} %".replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _section(scored: TableScore) -> Section:
@@ -64,13 +114,11 @@ def _section(scored: TableScore) -> Section:
 def _row(name: str, scored: TableScore | Validation) -> list[str]:
     score = scored.score if isinstance(scored, TableScore) else scored.overall
     formulas = (scored.perfect_scaling, scored.no_overlap)
-    inside, width = score.inside_interval, score.median_interval_width
     return [
         name,
         *_cells(score),
-        "" if inside is None else f"{100 * inside:.0f} %",
-        "" if width is None else f"±{100 * width:.1f} %",
-        *(f"{100 * formula.mean_abs_error:.1f} %" for formula in formulas),
+        *_interval(score),
+        *(_percent(formula.mean_abs_error) for formula in formulas),
     ]
 
 
@@ -84,7 +132,7 @@ def _cells(score: Score) -> list[str]:
               score.worst_abs_error)  # fmt: skip
     return [
         f"{score.rows:,}",
-        *(f"{100 * error:.1f} %" for error in errors),
+        *(_percent(error) for error in errors),
         f"{100 * score.bias:+.1f} %".replace("-", "−"),
     ]
 
