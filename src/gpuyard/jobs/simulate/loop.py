@@ -47,6 +47,7 @@ class _Running:
     started_s: float | None = None
     attained_gpu_s: float = 0.0
     restarts: int = 0
+    waiting: JobView | None = None  # as it is seen while it waits, which does not change
 
     def done_at(self, now_s: float) -> float:
         if self.allocation is None or now_s <= self.resumed_s:
@@ -57,6 +58,10 @@ class _Running:
         return self.attained_gpu_s + sum(self.shape) * (now_s - self.since_s)
 
     def view(self, now_s: float) -> JobView:
+        if self.allocation is None:
+            if self.waiting is None:
+                self.waiting = self.job.view(self.done, None, self.started_s, self.attained_gpu_s)
+            return self.waiting
         return self.job.view(
             self.done_at(now_s), self.allocation, self.started_s, self.attained_at(now_s)
         )
@@ -64,7 +69,7 @@ class _Running:
     def move(self, allocation: Allocation | None, now_s: float) -> None:
         """To other GPUs, or to none."""
         self.done, self.attained_gpu_s = self.done_at(now_s), self.attained_at(now_s)
-        self.allocation = allocation
+        self.allocation, self.waiting = allocation, None
         self.since_s = now_s
         if allocation is None:
             self.shape, self.end_s = (), math.inf
@@ -117,7 +122,7 @@ class _Rounds:
             if not self.active and self.arrived == len(self.trace.jobs):
                 return self.record.outcome(self.policy.name, self.pool, self.decisions)
             moved = False
-            if self.active and (changed or not self.policy.only_on_change):
+            if self.active and (changed or not self.policy.only_on_change) and self._open():
                 moved = self._decide(now_s)
             now_s = self._next(now_s, changed or moved)
 
@@ -138,6 +143,16 @@ class _Rounds:
             self.active[job.id] = _Running(self.arrived, job, since_s=now_s)
             self.arrived += 1
         return bool(over) or self.arrived > first
+
+    def _open(self) -> bool:
+        """Whether there is anything to decide: all GPUs with jobs that must not be stopped leave nothing."""
+        held = 0
+        for running in self.active.values():
+            if running.allocation is not None:
+                if running.job.elastic:
+                    return True
+                held += sum(running.shape)
+        return held < self.pool.gpus
 
     def _decide(self, now_s: float) -> bool:
         self.decisions += 1

@@ -123,12 +123,10 @@ class Application:
 
     def gains(self, batches: Speeds) -> Speeds:
         """[batch, epoch]: how many steps of the smallest batch one with this batch is worth."""
-        sqr, var = (
-            np.stack(
-                [np.interp(batches, self.batches, of[:, e]) for e in range(of.shape[1])], axis=1
-            )
-            for of in (self.sqr, self.var)
-        )
+        at = np.clip(np.searchsorted(self.batches, batches) - 1, 0, len(self.batches) - 2)
+        share = (batches - self.batches[at]) / np.diff(self.batches)[at]
+        share = np.clip(share, 0.0, 1.0)[:, None]
+        sqr, var = ((1 - share) * of[at] + share * of[at + 1] for of in (self.sqr, self.var))
         scale = batches[:, None] / self.batches[0]
         gain: Speeds = (var + sqr) / (var / scale + sqr)
         return gain
@@ -215,8 +213,8 @@ def read_application(directory: Path) -> Application:
     placements = read_placements(directory / "placements.csv")
     by_count = _by_count(placements, directory / "scalability.csv")
     files = sorted(directory.glob("validation-*.csv"), key=_batch_of)
-    if not files:
-        raise UserMistake(f"{directory}: there is no validation-BATCH.csv in it")
+    if len(files) < 2:
+        raise UserMistake(f"{directory}: expected at least two validation-BATCH.csv in it")
     epochs = _EPOCHS.get(directory.name, 0)
     tables = [read_epochs(file, epochs) for file in files]
     return Application(
