@@ -331,7 +331,7 @@ def home() -> Path:
 
 def directories() -> tuple[Path, ...]:
     """All that gpuyard keeps files in."""
-    return tuple(home() / name for name in ("", "checkpoints", "datasets", "labs"))
+    return tuple(home() / name for name in ("", "checkpoints", "datasets", "kubernetes", "labs"))
 
 
 def results_file() -> Path:

@@ -88,6 +88,10 @@ def test_an_engine_that_cannot_be_used_says_why(
     monkeypatch.setattr(ListEngine, "ok", False)
     with pytest.raises(GpuyardError, match="listed can't be used here: its list is away"):
         base.choose_engine("listed")
+    with pytest.raises(GpuyardError, match="listed can't be used here"):
+        base.choose_engine("listed", dry_run=True)
+    monkeypatch.setattr(ListEngine, "plans_anywhere", True)
+    assert base.choose_engine("listed", dry_run=True).name == "listed"
     with pytest.raises(UnknownName, match="did you mean 'listed'"):
         base.choose_engine("listd")
     with pytest.raises(GpuyardError, match="broken can't be loaded: No module named"):

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from gpuyard.jobs.engines.kubernetes.draft import this_user
 from tests.jobs.kubernetes.schema_check import problems
 
 TOKEN = "kubeconfig-token-of-the-tests-3f9a"  # noqa: S105
@@ -100,7 +101,7 @@ class ApiServer(ThreadingHTTPServer):
                                       "finishedAt": more.pop("finished", "2026-11-16T09:10:00Z")}},
         }  # fmt: skip
         state = more.pop("state", states.get(phase, {}))
-        labels = {"gpuyard/job-id": job_id, **more.pop("labels", {})}
+        labels = {"gpuyard/job-id": job_id, "gpuyard/user": this_user(), **more.pop("labels", {})}
         spec = {} if phase == "Pending" else {"nodeName": more.pop("node", "gpu-node-1")}
         status = {
             "phase": phase,

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import jsonschema
 import kubernetes_validate
 from referencing import Registry, Resource
 
-NEWEST = kubernetes_validate.latest_version()
-OLDEST = "1.29.0"  # that the docs name
 _SHIPPED = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+_FOUND = re.findall(
+    r"v(1\.\d+\.0)-local-strict", " ".join(each.name for each in _SHIPPED.iterdir())
+)
+VERSIONS = sorted(each for each in _FOUND if each >= "1.29.0")
+"""Those that the docs name."""
 _OURS = Path(__file__).parent / "schemas"
 _OF_KUBEFLOW = ("TrainJob", "PyTorchJob")
 
 
-def problems(manifest: dict[str, Any], version: str = NEWEST) -> list[str]:
+def problems(manifest: dict[str, Any], version: str = VERSIONS[-1]) -> list[str]:
     """In words; none: it is valid."""
     checker = _checker(manifest["kind"], manifest["apiVersion"], version)
     return [f"{fault.json_path}: {fault.message[:300]}" for fault in checker.iter_errors(manifest)]

@@ -219,6 +219,49 @@ def test_nothing_stays_where_a_part_of_a_job_is_refused(
     assert api.objects == {}
 
 
+def test_a_part_that_can_not_be_made_nor_undone_is_said(
+    engine: KubernetesEngine, api: ApiServer
+) -> None:
+    def away(handler: Handler) -> bool:
+        if "/services" not in handler.path and handler.command != "DELETE":
+            return False
+        handler.close_connection = True
+        handler.connection.close()
+        return True
+
+    api.faults.append(away)
+    request = engine.plan(new_job(nodes=2, gpus=2))
+    with pytest.raises(
+        GpuyardError, match=f"gpuyard cancel kubernetes://lab/team/job/{request.name}"
+    ):
+        engine.submit(request)
+    assert [each[0] for each in api.requests] == ["POST", "POST", "POST", "DELETE"]
+    api.faults.clear()
+    engine.cancel(Handle("kubernetes", f"lab/team/job/{request.name}"))
+    assert api.objects == {}
+
+
+def test_list_asks_as_much_for_many_jobs_as_for_one(
+    engine: KubernetesEngine, api: ApiServer
+) -> None:
+    handles = [submitted(engine) for _ in range(5)]
+    api.add_pod("p", engine.status(handles[2]).uuid)
+    before = len(api.requests)
+    states = {status.handle: status.state for status in engine.list()}
+    assert len(api.requests) - before == 5  # pods, and four kinds
+    assert states == {handle: "running" if handle == handles[2] else "queued" for handle in handles}
+
+
+def test_pods_that_one_may_not_see_leave_the_state_known(
+    engine: KubernetesEngine, api: ApiServer
+) -> None:
+    handle = submitted(engine)
+    api.set_status("jobs", active=1, ready=1)
+    api.faults.append(refusing(403, "Forbidden", "pods is forbidden", "GET", "/pods"))
+    assert engine.status(handle).state == "running"
+    assert [status.state for status in engine.list()] == ["running"]
+
+
 def test_a_cluster_that_does_not_answer_makes_a_job_unknown(
     engine: KubernetesEngine, api: ApiServer, impatient: None
 ) -> None:
@@ -257,7 +300,7 @@ def test_a_server_that_is_down_or_is_none_makes_a_job_unknown(
     api.faults.append(other)
     assert "does not answer like Kubernetes" in engine.status(handle).reason
     config.write_text(kubeconfig("http://127.0.0.1:9"))  # nobody listens there
-    status = engine.status(handle)
+    status = KubernetesEngine().status(handle)
     assert status.state == "unknown"
     assert "no answer from http://127.0.0.1:9" in status.reason
 

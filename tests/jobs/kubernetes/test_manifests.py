@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.draft import escaped
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
 from gpuyard.jobs.engines.kubernetes.request import KubernetesRequest, yaml_text
-from gpuyard.jobs.engines.kubernetes.work import escaped
 from gpuyard.jobs.job import Job
 from tests.jobs.kubernetes.conftest import new_job
-from tests.jobs.kubernetes.schema_check import NEWEST, OLDEST, problems
+from tests.jobs.kubernetes.schema_check import VERSIONS, problems
 
 AWKWARD = {
     "quotes": """it's "quoted" `here`""",
@@ -78,7 +78,7 @@ def expanded(text: str) -> str:
     return re.sub(r"\$\$|\$\(([^)]*)\)", lambda m: "$" if m[0] == "$$" else "EXPANDED", text)
 
 
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("kind", "nodes"),
     [("job", 1), ("job", 4), ("trainjob", 1), ("trainjob", 4), ("pytorchjob", 1), ("pytorchjob", 4), ("notebook", 1)],
@@ -307,8 +307,9 @@ def test_a_long_word_of_a_trainjob_is_refused_before_the_api_does() -> None:
 
 def test_a_dry_run_says_what_is_done_otherwise_than_asked() -> None:
     text = planned(new_job("x", gpus="2..8", priority=5, kubernetes={"kind": "trainjob"})).text()
-    head = text.partition("apiVersion")[0]
+    head = text.partition("apiVersion")[0].replace("\n#   ", " ")
     assert "# gpus: it asks for 8, the most of 2..8" in head
     assert "# priority: 5 is not passed on" in head
     assert "# retries: how often it is started again is up to the runtime torch-distributed" in head
-    assert "one of several nodes is lost" in planned(new_job("x", gpus=2, nodes=2)).text()
+    several = planned(new_job("x", gpus=2, nodes=2)).text().replace("\n#   ", " ")
+    assert "one of several nodes is lost" in several

@@ -88,7 +88,7 @@ def submit(
         "after": after,
     }
     job = _job(what or [], {key: value for key, value in given.items() if value is not None})
-    chosen = choose_engine(engine or job.spec.engine)
+    chosen = choose_engine(engine or job.spec.engine, dry_run=dry_run)
     request = chosen.plan(job)
     if dry_run:
         if json_output:

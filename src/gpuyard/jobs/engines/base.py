@@ -54,6 +54,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     """The first part of its handles."""
+    plans_anywhere: ClassVar[bool] = False
+    """Whether a dry run needs nothing of what `available` asks for."""
 
     @abstractmethod
     def available(self) -> Availability:
@@ -118,11 +120,13 @@ def available_engines() -> Iterator[tuple[Engine, Availability]]:
         yield found, found.available()
 
 
-def choose_engine(named: str | None = None) -> Engine:
+def choose_engine(named: str | None = None, *, dry_run: bool = False) -> Engine:
     """The one that is named, by `$GPUYARD_ENGINE` too; else the first that can be used."""
     named = named or os.environ.get(VARIABLE) or None
     if named is not None:
         found = engine(named)
+        if dry_run and found.plans_anywhere:
+            return found
         availability = found.available()
         if not availability.ok:
             raise GpuyardError(f"the engine {named} can't be used here: {availability.reason}")

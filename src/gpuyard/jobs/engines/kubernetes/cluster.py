@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
+from gpuyard.jobs.engines.kubernetes.draft import Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import Resource
-from gpuyard.jobs.engines.kubernetes.work import Manifest
 from gpuyard.printable import printable
 
 IN_CLUSTER = "in-cluster"
@@ -93,13 +93,7 @@ class Cluster:
             _read_config(lambda config: config.load_incluster_config(configuration))
         configuration.retries = Retry(total=0)  # a time-out is for the call, not for each of four
         self.address = str(configuration.host)
-        credentials = [*(configuration.api_key or {}).values(), configuration.password]
-        self._secrets = [
-            part
-            for value in credentials
-            for part in str(value or "").split()
-            if len(part) > 7  # "Bearer" and the like are no secret
-        ]
+        self._configuration = configuration
         api = client.ApiClient(configuration)
         self._core: Any = client.CoreV1Api(api)
         self._custom: Any = client.CustomObjectsApi(api)
@@ -234,9 +228,16 @@ class Cluster:
         except (TypeError, ValueError):
             said = None
         message = str(said.get("message") or "") if isinstance(said, Mapping) else ""
-        for secret in self._secrets:
+        for secret in self._secrets():
             message = message.replace(secret, "…")
         return Refused(status, printable(message)[:_LONGEST_MESSAGE])
+
+    def _secrets(self) -> list[str]:
+        """As they are now: a login is renewed while one waits."""
+        configuration = self._configuration
+        credentials = [*(configuration.api_key or {}).values(), configuration.password]
+        words = [word for value in credentials for word in str(value or "").split()]
+        return [word for word in words if len(word) > 7]  # "Bearer" and the like are no secret
 
 
 def _network_faults() -> tuple[type[Exception], ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Refused
-from gpuyard.jobs.engines.kubernetes.work import Manifest
+from gpuyard.jobs.engines.kubernetes.draft import Manifest
 
 _LONGEST_LINE = 1_000_000
 _WATCH_SECONDS = 20

@@ -7,14 +7,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gpuyard.errors import UserMistake
-from gpuyard.jobs.engines.kubernetes.work import Manifest, Work
+from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 
 _SHARED_MEMORY = "shared-memory"
 _RUNNING, _PENDING, _SUCCEEDED, _FAILED = "Running", "Pending", "Succeeded", "Failed"
 
 
 def pod_template(
-    work: Work,
+    draft: Draft,
     container: str,
     *,
     restart: str | None = "Never",
@@ -24,61 +24,61 @@ def pod_template(
 ) -> Manifest:
     """One node's pod. What the job sets itself stands over `variables`."""
     spec: Manifest = {
-        "containers": [_container(work, container, variables, arguments)],
-        "volumes": volumes(work),
+        "containers": [_container(draft, container, variables, arguments)],
+        "volumes": volumes(draft),
         **({} if restart is None else {"restartPolicy": restart}),
         **(more or {}),
     }
-    checkpoint = work.job.spec.checkpoint
+    checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None:
         spec["terminationGracePeriodSeconds"] = max(1, round(checkpoint.time))
-    if work.options.node_selector:
-        spec["nodeSelector"] = dict(work.options.node_selector)
-    if work.options.priority_class is not None and work.options.queue is None:
-        spec["priorityClassName"] = work.options.priority_class
-    return {"metadata": {"labels": work.labels}, "spec": spec}
+    if draft.options.node_selector:
+        spec["nodeSelector"] = dict(draft.options.node_selector)
+    if draft.options.priority_class is not None and draft.options.queue is None:
+        spec["priorityClassName"] = draft.options.priority_class
+    return {"metadata": {"labels": draft.labels}, "spec": spec}
 
 
 def _container(
-    work: Work, name: str, variables: Sequence[Manifest], arguments: Sequence[str]
+    draft: Draft, name: str, variables: Sequence[Manifest], arguments: Sequence[str]
 ) -> Manifest:
-    if work.options.image is None:
+    if draft.options.image is None:
         raise UserMistake(
             "kubernetes.image is missing: name the container image that has the command, "
             "like pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"
         )
-    own = work.environment()
+    own = draft.environment()
     taken = {variable["name"] for variable in own}
     made: Manifest = {
         "name": name,
-        "image": work.options.image,
-        "command": [*work.command(), *arguments],
+        "image": draft.options.image,
+        "command": [*draft.command(), *arguments],
         "env": [*(each for each in variables if each["name"] not in taken), *own],
-        "resources": resources(work),
-        "volumeMounts": volume_mounts(work),
+        "resources": resources(draft),
+        "volumeMounts": volume_mounts(draft),
     }
-    if work.job.spec.cwd is not None:
-        made["workingDir"] = working_directory(work)
-    checkpoint = work.job.spec.checkpoint
+    if draft.job.spec.cwd is not None:
+        made["workingDir"] = working_directory(draft)
+    checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None and checkpoint.command is not None:
         # a hook's command is not searched for references to variables: nothing is escaped
         made["lifecycle"] = {"preStop": {"exec": {"command": list(checkpoint.command)}}}
     return made
 
 
-def resources(work: Work) -> Manifest:
+def resources(draft: Draft) -> Manifest:
     """Of one node; what is asked for is also the limit."""
-    amounts: Manifest = {work.options.gpu_resource: work.gpus_per_node}
-    if work.options.cpus is not None:
-        amounts["cpu"] = f"{round(work.options.cpus * 1000)}m"
-    if work.options.memory is not None:
-        amounts["memory"] = str(round(work.options.memory))
+    amounts: Manifest = {draft.options.gpu_resource: draft.gpus_per_node}
+    if draft.options.cpus is not None:
+        amounts["cpu"] = f"{round(draft.options.cpus * 1000)}m"
+    if draft.options.memory is not None:
+        amounts["memory"] = str(round(draft.options.memory))
     return {"limits": amounts, "requests": dict(amounts)}
 
 
-def volumes(work: Work) -> list[Manifest]:
+def volumes(draft: Draft) -> list[Manifest]:
     """Claims that exist, and memory for /dev/shm: a container has 64 MB, and data loaders need more."""
-    claims = dict.fromkeys(work.options.volumes.values())
+    claims = dict.fromkeys(draft.options.volumes.values())
     return [
         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
         *(
@@ -88,23 +88,23 @@ def volumes(work: Work) -> list[Manifest]:
     ]
 
 
-def volume_mounts(work: Work) -> list[Manifest]:
+def volume_mounts(draft: Draft) -> list[Manifest]:
     """Raises where checkpoints would be lost with their pod."""
-    claims = list(dict.fromkeys(work.options.volumes.values()))
-    checkpoint = work.job.spec.checkpoint
+    claims = list(dict.fromkeys(draft.options.volumes.values()))
+    checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None and checkpoint.directory is not None:
-        _check_kept(PurePosixPath(checkpoint.directory), work)
+        _check_kept(PurePosixPath(checkpoint.directory), draft)
     return [
         {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108
         *(
             {"name": f"claim-{claims.index(claim)}", "mountPath": path}
-            for path, claim in work.options.volumes.items()
+            for path, claim in draft.options.volumes.items()
         ),
     ]
 
 
-def _check_kept(directory: PurePosixPath, work: Work) -> None:
-    if not any(directory.is_relative_to(path) for path in work.options.volumes):
+def _check_kept(directory: PurePosixPath, draft: Draft) -> None:
+    if not any(directory.is_relative_to(path) for path in draft.options.volumes):
         raise UserMistake(
             f"checkpoint.directory {str(directory)!r} would be lost with its pod: mount a "
             "PersistentVolumeClaim there, like kubernetes.volumes: {"
@@ -113,9 +113,9 @@ def _check_kept(directory: PurePosixPath, work: Work) -> None:
         )
 
 
-def working_directory(work: Work) -> str:
+def working_directory(draft: Draft) -> str:
     """In the container; one here means nothing there."""
-    cwd = work.job.spec.cwd or ""
+    cwd = draft.job.spec.cwd or ""
     if not cwd.startswith("/"):
         raise UserMistake(
             f"cwd: on Kubernetes expected an absolute path in the container, got {cwd!r}"

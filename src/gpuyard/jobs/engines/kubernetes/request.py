@@ -7,12 +7,13 @@ obey is an escape.
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.jobs.engines.base import Request
-from gpuyard.jobs.engines.kubernetes.work import Manifest
+from gpuyard.jobs.engines.kubernetes.draft import Manifest
 from gpuyard.printable import printable, printable_json
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
@@ -34,11 +35,16 @@ class KubernetesRequest(Request):
 
     def text(self) -> str:
         """Documents of YAML, with what to know about them as comments."""
-        comments = "".join(f"# {printable(caveat)}\n" for caveat in self.caveats)
+        comments = "".join(_comment(printable(caveat)) for caveat in self.caveats)
         return comments + "---\n".join(yaml_text(manifest) for manifest in self.manifests)
 
     def document(self) -> dict[str, Any]:
         return {**super().document(), "manifests": list(self.manifests)}
+
+
+def _comment(sentence: str) -> str:
+    lines = textwrap.wrap(sentence, 76, break_on_hyphens=False, break_long_words=False)
+    return "# " + "\n#   ".join(lines) + "\n"
 
 
 def yaml_text(manifest: Manifest) -> str:

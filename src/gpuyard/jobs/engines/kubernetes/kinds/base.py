@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.draft import QUEUE_LABEL, Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.pods import PodsView
-from gpuyard.jobs.engines.kubernetes.work import QUEUE_LABEL, Manifest, Work
 from gpuyard.jobs.job import JobState
 
 
@@ -50,24 +50,24 @@ class Kind(ABC):
     """Whose output is the job's."""
 
     @abstractmethod
-    def spec(self, work: Work) -> Manifest:
+    def spec(self, draft: Draft) -> Manifest:
         """Of the object that is the job. Raises where the kind can't do what the job asks for."""
 
-    def beside(self, work: Work) -> Sequence[Manifest]:  # noqa: ARG002
+    def beside(self, draft: Draft) -> Sequence[Manifest]:  # noqa: ARG002
         """Objects that it needs, and that go when it goes."""
         return ()
 
-    def caveats(self, work: Work) -> Sequence[str]:  # noqa: ARG002
+    def caveats(self, draft: Draft) -> Sequence[str]:  # noqa: ARG002
         """What the job asks for and this kind does otherwise, in sentences."""
         return ()
 
-    def manifests(self, work: Work) -> tuple[Manifest, ...]:
+    def manifests(self, draft: Draft) -> tuple[Manifest, ...]:
         """The job's own object first."""
-        if work.job.spec.after:
+        if draft.job.spec.after:
             raise UserMistake(
                 "after: a job on Kubernetes can't wait for others; submit it when they have succeeded"
             )
-        checkpoint = work.job.spec.checkpoint
+        checkpoint = draft.job.spec.checkpoint
         if checkpoint is not None and checkpoint.signal != "SIGTERM":
             raise UserMistake(
                 f"checkpoint.signal: Kubernetes stops what runs with SIGTERM, not {checkpoint.signal}"
@@ -75,10 +75,10 @@ class Kind(ABC):
         own = {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
-            "metadata": work.metadata(),
-            "spec": self.spec(work),
+            "metadata": draft.metadata(),
+            "spec": self.spec(draft),
         }
-        return (own, *self.beside(work))
+        return (own, *self.beside(draft))
 
     @abstractmethod
     def progress(self, found: Manifest, pods: PodsView) -> Progress:
@@ -113,16 +113,16 @@ def unfinished(found: Manifest, pods: PodsView, *, suspended: bool, running: boo
     return Progress("queued", pods.waiting)
 
 
-def headless_service(work: Work, port: int) -> Manifest:
+def headless_service(draft: Draft, port: int) -> Manifest:
     """By which the pods of a job find each other by name, also before they are ready."""
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
-        "metadata": {"name": work.name, "namespace": work.namespace, "labels": work.labels},
+        "metadata": {"name": draft.name, "namespace": draft.namespace, "labels": draft.labels},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": work.labels,
+            "selector": draft.labels,
             "ports": [{"name": "rendezvous", "port": port, "targetPort": port}],
         },
     }

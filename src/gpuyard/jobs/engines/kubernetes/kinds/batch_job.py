@@ -7,6 +7,7 @@ runs on one node and on several, and as any kind.
 from collections.abc import Sequence
 from typing import ClassVar
 
+from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
     Progress,
@@ -17,7 +18,6 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import (
     unfinished,
 )
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, pod_template
-from gpuyard.jobs.engines.kubernetes.work import Manifest, Work
 
 _PORT = 29500
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -30,33 +30,33 @@ class BatchJob(Kind):
     resource: ClassVar[Resource] = Resource("batch", "v1", "jobs", "Job")
     container: ClassVar[str] = "job"
 
-    def spec(self, work: Work) -> Manifest:
-        several = work.nodes > 1
-        retries = work.job.spec.retries
+    def spec(self, draft: Draft) -> Manifest:
+        several = draft.nodes > 1
+        retries = draft.job.spec.retries
         spec: Manifest = {
-            **work.suspended,
-            **work.deadline,
+            **draft.suspended,
+            **draft.deadline,
             # every node that ends counts, and when one is lost the others end too
-            "backoffLimit": (retries.lost + retries.failed) * work.nodes,
-            "completions": work.nodes,
-            "parallelism": work.nodes,
+            "backoffLimit": (retries.lost + retries.failed) * draft.nodes,
+            "completions": draft.nodes,
+            "parallelism": draft.nodes,
             "completionMode": "Indexed" if several else "NonIndexed",
             "template": pod_template(
-                work,
+                draft,
                 self.container,
-                variables=_rendezvous(work),
-                more={"subdomain": work.name} if several else None,
+                variables=_rendezvous(draft),
+                more={"subdomain": draft.name} if several else None,
             ),
         }
         if not retries.failed:
             spec["podFailurePolicy"] = _only_lost_pods(self.container)
         return spec
 
-    def beside(self, work: Work) -> Sequence[Manifest]:
-        return (headless_service(work, _PORT),) if work.nodes > 1 else ()
+    def beside(self, draft: Draft) -> Sequence[Manifest]:
+        return (headless_service(draft, _PORT),) if draft.nodes > 1 else ()
 
-    def caveats(self, work: Work) -> Sequence[str]:
-        if work.nodes > 1 and work.job.spec.retries.lost and not work.job.spec.retries.failed:
+    def caveats(self, draft: Draft) -> Sequence[str]:
+        if draft.nodes > 1 and draft.job.spec.retries.lost and not draft.job.spec.retries.failed:
             return (
                 "retries: when one of several nodes is lost the others fail, and this Job with them; it is started "
                 "again with retries: {failed: N}, or as a trainjob",
@@ -79,16 +79,16 @@ class BatchJob(Kind):
         )
 
 
-def _rendezvous(work: Work) -> list[Manifest]:
+def _rendezvous(draft: Draft) -> list[Manifest]:
     """The options of torchrun that say who is who; one node needs no rendezvous."""
-    per_node = {"name": "PET_NPROC_PER_NODE", "value": str(work.gpus_per_node)}
-    if work.nodes == 1:
+    per_node = {"name": "PET_NPROC_PER_NODE", "value": str(draft.gpus_per_node)}
+    if draft.nodes == 1:
         return [per_node]
     return [
-        {"name": "PET_NNODES", "value": str(work.nodes)},
+        {"name": "PET_NNODES", "value": str(draft.nodes)},
         per_node,
         {"name": "PET_NODE_RANK", "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}},
-        {"name": "PET_MASTER_ADDR", "value": f"{work.name}-0.{work.name}"},
+        {"name": "PET_MASTER_ADDR", "value": f"{draft.name}-0.{draft.name}"},
         {"name": "PET_MASTER_PORT", "value": str(_PORT)},
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.draft import UUID_LABEL, Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     SERVICES,
     Kind,
@@ -16,7 +17,6 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import (
     unfinished,
 )
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, pod_template
-from gpuyard.jobs.engines.kubernetes.work import UUID_LABEL, Manifest, Work
 
 PORT = 8888
 TOKEN_KEY = "token"  # noqa: S105
@@ -37,16 +37,16 @@ class Notebook(Kind):
     resource: ClassVar[Resource] = Resource("apps", "v1", "statefulsets", "StatefulSet")
     container: ClassVar[str] = "jupyterlab"
 
-    def spec(self, work: Work) -> Manifest:
-        job = work.job.spec
-        if work.nodes > 1:
-            raise UserMistake(f"nodes: a notebook runs on one, got {work.nodes}")
+    def spec(self, draft: Draft) -> Manifest:
+        job = draft.job.spec
+        if draft.nodes > 1:
+            raise UserMistake(f"nodes: a notebook runs on one, got {draft.nodes}")
         if job.time_limit is not None:
             raise UserMistake("time_limit: a notebook on Kubernetes runs until it is cancelled")
-        _check_token(work)
-        token = {"secretKeyRef": {"name": work.name, "key": TOKEN_KEY}}
+        _check_token(draft)
+        token = {"secretKeyRef": {"name": draft.name, "key": TOKEN_KEY}}
         template = pod_template(
-            work,
+            draft,
             self.container,
             restart="Always",
             variables=[{"name": _TOKEN_VARIABLE, "valueFrom": token}],
@@ -57,27 +57,27 @@ class Notebook(Kind):
         container["readinessProbe"] = {"tcpSocket": {"port": PORT}}
         return {
             "replicas": 1,
-            "serviceName": work.name,
-            "selector": {"matchLabels": {UUID_LABEL: work.job.uuid}},
+            "serviceName": draft.name,
+            "selector": {"matchLabels": {UUID_LABEL: draft.job.uuid}},
             "template": template,
         }
 
-    def beside(self, work: Work) -> Sequence[Manifest]:
+    def beside(self, draft: Draft) -> Sequence[Manifest]:
         service = {
             "apiVersion": SERVICES.api_version,
             "kind": SERVICES.kind,
-            "metadata": {"name": work.name, "namespace": work.namespace, "labels": work.labels},
+            "metadata": {"name": draft.name, "namespace": draft.namespace, "labels": draft.labels},
             "spec": {
                 "type": "ClusterIP",
-                "selector": {UUID_LABEL: work.job.uuid},
+                "selector": {UUID_LABEL: draft.job.uuid},
                 "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
             },
         }
         return (service,)
 
-    def caveats(self, work: Work) -> Sequence[str]:
+    def caveats(self, draft: Draft) -> Sequence[str]:
         return (
-            f"`gpuyard submit` also makes the Secret {work.name} with a random {TOKEN_KEY}; to apply this by hand, "
+            f"`gpuyard submit` also makes the Secret {draft.name} with a random {TOKEN_KEY}; to apply this by hand, "
             "make it first",
         )
 
@@ -86,9 +86,9 @@ class Notebook(Kind):
         return unfinished(found, pods, suspended=False, running=ready)
 
 
-def _check_token(work: Work) -> None:
+def _check_token(draft: Draft) -> None:
     """A job file that sets its own token would show it to all who may read objects, or have none."""
-    job = work.job.spec
+    job = draft.job.spec
     words = [word for word in job.command if word.startswith("--")]
     own = [word for word in words if "token" in word.lower() or "password" in word.lower()]
     if own or _TOKEN_VARIABLE in job.env:

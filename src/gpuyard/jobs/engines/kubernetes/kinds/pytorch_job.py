@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
     Progress,
@@ -11,7 +12,6 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import (
     unfinished,
 )
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, pod_template
-from gpuyard.jobs.engines.kubernetes.work import Manifest, Work
 
 
 class PyTorchJob(Kind):
@@ -22,22 +22,22 @@ class PyTorchJob(Kind):
     needs: ClassVar[str] = "Kubeflow's training operator"
     container: ClassVar[str] = "pytorch"  # the operator looks for this name
 
-    def spec(self, work: Work) -> Manifest:
-        retries = work.job.spec.retries
+    def spec(self, draft: Draft) -> Manifest:
+        retries = draft.job.spec.retries
         # ExitCode: 1 to 127 is the command's own failure and stays one, 128 to 255 is a signal
         restart = "OnFailure" if retries.failed else "ExitCode"
         replica = {
             "restartPolicy": restart,
-            "template": pod_template(work, self.container, restart=None),
+            "template": pod_template(draft, self.container, restart=None),
         }
         replicas: Manifest = {"Master": {"replicas": 1, **replica}}
-        if work.nodes > 1:
-            replicas["Worker"] = {"replicas": work.nodes - 1, **replica}
+        if draft.nodes > 1:
+            replicas["Worker"] = {"replicas": draft.nodes - 1, **replica}
         return {
-            "nprocPerNode": str(work.gpus_per_node),
+            "nprocPerNode": str(draft.gpus_per_node),
             "runPolicy": {
-                **work.suspended,
-                **work.deadline,
+                **draft.suspended,
+                **draft.deadline,
                 "backoffLimit": retries.lost + retries.failed,
                 "cleanPodPolicy": "Running",  # those that ended stay, with what they printed
             },

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
     Progress,
@@ -17,7 +18,6 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import (
     unfinished,
 )
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, resources, volume_mounts, volumes
-from gpuyard.jobs.engines.kubernetes.work import Manifest, Work
 
 _MOST_WORDS = 128
 _LONGEST_WORD = 65_536
@@ -37,30 +37,30 @@ class TrainJob(Kind):
     needs: ClassVar[str] = "Kubeflow Trainer 2.2 or newer"
     container: ClassVar[str] = _NODE
 
-    def spec(self, work: Work) -> Manifest:
-        environment, command = work.environment(), work.command()
-        _check(work, environment, command)
+    def spec(self, draft: Draft) -> Manifest:
+        environment, command = draft.environment(), draft.command()
+        _check(draft, environment, command)
         trainer: Manifest = {
             "command": command,
             "env": environment,
-            "numNodes": work.nodes,
-            "numProcPerNode": work.gpus_per_node,
-            "resourcesPerNode": resources(work),
+            "numNodes": draft.nodes,
+            "numProcPerNode": draft.gpus_per_node,
+            "resourcesPerNode": resources(draft),
         }
-        if work.options.image is not None:
-            trainer["image"] = work.options.image
+        if draft.options.image is not None:
+            trainer["image"] = draft.options.image
         return {
-            **work.suspended,
-            **work.deadline,
-            "runtimeRef": {"name": work.options.runtime},
+            **draft.suspended,
+            **draft.deadline,
+            "runtimeRef": {"name": draft.options.runtime},
             "trainer": trainer,
-            "runtimePatches": [_patch(work)],
+            "runtimePatches": [_patch(draft)],
         }
 
-    def caveats(self, work: Work) -> Sequence[str]:
-        runtime = work.options.runtime
+    def caveats(self, draft: Draft) -> Sequence[str]:
+        runtime = draft.options.runtime
         said = [f"retries: how often it is started again is up to the runtime {runtime}"]
-        if work.job.spec.checkpoint is not None:
+        if draft.job.spec.checkpoint is not None:
             said.append(
                 f"checkpoint.time: how long it has to write one is up to the runtime {runtime}"
             )
@@ -81,9 +81,9 @@ class TrainJob(Kind):
         )
 
 
-def _check(work: Work, environment: Sequence[Manifest], command: Sequence[str]) -> None:
+def _check(draft: Draft, environment: Sequence[Manifest], command: Sequence[str]) -> None:
     """What its API does not take, or has no place for."""
-    job = work.job.spec
+    job = draft.job.spec
     if len(command) > _MOST_WORDS or len(environment) > _MOST_WORDS:
         raise UserMistake(
             f"a TrainJob takes at most {_MOST_WORDS} words and {_MOST_WORDS} variables, got {len(command)} and "
@@ -105,18 +105,18 @@ def _check(work: Work, environment: Sequence[Manifest], command: Sequence[str]) 
             "checkpoint.command: a TrainJob can't run one; use kubernetes.kind: job, or let the command "
             "write a checkpoint on SIGTERM"
         )
-    if work.options.priority_class is not None and work.options.queue is None:
+    if draft.options.priority_class is not None and draft.options.queue is None:
         raise UserMistake("kubernetes.priority_class: of a TrainJob it is Kueue's; add a queue")
 
 
-def _patch(work: Work) -> Manifest:
+def _patch(draft: Draft) -> Manifest:
     pod: Manifest = {
-        "volumes": volumes(work),
-        "containers": [{"name": _NODE, "volumeMounts": volume_mounts(work)}],
+        "volumes": volumes(draft),
+        "containers": [{"name": _NODE, "volumeMounts": volume_mounts(draft)}],
     }
-    if work.options.node_selector:
-        pod["nodeSelector"] = dict(work.options.node_selector)
-    template = {"metadata": {"labels": work.labels}, "spec": pod}
+    if draft.options.node_selector:
+        pod["nodeSelector"] = dict(draft.options.node_selector)
+    template = {"metadata": {"labels": draft.labels}, "spec": pod}
     replicated = {"name": _NODE, "template": {"spec": {"template": template}}}
     return {
         "manager": "gpuyard",

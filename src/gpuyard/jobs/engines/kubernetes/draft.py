@@ -35,7 +35,7 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Work:
+class Draft:
     """One job on its way to an object."""
 
     job: Job

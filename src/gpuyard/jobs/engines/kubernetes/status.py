@@ -1,0 +1,126 @@
+"""What a handle means, and the status of the job that it names: from the object and its pods, or from what is left."""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from gpuyard.errors import UserMistake
+from gpuyard.jobs.engines.kubernetes.draft import (
+    GPUS_ANNOTATION,
+    JOB_ANNOTATION,
+    NAME_ANNOTATION,
+    USER_LABEL,
+    UUID_LABEL,
+    Manifest,
+)
+from gpuyard.jobs.engines.kubernetes.kinds import KINDS
+from gpuyard.jobs.engines.kubernetes.kinds.base import Kind
+from gpuyard.jobs.engines.kubernetes.pods import PodsView
+from gpuyard.jobs.engines.kubernetes.records import record_of
+from gpuyard.jobs.job import Handle, Job, JobStatus
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What a handle says: `kubernetes://CONTEXT/NAMESPACE/KIND/NAME`."""
+
+    context: str
+    namespace: str
+    kind: Kind
+    name: str
+
+    @classmethod
+    def of(cls, handle: Handle) -> "Spot":
+        """Raises where it is none of ours."""
+        parts = handle.id.rsplit("/", 3)  # a context may have slashes
+        if len(parts) != 4 or parts[2] not in KINDS:
+            raise UserMistake(
+                f"expected kubernetes://CONTEXT/NAMESPACE/KIND/NAME with one of the kinds {', '.join(KINDS)}, "
+                f"got {handle}"
+            )
+        return cls(parts[0], parts[1], KINDS[parts[2]], parts[3])
+
+    @property
+    def handle(self) -> Handle:
+        return Handle("kubernetes", f"{self.context}/{self.namespace}/{self.kind.name}/{self.name}")
+
+    def checked(self) -> "Spot":
+        """Raises where it can't be said as a handle, before anything is made."""
+        try:
+            Handle.parse(str(self.handle))
+        except UserMistake:
+            raise UserMistake(
+                f"the context {self.context!r} of your kubeconfig can't be part of a handle; give it a name of "
+                "letters, digits and '-' with `kubectl config rename-context`"
+            ) from None
+        return self
+
+
+def selector(found: Manifest) -> str:
+    return f"{UUID_LABEL}={label(found, UUID_LABEL)}"
+
+
+def label(found: Manifest, name: str) -> str:
+    return str(found["metadata"].get("labels", {}).get(name, ""))
+
+
+def job_of(found: Manifest) -> Job | None:
+    try:
+        return Job.from_document(json.loads(found["metadata"]["annotations"][JOB_ANNOTATION]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
+    progress = spot.kind.progress(found, pods)
+    annotations = found["metadata"].get("annotations") or {}
+    made = found["metadata"].get("creationTimestamp")
+    job = job_of(found)
+    begun = progress.state == "running" or pods.started is not None
+    gpus = annotations.get(GPUS_ANNOTATION, "")
+    status = JobStatus(
+        spot.handle,
+        progress.state,
+        uuid=label(found, UUID_LABEL),
+        name=annotations.get(NAME_ANNOTATION, ""),
+        user=label(found, USER_LABEL),
+        restarts=pods.restarts,
+        exit_status=_exit_status(progress.state, pods),
+        gpus=int(gpus) if begun and gpus.isdecimal() else None,
+        nodes=pods.nodes,
+        submitted=None if not made else datetime.fromisoformat(made).timestamp(),
+        started=pods.started,
+        ended=progress.ended,
+        reason=progress.reason,
+    )
+    return status if job is None else _with_job(status, job)
+
+
+def _with_job(status: JobStatus, job: Job) -> JobStatus:
+    return replace(
+        status,
+        min_gpus=job.spec.gpus.min,
+        max_gpus=job.spec.gpus.max,
+        deadline=job.deadline,
+        priority=job.spec.priority,
+        command=job.spec.command,
+    )
+
+
+def _exit_status(state: str, pods: PodsView) -> int | None:
+    if state == "succeeded":
+        return 0
+    return pods.exit_status if state == "failed" and pods.exit_status else None
+
+
+def status_of_gone(handle: Handle) -> JobStatus:
+    record = record_of(handle)
+    if record is None:
+        raise UserMistake(f"there is no job {handle}, or no longer")
+    job = Job.from_document(record.job)
+    if record.cancelled:
+        status = JobStatus(handle, "cancelled", uuid=job.uuid, name=job.name)
+    else:
+        why = "somebody deleted it in the cluster, or it was cleaned up after its end"
+        status = JobStatus(handle, "lost", uuid=job.uuid, name=job.name, reason=why)
+    return _with_job(replace(status, submitted=job.submitted), job)

@@ -1,0 +1,91 @@
+"""The page's own files, through the commands that people type."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Done, run_here
+from tests.docs.test_docs import DOCS, fences
+from tests.jobs.kubernetes.api_server import TOKEN, ApiServer
+from tests.jobs.kubernetes.test_logs import complete, say
+
+PAGE = DOCS / "jobs-kubernetes.md"
+
+
+@pytest.fixture
+def here(tmp_path: Path, config: Path) -> Path:
+    for fence in fences(PAGE):
+        if fence.file is not None:
+            (tmp_path / fence.file).write_text(fence.text, encoding="utf-8")
+    return tmp_path
+
+
+def gpuyard(here: Path, *words: str) -> Done:
+    done = run_here(*words, cwd=here, environment=os.environ)
+    assert TOKEN not in done.stdout + done.stderr
+    return done
+
+
+def test_the_page_from_submit_to_cancel(here: Path, api: ApiServer) -> None:
+    done = gpuyard(here, "submit", "digits.job.yaml", "--engine", "kubernetes")
+    assert re.fullmatch(r"kubernetes://lab/team/job/spoken-digits-[0-9a-f]{8}\n", done.stdout)
+    handle = done.stdout.strip()
+    status = gpuyard(here, "status", handle)
+    assert "waits in Kueue's queue team-a" in status.stdout
+    document = json.loads(gpuyard(here, "status", handle, "--json").stdout)
+    assert (document["state"], document["max_gpus"], document["gpus"]) == ("queued", 8, None)
+
+    uuid = document["uuid"]
+    for pod in ("n-0", "n-1"):
+        api.add_pod(pod, uuid)
+        say(api, pod, f"hello from {pod}", ends=True)
+    api.one("jobs")["spec"]["suspend"] = False
+    logs = gpuyard(here, "logs", handle)
+    assert logs.stdout == "[n-0] hello from n-0\n[n-1] hello from n-1\n"
+    listed = json.loads(gpuyard(here, "queue", "--json").stdout)["jobs"]
+    assert [(job["handle"], job["state"]) for job in listed] == [(handle, "running")]
+
+    assert gpuyard(here, "cancel", handle).returncode == 0
+    assert api.objects.keys() == {f"v1/namespaces/team/pods/n-{number}" for number in range(2)}
+    assert json.loads(gpuyard(here, "status", handle, "--json").stdout)["state"] == "cancelled"
+    again = gpuyard(here, "retry", handle).stdout.strip()
+    assert again.startswith("kubernetes://lab/team/job/spoken-digits-")
+    assert again != handle
+
+
+def test_wait_ends_with_the_job(here: Path, api: ApiServer) -> None:
+    command = ("--", "train", "it's", "$(x)")
+    (here / "one.job.yaml").write_text("command: x\nkubernetes: {image: i}\n")
+    submit = ("submit", "one.job.yaml", "--engine", "kubernetes")
+    handle = gpuyard(here, *submit, *command).stdout.strip()
+    pod = api.one("jobs")["spec"]["template"]["spec"]["containers"][0]
+    assert pod["command"] == ["train", "it's", "$$(x)"]
+    complete(api, "p")
+    done = gpuyard(here, "wait", handle)
+    assert (done.returncode, "succeeded" in done.stderr + done.stdout) == (0, True)
+
+
+def test_a_notebook_of_the_page(here: Path, api: ApiServer) -> None:
+    dry = gpuyard(here, "submit", "lab.job.yaml", "--engine", "kubernetes", "--dry-run")
+    assert api.requests == []
+    assert "kind: StatefulSet" in dry.stdout
+    handle = gpuyard(here, "submit", "lab.job.yaml", "--engine", "kubernetes").stdout.strip()
+    assert {path.split("/")[-2] for path in api.objects} == {"statefulsets", "services", "secrets"}
+    assert gpuyard(here, "cancel", handle).returncode == 0
+    assert api.objects == {}
+
+
+def test_mistakes_are_sentences(here: Path, api: ApiServer) -> None:
+    words = ("submit", "--engine", "kubernetes", "--gpus", "1", "--", "train")
+    done = gpuyard(here, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "kubernetes.image is missing" in done.stderr
+    api.stop()
+    done = gpuyard(here, "submit", "digits.job.yaml", "--engine", "kubernetes")
+    assert done.returncode == 1
+    assert "it may have been submitted as kubernetes://lab/team/job/" in " ".join(
+        done.stderr.split()
+    )
