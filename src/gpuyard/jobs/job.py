@@ -145,6 +145,10 @@ class JobStatus:
     ended: float | None = None
     deadline: float | None = None
     priority: int = 0
+    done: float | None = None
+    """Share of its work, where it reports its steps and it is known how many there are."""
+    samples_per_second: float | None = None
+    expected_end: float | None = None
     reason: str = ""
     """In words: what it waits for, or why it is not known how it is."""
     command: tuple[str, ...] = ()
@@ -158,7 +162,7 @@ class JobStatus:
 
     def document(self) -> dict[str, Any]:
         """For programs; moments as ISO 8601."""
-        moments = ("submitted", "started", "ended", "deadline")
+        moments = ("submitted", "started", "ended", "deadline", "expected_end")
         return {
             **asdict(self),
             "handle": str(self.handle),

@@ -164,11 +164,8 @@ class Checkpoint(_Short):
         Duration, Field(gt=0, le=86400, description="how long writing one may take")
     ] = 60.0
     restart: Annotated[
-        Duration | None,
-        Field(
-            ge=0, le=86400, description="what a stop and a start cost it; else what was measured"
-        ),
-    ] = None
+        Duration, Field(ge=0, le=86400, description="what a stop and a start cost it")
+    ] = 30.0
 
     @model_validator(mode="before")
     @classmethod

@@ -12,25 +12,39 @@ def queue(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[policy [NAME]]", help="The policy of the local queue, or a new one."
+            metavar="[explain HANDLE | policy [NAME]]",
+            help="Why a job waits; or the local queue's policy, or a new one.",
         ),
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With a policy: how often running jobs may be resized (default: as the policy has it).",
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show your jobs that wait or run, of every engine that can be asked; or show and set the local queue's policy.
+    """Show your jobs that wait or run, of every engine that can be asked.
 
-    Example: gpuyard queue --all
+    `gpuyard queue explain HANDLE` says why a job waits, when it will start and how likely it meets its deadline;
+    `gpuyard queue policy [NAME]` shows or sets by which policy local jobs share GPUs.
+
+    Example: gpuyard queue explain local://17
     """
     words = what or []
-    if not words:
+    if not words and every is None:
         _list(all_=all_, json_output=json_output)
-    elif words[0] == "policy" and len(words) <= 2 and not all_:
-        _policy(words[1] if len(words) == 2 else None, json_output=json_output)
+    elif words[:1] == ["explain"] and len(words) == 2 and not all_ and every is None:
+        _explain(words[1], json_output=json_output)
+    elif words[:1] == ["policy"] and len(words) <= 2 and not all_:
+        _policy(words[1] if len(words) == 2 else None, every, json_output=json_output)
     else:
         raise UserMistake(
-            "write it like: gpuyard queue, gpuyard queue --all, or gpuyard queue policy min-time"
+            "write it like: gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, or "
+            "gpuyard queue policy min-time"
         )
 
 
@@ -51,11 +65,27 @@ def _list(*, all_: bool, json_output: bool) -> None:
     show(queue_answer(jobs, engines, all_=all_), json_output=json_output)
 
 
-def _policy(name: str | None, *, json_output: bool) -> None:
+def _explain(handle: str, *, json_output: bool) -> None:
+    from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.job import Handle
+    from gpuyard.report.answers.jobs.queue import explain_answer
+
+    named = Handle.parse(handle)
+    found = engine(named.engine)
+    explanation = found.explain(named)
+    show(explain_answer(found.status(named), explanation), json_output=json_output)
+
+
+def _policy(name: str | None, every: str | None, *, json_output: bool) -> None:
     from gpuyard.jobs.engines.local.engine import LocalEngine
     from gpuyard.report.answers.jobs.queue import policy_answer
+    from gpuyard.units import parse_seconds
 
     local = LocalEngine()
     if name is not None:
-        local.set_policy(name)
+        local.set_policy(name, None if every is None else parse_seconds(every))
+    elif every is not None:
+        raise UserMistake(
+            "--every goes with a policy, like: gpuyard queue policy min-time --every 5min"
+        )
     show(policy_answer(local.policy()), json_output=json_output)

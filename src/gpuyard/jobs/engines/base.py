@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuyard.errors import GpuyardError, UnknownName
 from gpuyard.jobs.job import Handle, Job, JobStatus
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.explain import Explanation
 
 GROUP = "gpuyard.engines"
 """Of the entry points by which other packages add an engine: `name = "package.module:Class"`."""
@@ -88,6 +91,11 @@ class Engine(ABC):
     def job(self, handle: Handle) -> Job:
         """What was submitted, so that it can be submitted again."""
         raise GpuyardError(f"what was submitted as {handle} is not kept; submit it again yourself")
+
+    def explain(self, handle: Handle) -> "Explanation | None":
+        """Why it waits and when it will start; None where only the engine's own word (`reason`) is known."""
+        del handle
+        return None
 
 
 def engine_names() -> Sequence[str]:

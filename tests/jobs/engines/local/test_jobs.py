@@ -283,6 +283,24 @@ def test_the_policy_of_the_queue_is_shown_and_set(jobs: Jobs) -> None:
     assert "uses fifo" in jobs.cli("queue", "policy", "fifo").stdout
 
 
+def test_a_job_that_waits_is_explained(jobs: Jobs) -> None:
+    hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
+    until(lambda: jobs.state(hold) == "running")
+    handle = jobs.submit("--gpus", "2", "--deadline", "tomorrow 23:59", "--", "true")
+    said = jobs.cli("queue", "explain", handle).stdout
+    assert "It needs 2 GPUs, and none of 4 is free." in said
+    assert f"the end of {hold} on 4 GPUs" in said
+    assert f"Nobody knows how long {hold}, {handle} will take" in " ".join(said.split())
+    document = json.loads(jobs.cli("queue", "explain", handle, "--json").stdout)
+    assert (document["handle"], document["state"], document["gpus"]) == (handle, "queued", 2)
+    assert document["start"]["expected"] < document["end"]["expected"] < document["deadline"]
+    assert document["deadline_probability"] == 1
+    jobs.cli("cancel", handle)
+    done = jobs.cli("queue", "explain", handle)
+    assert done.returncode == 2
+    assert "is cancelled: it neither waits nor runs" in done.stderr
+
+
 def test_the_store_and_what_jobs_print_is_for_their_user_only(jobs: Jobs) -> None:
     handle = jobs.submit("--", "echo", "mine")
     assert jobs.wait(handle) == 0

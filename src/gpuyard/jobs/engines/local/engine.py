@@ -4,18 +4,21 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner
 from gpuyard.jobs.engines.local.settling import settle
+from gpuyard.jobs.engines.local.start import look
 from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.engines.local.views import Reports, length_is_known, progress, view_of
 from gpuyard.jobs.job import Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
-from gpuyard.jobs.policies import Policy, policy_of
+from gpuyard.jobs.policies import Policy, Pool, policy_of
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import open_desk
@@ -23,12 +26,17 @@ from gpuyard.share.service.location import share_directory
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
 from gpuyard.share.watch.processes import VARIABLE
 
+if TYPE_CHECKING:
+    from gpuyard.jobs.explain import Explanation
+    from gpuyard.jobs.known_work import KnownWork
+
 
 @dataclass(frozen=True)
 class LocalRequest(Request):
     """A job with what the machine has for it."""
 
     machine_gpus: int
+    known: "KnownWork"
 
     @property
     def most_gpus(self) -> int:
@@ -73,7 +81,8 @@ class LocalEngine(Engine):
         return Availability(True)
 
     def plan(self, job: Job) -> LocalRequest:
-        machine_gpus = len(_config().gpus)
+        config = _config()
+        machine_gpus = len(config.gpus)
         if (job.spec.nodes or 1) > 1:
             raise UserMistake(
                 f"the local engine has one machine, and the job wants {job.spec.nodes}; use --engine slurm"
@@ -84,12 +93,12 @@ class LocalEngine(Engine):
             )
         for text in job.spec.after:
             self._row(Handle.parse(text))
-        return LocalRequest(job, machine_gpus)
+        return LocalRequest(job, machine_gpus, self._known(job, config))
 
     def submit(self, request: LocalRequest) -> Handle:
         self._paths.make()
         with Store(self._paths.store) as store:
-            handle = store.add(request.job, _environment())
+            handle = store.add(request.job, _environment(), request.known)
         ensure_runner(self._paths)
         return handle
 
@@ -138,15 +147,52 @@ class LocalEngine(Engine):
         with Store(self._paths.store) as store:
             return policy_of(store.setting("policy") or DEFAULT_POLICY)
 
-    def set_policy(self, name: str) -> None:
-        """For all jobs from now on."""
+    def set_policy(self, name: str, every_seconds: float | None = None) -> None:
+        """For all jobs from now on; running ones are resized at most so often, else as often as the policy says."""
         chosen = policy_of(name)
         self._paths.make()
         with Store(self._paths.store) as store:
             store.set("policy", chosen.name)
+            store.set("every", "" if every_seconds is None else repr(every_seconds))
 
     def job(self, handle: Handle) -> Job:
         return self._row(handle).job
+
+    def explain(self, handle: Handle) -> "Explanation":
+        from gpuyard.jobs.engines.local.turns import free_for_jobs
+        from gpuyard.jobs.explain import explain
+        from gpuyard.share.turns.when import shown
+
+        status = self.status(handle)
+        if status.final:
+            raise UserMistake(f"{handle} is {status.state}: it neither waits nor runs")
+        desk, now = open_desk(), time.time()
+        state, config = desk.state(), desk.config
+        desk.close()
+        with Store(self._paths.store) as store:
+            rows = store.open_rows()
+        progresses = [look(self._paths.start(row.number, row.starts)).progress for row in rows]
+        ours = {progress.lease or progress.place for progress in progresses if progress is not None}
+        reports, free = Reports(self._paths), free_for_jobs(state, config.indices, ours)
+        views = [view_of(row, reports, len(config.gpus), now) for row in rows]
+        found = explain(str(handle), views, Pool((free,)), self.policy(), now_s=now, say=shown)
+        more = [f"{status.reason[0].upper()}{status.reason[1:]}."] if status.reason else []
+        if free < len(config.gpus):
+            leased = len(config.gpus) - free
+            more.append(
+                f"{leased} of this machine's {len(config.gpus)} GPUs are leased or drained by others."
+            )
+        unknown = [str(row.handle) for row in rows if not length_is_known(row, reports, now)]
+        after = (_unknown_sentence(unknown),) if unknown else ()
+        return replace(found, reasons=(*more, *found.reasons), prospects=(*found.prospects, *after))
+
+    def _known(self, job: Job, config: ShareConfig) -> "KnownWork":
+        from gpuyard.jobs.known_work import known_work
+
+        kinds = {gpu.catalog for gpu in config.gpus}
+        return known_work(
+            job.spec, gpu=kinds.pop() if len(kinds) == 1 else None, gpus=len(config.gpus)
+        )
 
     def _row(self, handle: Handle) -> Row:
         if not self._paths.store.exists():
@@ -168,6 +214,9 @@ class LocalEngine(Engine):
 
     def _status(self, row: Row) -> JobStatus:
         job = row.job
+        made = None
+        if row.state == "running":
+            made = progress(row, Reports(self._paths), time.time())
         return JobStatus(
             handle=row.handle,
             state=row.state,
@@ -185,10 +234,21 @@ class LocalEngine(Engine):
             ended=row.ended,
             deadline=job.deadline,
             priority=job.spec.priority,
+            done=None if made is None else made.share,
+            samples_per_second=None if made is None else made.samples_per_second,
+            expected_end=None if made is None else made.expected_end,
             reason=row.reason,
             command=job.spec.command,
             logs=tuple(map(str, self._logs(row))),
         )
+
+
+def _unknown_sentence(handles: Sequence[str]) -> str:
+    named = ", ".join(handles[:3]) + (f" and {len(handles) - 3} more" if len(handles) > 3 else "")
+    return (
+        f"Nobody knows how long {named} will take: the time limit is assumed, else an hour. "
+        "A workload with its samples would say."
+    )
 
 
 def _config() -> ShareConfig:

@@ -39,6 +39,11 @@ class StartPaths:
         return self.directory / "log"
 
     @property
+    def steps(self) -> Path:
+        """What the job reports of its steps."""
+        return self.directory / "steps"
+
+    @property
     def supervisor_log(self) -> Path:
         """What goes wrong before there is a log of the job."""
         return self.directory / "supervisor.log"

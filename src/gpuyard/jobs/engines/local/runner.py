@@ -6,8 +6,8 @@ all jobs have; every command about jobs starts it again where it is needed.
 
 import contextlib
 import fcntl
+import math
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,26 +16,35 @@ from pathlib import Path
 from gpuyard import files
 from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.settling import leaves_something, settle_one
-from gpuyard.jobs.engines.local.start import Order, StartView, ask_to_end, end_all, look, prepared
+from gpuyard.jobs.engines.local.ending import Endings
+from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
+from gpuyard.jobs.engines.local.settling import settle_one
+from gpuyard.jobs.engines.local.start import Order, StartView, look, prepared
 from gpuyard.jobs.engines.local.store import Row, Store
-from gpuyard.jobs.engines.local.turns import LocalJob, free_for_jobs, others_in_the_way, starts
-from gpuyard.jobs.engines.local.views import view_of
+from gpuyard.jobs.engines.local.turns import (
+    LocalJob,
+    free_for_jobs,
+    others_in_the_way,
+    resized,
+    starts,
+)
+from gpuyard.jobs.engines.local.views import Reports, keep_measurements, view_of
 from gpuyard.jobs.job import FINAL, Handle
 from gpuyard.jobs.log_files import open_log
-from gpuyard.jobs.policies import policy_of
+from gpuyard.jobs.policies import Policy, policy_of
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.run.process import Command, start_apart
 from gpuyard.share.service.desk import open_desk
 from gpuyard.share.service.location import share_directory
 from gpuyard.share.watch.processes import VARIABLE
+from gpuyard.steps.reporter import FILE_VARIABLE
 
 DEFAULT_POLICY = "fifo"
 _MODULE = "gpuyard.jobs.engines.local.runner"
 _LOOK_SECONDS = 0.25
 _IDLE_SECONDS = 2.0
-_LAST_GRACE_SECONDS = 1.0
+_AGAIN_SECONDS = 1.0
+_AFTER_ERROR_SECONDS = 1.0
 
 
 def ensure_runner(paths: JobPaths) -> bool:
@@ -76,8 +85,11 @@ class Runner:
     def __init__(self, paths: JobPaths, store: Store) -> None:
         self._paths = paths
         self._store = store
-        self._asked: dict[tuple[int, int], float] = {}
-        """Starts that were told to end, and when."""
+        self._reports = Reports(paths)
+        self._resized_at: float | None = None
+        self._endings = Endings(paths)
+        self._seen: tuple[object, ...] = ()
+        self._decided_at = -math.inf
 
     def look(self) -> bool:
         """Bring everything up to date and start what can be; False: there is nothing left to do."""
@@ -90,30 +102,24 @@ class Runner:
         rows = self._store.open_rows()
         for row in rows:
             if row.number in views and row.in_progress:
-                self._end_if_asked(row, views[row.number])
+                self._endings.look(row, views[row.number])
         waiting = [row for row in rows if not row.in_progress and self._may_start(row)]
-        if waiting:
-            self._start(waiting, [row for row in rows if row.in_progress], views)
+        started = [row for row in rows if row.in_progress]
+        resizes = self._may_resize(started)
+        if resizes or (waiting and self._is_new(rows)):
+            self._decide(waiting, started, views, resizes=resizes)
+        for row in self._store.unmeasured_rows():
+            keep_measurements(row, self._reports)
+            self._store.note_measured(row, row.finished_starts)
         return bool(rows)
 
-    def _end_if_asked(self, row: Row, view: StartView) -> None:
-        """First with the signal on which it may write a checkpoint, and after a grace for good."""
-        if row.cancelled is None and row.stopping is None and not leaves_something(row, view):
-            return
-        paths = self._paths.start(row.number, row.starts)
-        key = (row.number, row.starts)
-        checkpoint = row.job.spec.checkpoint
-        if key not in self._asked:
-            self._asked[key] = time.monotonic()
-            gently = row.stopping is not None and checkpoint is not None
-            number = checkpoint.signal if gently and checkpoint is not None else "SIGTERM"
-            ask_to_end(paths, signal.Signals[number])
-            return
-        grace = open_desk().config.grace_seconds
-        if row.stopping is not None and checkpoint is not None:
-            grace = max(grace, checkpoint.time)
-        if time.monotonic() - self._asked[key] >= grace:
-            end_all(paths, _LAST_GRACE_SECONDS)
+    def _is_new(self, rows: Sequence[Row]) -> bool:
+        """Whether jobs have changed since the last decision; what others do is looked at now and then."""
+        seen = tuple((row.number, row.state, row.starts, row.gpus) for row in rows)
+        if seen == self._seen and time.monotonic() - self._decided_at < _AGAIN_SECONDS:
+            return False
+        self._seen, self._decided_at = seen, time.monotonic()
+        return True
 
     def _may_start(self, row: Row) -> bool:
         """Whether the jobs that it comes after have succeeded; where one can't any more, it won't start."""
@@ -129,10 +135,29 @@ class Runner:
             return False
         return True
 
-    def _start(
-        self, waiting: Sequence[Row], started: Sequence[Row], views: dict[int, StartView]
+    def _may_resize(self, started: Sequence[Row]) -> bool:
+        """Now and then, where the policy is one that changes what running jobs have."""
+        every = self._store.setting("every")
+        round_s = float(every) if every else self._policy().round_s
+        if round_s is None or not any(row.job.spec.checkpoint for row in started):
+            return False
+        if self._resized_at is not None and time.monotonic() - self._resized_at < round_s:
+            return False
+        self._resized_at = time.monotonic()
+        return all(row.stopping is None for row in started)
+
+    def _policy(self) -> Policy:
+        return policy_of(self._store.setting("policy") or DEFAULT_POLICY)
+
+    def _decide(
+        self,
+        waiting: Sequence[Row],
+        started: Sequence[Row],
+        views: dict[int, StartView],
+        *,
+        resizes: bool,
     ) -> None:
-        desk = open_desk()
+        desk, now = open_desk(), time.time()
         try:
             state, total = desk.state(), len(desk.config.gpus)
             indices = desk.config.indices
@@ -141,25 +166,39 @@ class Runner:
         leases = {row.number: _lease_of(views.get(row.number)) for row in started}
         ours = frozenset(filter(None, leases.values())) | _waiting_leases(views)
         jobs = [
-            LocalJob(row.number, view_of(row, total), row.in_progress and not leases[row.number])
+            LocalJob(
+                row.number,
+                view_of(row, self._reports, total, now),
+                row.in_progress and not leases[row.number],
+            )
             for row in (*started, *waiting)
         ]
+        policy, free = self._policy(), free_for_jobs(state, indices, ours)
+        if resizes:
+            for number, gpus in resized(jobs, policy, free=free, now_s=now).items():
+                self._stop_to_resize(next(row for row in started if row.number == number), gpus)
         chosen = starts(
             jobs,
-            policy_of(self._store.setting("policy") or DEFAULT_POLICY),
-            free=free_for_jobs(state, indices, ours),
+            policy,
+            free=free,
             total=total,
             contended=others_in_the_way(state, ours),
-            now_s=time.time(),
+            now_s=now,
         )
         for row in waiting:
             if row.number in chosen:
                 self.start_one(row, chosen[row.number])
 
+    def _stop_to_resize(self, row: Row, gpus: int) -> None:
+        why = (
+            f"was stopped to go on with {gpus} GPUs" if gpus else "was stopped to let others go on"
+        )
+        self._store.change(row, stopping=f"{why} instead of {row.gpus}")
+
     def start_one(self, row: Row, gpus: int) -> None:
         """On so many GPUs, unless somebody has cancelled it meanwhile."""
         start = self._paths.start(row.number, row.starts + 1)
-        with prepared(start, order_of(row, self._store.environment(row), gpus)) as set_off:
+        with prepared(start, order_of(row, self._store.environment(row), gpus, start)) as set_off:
             if self._store.change(row, starts=row.starts + 1, gpus=gpus):
                 set_off()
                 return
@@ -168,12 +207,13 @@ class Runner:
         shutil.rmtree(start.directory)
 
 
-def order_of(row: Row, environment: dict[str, str], gpus: int) -> Order:
+def order_of(row: Row, environment: dict[str, str], gpus: int, start: StartPaths) -> Order:
     """Exactly what runs."""
     job = row.job
+    reports = {FILE_VARIABLE: str(start.steps)}
     return Order(
         argv=torchrun_line(job.spec.command, gpus_per_node=gpus),
-        environment={**environment, **job.environment(gpus)},
+        environment={**environment, **reports, **job.environment(gpus)},
         cwd=str(job.cwd),
         gpus=gpus,
         seconds=job.spec.time_limit,
@@ -220,12 +260,13 @@ def _serve(runner: Runner, paths: JobPaths) -> None:
         busy = True
         try:
             busy = runner.look()
-        except GpuyardError as error:  # a lease service that is down, a full disk: it may pass
+        except (
+            Exception
+        ) as error:  # a service that is down, a full disk, a fault of ours: the rest goes on
             if not paths.store.exists():
                 raise SystemExit(0) from error
-            sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {error}\n")
-            sys.stderr.flush()
-            time.sleep(1.0)
+            _note(error)
+            time.sleep(_AFTER_ERROR_SECONDS)
         _reap()
         if busy:
             idle_since = None
@@ -234,6 +275,15 @@ def _serve(runner: Runner, paths: JobPaths) -> None:
             if time.monotonic() - idle_since >= _IDLE_SECONDS:
                 return
         time.sleep(_LOOK_SECONDS)
+
+
+def _note(error: Exception) -> None:
+    import traceback
+
+    said = str(error) if isinstance(error, GpuyardError) else traceback.format_exc()
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
+        sys.stderr.flush()
 
 
 def _reap() -> None:

@@ -5,12 +5,15 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.job import FINAL, Handle, Job, JobState
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.known_work import KnownWork
 
 _APPLICATION = 0x67706A62
 _VERSION = 1
@@ -21,6 +24,8 @@ _TABLES = (
         uuid TEXT NOT NULL UNIQUE,
         document TEXT NOT NULL,
         environment TEXT NOT NULL,
+        known TEXT NOT NULL,
+        measured INTEGER NOT NULL DEFAULT 0,
         state TEXT NOT NULL DEFAULT 'queued',
         cancelled REAL,
         starts INTEGER NOT NULL DEFAULT 0,
@@ -38,7 +43,7 @@ _TABLES = (
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
 _COLUMNS = (
-    "number, uuid, document, environment, state, cancelled, starts, gpus, lost, failed, resized, stopping, "
+    "number, uuid, document, environment, known, measured, state, cancelled, starts, gpus, lost, failed, resized, stopping, "
     "exit_status, reason, started, ended"
 )
 _OPEN = "state IN ('queued', 'running')"
@@ -52,6 +57,9 @@ class Row:
     uuid: str
     document: str
     environment: str
+    known: str
+    measured: int
+    """Of how many starts the job's reports were kept as measurements."""
     state: JobState
     cancelled: float | None
     """When somebody asked for its end."""
@@ -85,9 +93,30 @@ class Row:
         """Its last start is not known to be over."""
         return self.gpus is not None and self.state not in FINAL
 
-    @cached_property
+    @property
     def job(self) -> Job:
-        return Job.from_document(json.loads(self.document))
+        return _job(self.document)
+
+    @property
+    def known_work(self) -> "KnownWork":
+        return _known_work(self.known)
+
+    @property
+    def finished_starts(self) -> int:
+        """Starts that are over."""
+        return self.starts - 1 if self.in_progress else self.starts
+
+
+@lru_cache(maxsize=10_000)  # a runner asks again and again
+def _job(document: str) -> Job:
+    return Job.from_document(json.loads(document))
+
+
+@lru_cache(maxsize=1000)
+def _known_work(document: str) -> "KnownWork":
+    from gpuyard.jobs.known_work import KnownWork
+
+    return KnownWork.from_document(json.loads(document))
 
 
 class Store:
@@ -109,12 +138,17 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def add(self, job: Job, environment: Mapping[str, str]) -> Handle:
+    def add(self, job: Job, environment: Mapping[str, str], known: "KnownWork") -> Handle:
         """Written to the disk when this returns."""
         with self.transaction():
             done = self._connection.execute(
-                "INSERT INTO jobs (uuid, document, environment) VALUES (?, ?, ?)",
-                (job.uuid, json.dumps(job.document()), json.dumps(dict(environment))),
+                "INSERT INTO jobs (uuid, document, environment, known) VALUES (?, ?, ?, ?)",
+                (
+                    job.uuid,
+                    json.dumps(job.document()),
+                    json.dumps(dict(environment)),
+                    json.dumps(known.document()),
+                ),
             )
         return Handle("local", str(done.lastrowid))
 
@@ -132,6 +166,19 @@ class Store:
     def open_rows(self) -> Sequence[Row]:
         """Those that have not ended."""
         return self._select(_OPEN)
+
+    def unmeasured_rows(self) -> Sequence[Row]:
+        """Those with starts that are over, of which nothing was kept yet."""
+        return [
+            row for row in self._select("measured < starts") if row.measured < row.finished_starts
+        ]
+
+    def note_measured(self, row: Row, starts: int) -> None:
+        """The reports of so many starts are kept, or there were none."""
+        with self._sentences():
+            self._connection.execute(
+                "UPDATE jobs SET measured = ? WHERE number = ?", (starts, row.number)
+            )
 
     def environment(self, row: Row) -> dict[str, str]:
         """Of whoever submitted it."""

@@ -1,6 +1,6 @@
 """Which jobs start now, and with how many GPUs: a policy's answer, among the leases of everybody on this machine."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.jobs.policies import JobView, Policy, Pool
@@ -53,31 +53,46 @@ def starts(
 
 
 def resized(jobs: Sequence[LocalJob], policy: Policy, *, free: int, now_s: float) -> dict[int, int]:
-    """Job → GPUs that it would have after a restart, of those that run and can be stopped."""
-    given = policy.allocate([job.view for job in jobs], Pool((free,)), now_s) if free else {}
-    return {
-        job.number: given.get(job.view.id, 0)
-        for job in jobs
-        if job.view.running
-        and job.view.elastic
-        and not job.waits_for_lease
-        and given.get(job.view.id, 0) != job.view.gpus
-    }
+    """Job → GPUs with which it should go on (0: it waits), of those that run and can be stopped.
+
+    One that would get more is only stopped where it is done sooner for it, the restart counted. One that would get fewer
+    makes room for others; that this gains more than it costs is the policy's to say.
+    """
+    given = _allocated([job.view for job in jobs], policy, free, now_s)
+    changed = {}
+    for job in jobs:
+        view, gpus = job.view, given.get(job.view.id, 0)
+        if not view.running or not view.elastic or job.waits_for_lease or gpus == view.gpus:
+            continue
+        if gpus > view.gpus and view.seconds_left(gpus) >= view.seconds_left(view.gpus):
+            continue
+        changed[job.number] = gpus
+    return changed
 
 
 def _chosen(jobs: Sequence[LocalJob], policy: Policy, gpus: int, now_s: float) -> dict[int, int]:
-    """In the order of the policy's answer."""
-    if gpus <= 0:
-        return {}
+    """In the order of the policy's answer; what running jobs have is theirs until they are stopped."""
     views = [job.view for job in jobs]
-    given = policy.allocate(views, Pool((gpus,)), now_s)
+    given = _allocated(views, policy, gpus, now_s)
     left = gpus - sum(given.values())
     if left > 0:  # a job that can do with fewer than it asked for need not wait for all of them
         fewer = [_with_fewer(view, left) for view in views]
         if fewer != views:
-            given = policy.allocate(fewer, Pool((gpus,)), now_s)
+            given = _allocated(fewer, policy, gpus, now_s)
     numbers = {job.view.id: job.number for job in jobs if not job.view.running}
-    return {numbers[id_]: count for id_, count in given.items() if id_ in numbers and count > 0}
+    left = gpus - sum(view.gpus for view in views)
+    started = {}
+    for id_, count in given.items():
+        if id_ in numbers and 0 < count <= left:
+            started[numbers[id_]] = count
+            left -= count
+    return started
+
+
+def _allocated(
+    views: Sequence[JobView], policy: Policy, gpus: int, now_s: float
+) -> Mapping[str, int]:
+    return policy.allocate(views, Pool((gpus,)), now_s) if gpus > 0 else {}
 
 
 def _with_fewer(view: JobView, left: int) -> JobView:

@@ -1,12 +1,15 @@
 """All jobs, and the policy by which they share GPUs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from gpuyard.jobs.engines.base import Availability
+from gpuyard.jobs.explain import Explanation, Range
 from gpuyard.jobs.job import JobStatus
 from gpuyard.jobs.policies import POLICIES, Policy
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Words
 from gpuyard.report.answers.jobs.status import gpus_text, moment_text, state_text
+from gpuyard.share.store.clock import stamp
 
 _LONGEST_NAME = 40
 
@@ -44,6 +47,44 @@ def queue_answer(
             for name, found in engines
         ]
     return Answer(parts, document, verb="queue")
+
+
+def explain_answer(status: JobStatus, explanation: Explanation | None) -> Answer:
+    """Why a job waits and what will come of it; else what its engine says of it."""
+    document = {"handle": str(status.handle), "state": status.state, "reason": status.reason}
+    if explanation is None:
+        why = f": {status.reason}" if status.reason else ""
+        parts: list[Part] = [Sentence(f"{status.handle} is {status.state}{why}.")]
+        return Answer(parts, document, verb="queue")
+    return Answer(
+        [Sentence(sentence) for sentence in explanation.sentences],
+        {**document, **_stamped(explanation)},
+        verb="queue",
+    )
+
+
+def _stamped(explanation: Explanation) -> dict[str, Any]:
+    """Moments as elsewhere: ISO 8601."""
+
+    def moments(one: Range | None) -> dict[str, str | None] | None:
+        if one is None:
+            return None
+        return {
+            "expected": stamp(one.expected_s),
+            "low": stamp(one.low_s),
+            "high": stamp(one.high_s),
+        }
+
+    return {
+        "policy": explanation.policy,
+        "reasons": list(explanation.reasons),
+        "prospects": list(explanation.prospects),
+        "gpus": explanation.gpus,
+        "start": moments(explanation.start),
+        "end": moments(explanation.end),
+        "deadline": stamp(explanation.deadline_s),
+        "deadline_probability": explanation.deadline_probability,
+    }
 
 
 def policy_answer(policy: Policy) -> Answer:

@@ -1,0 +1,108 @@
+"""A running job that can checkpoint is grown when GPUs become free, and goes on where it was."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.jobs.engines.local.store import Store
+from gpuyard.share.setup import set_up
+from tests.jobs.engines.local.conftest import GPUS, Jobs, until
+
+# counts steps, each once: a SIGTERM makes it write down how far it is, and the next start goes on there
+TRAINER = """
+import json, os, pathlib, signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+kept = pathlib.Path("step")
+step = int(kept.read_text()) if kept.exists() else 0
+gpus = int(os.environ["GPUYARD_GPUS"])
+while not pathlib.Path("may-end").exists():
+    step += 1
+    print(step, gpus, flush=True)
+    report = {"steps": 1, "samples": gpus, "seconds": 0.1, "gpus": gpus, "start": str(os.getpid()), "at": time.time()}
+    with open(os.environ["GPUYARD_STEPS"], "a") as steps:
+        steps.write("gpuyard-steps: " + json.dumps(report) + "\\n")
+    time.sleep(0.1)
+    if asked:
+        kept.write_text(str(step))
+        sys.exit(143)
+"""
+
+
+@pytest.fixture
+def elastic(jobs: Jobs, home: Path) -> Path:
+    """GPUs that the predictor knows, a policy that resizes, and a job that is worth it."""
+    set_up(home / "share", fake_gpus=GPUS, topology="workstation", grace_seconds=0.5)
+    assert jobs.cli("queue", "policy", "min-time", "--every", "500 ms").returncode == 0
+    (jobs.directory / "trainer.py").write_text(TRAINER)
+    file = jobs.directory / "train.job.yaml"
+    file.write_text(
+        f"command: [{sys.executable}, trainer.py]\ncwd: .\nworkload: resnet50\nsamples: 1000000000\n"
+        "gpus: 1..4\ncheckpoint: {directory: ., time: 60 s, restart: 1 s}\n"
+    )
+    return file
+
+
+def lines(jobs: Jobs, handle: str) -> list[tuple[int, int]]:
+    found = [line.split() for line in jobs.logs(handle).splitlines()]
+    return [(int(step), int(gpus)) for step, gpus in found]
+
+
+def test_a_job_grows_when_gpus_become_free_and_no_step_is_lost_or_done_twice(
+    jobs: Jobs, elastic: Path
+) -> None:
+    hold = jobs.submit("--gpus", "3", "--", "sleep", "600")
+    until(lambda: jobs.state(hold) == "running")
+    handle = jobs.submit(str(elastic))
+    until(lambda: (3, 1) in lines(jobs, handle), "steps on one GPU")
+    assert jobs.cli("cancel", hold).returncode == 0
+    until(lambda: any(gpus == 4 for _, gpus in lines(jobs, handle)), "steps on four GPUs")
+    (jobs.directory / "may-end").touch()
+    assert jobs.wait(handle) == 0
+    status = jobs.status(handle)
+    assert (status["restarts"], status["gpus"], status["exit_status"]) == (1, 4, 0)
+    done = lines(jobs, handle)
+    assert [step for step, _ in done] == list(range(1, len(done) + 1))
+    assert {gpus for _, gpus in done} == {1, 4}
+    until(lambda: _measured(jobs) == [1, 4], "the measurements of both starts")
+
+
+def _measured(jobs: Jobs) -> list[int]:
+    import json
+
+    listed = json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout)
+    return sorted(run["gpus"] for run in listed)
+
+
+def test_a_command_that_writes_the_checkpoint_is_run_before_the_job_is_stopped(
+    jobs: Jobs, elastic: Path
+) -> None:
+    text = elastic.read_text().replace(
+        "{directory: .,", "{command: [sh, -c, 'echo $GPUYARD_GPUS > asked'], signal: SIGUSR1,"
+    )
+    elastic.write_text(text)
+    trainer = jobs.directory / "trainer.py"
+    trainer.write_text(trainer.read_text().replace("SIGTERM", "SIGUSR1"))
+    handle = jobs.submit(str(elastic))
+    until(lambda: (3, 4) in lines(jobs, handle), "steps")
+    with Store(jobs.paths.store) as store:
+        (row,) = store.open_rows()
+        assert store.change(row, stopping="was stopped for a test")
+    until(lambda: jobs.status(handle)["restarts"] == 1, "the restart")
+    assert (jobs.directory / "asked").read_text() == "4\n"
+    (jobs.directory / "may-end").touch()
+    assert jobs.wait(handle) == 0
+    done = [step for step, _ in lines(jobs, handle)]
+    assert done == list(range(1, len(done) + 1))
+
+
+def test_a_running_job_says_how_far_it_is(jobs: Jobs, elastic: Path) -> None:
+    handle = jobs.submit(str(elastic))
+    until(lambda: (jobs.status(handle)["done"] or 0) > 0, "a report")
+    status = jobs.status(handle)
+    assert 0 < status["done"] < 1
+    assert status["samples_per_second"] > 0
+    assert status["expected_end"] > status["started"]
+    (jobs.directory / "may-end").touch()
+    assert jobs.wait(handle) == 0
