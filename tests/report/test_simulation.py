@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpuyard.draw.completion import CompletionLine, completion_svg
 from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg
 from gpuyard.jobs.policies import Pool, policy_of
 from gpuyard.jobs.simulate.loop import simulate
@@ -47,13 +48,18 @@ def test_gpus_in_use_add_up_to_the_gpu_hours(outcomes: list[Outcome]) -> None:
     assert option["yAxis"]["max"] == 8
 
 
+def _bars(svg: str) -> list[ET.Element]:
+    drawn = ET.fromstring(svg)  # noqa: S314 - our own
+    return [r for r in drawn.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+
+
 def test_a_gantt_chart_has_a_bar_for_each_stay_and_shows_names_as_they_are() -> None:
     rows = [
         GanttRow("<b>", "ann", 0.0, (GanttBar(0, 50, 4), GanttBar(60, 100, 8))),
         GanttRow("c", "bob", 10.0, (GanttBar(50, 60, 8),)),
     ]
     drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
-    bars = [r for r in drawn.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+    bars = _bars(gantt_svg(rows, "Jobs"))
     assert [bar.findtext(f"{SVG}title") for bar in bars] == [
         "<b>: 4 GPUs",
         "<b>: 8 GPUs",
@@ -64,6 +70,23 @@ def test_a_gantt_chart_has_a_bar_for_each_stay_and_shows_names_as_they_are() -> 
     )
     assert float(bars[0].attrib["fill-opacity"]) < float(bars[1].attrib["fill-opacity"])
     assert {"ann", "bob", "<b>", "c"} <= {text.text for text in drawn.iter(f"{SVG}text")}
+
+
+def test_charts_that_are_compared_end_at_the_same_time() -> None:
+    rows = [GanttRow("a", "", 0.0, (GanttBar(0, 50, 4),))]
+    (alone,) = _bars(gantt_svg(rows, "Jobs"))
+    (beside,) = _bars(gantt_svg(rows, "Jobs", 100.0))
+    assert float(beside.attrib["width"]) == pytest.approx(float(alone.attrib["width"]) / 2)
+
+
+def test_a_line_of_completion_ends_at_its_last_job_on_top_and_says_its_mean() -> None:
+    lines = [CompletionLine("ours", (60.0, 120.0)), CompletionLine("<theirs>", (600.0, 6000.0))]
+    drawn = ET.fromstring(completion_svg(lines, "Jobs", "two of them"))  # noqa: S314 - our own
+    ours, theirs = (line.attrib["points"].split() for line in drawn.iter(f"{SVG}polyline"))
+    assert len(ours) == len(theirs) == 4
+    assert ours[-1].split(",")[1] == theirs[-1].split(",")[1], "both reach 100 %"
+    assert float(ours[-1].split(",")[0]) < float(theirs[0].split(",")[0])
+    assert {"ours: 1.5 min", "<theirs>: 55 min"} <= {text.text for text in drawn.iter(f"{SVG}text")}
 
 
 def test_a_gantt_chart_of_many_jobs_leaves_out_their_names() -> None:

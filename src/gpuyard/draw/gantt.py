@@ -32,10 +32,14 @@ class GanttRow:
     bars: tuple[GanttBar, ...]
 
 
-def gantt_svg(rows: Sequence[GanttRow], title: str) -> str:
-    """A line a job in the order given; the more GPUs, the stronger the colour, and a thin line while it waits."""
+def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str:
+    """A line a job in the order given; the more GPUs, the stronger the colour, and a thin line while it waits.
+
+    Charts that are compared end at the same time, `until_s`.
+    """
     first = min(row.submitted_s for row in rows)
     last = max((bar.end_s for row in rows for bar in row.bars), default=first + 1)
+    last = max(last, until_s)
     most = max((bar.gpus for row in rows for bar in row.bars), default=1)
     height = _ROW if len(rows) <= _FEW_ROWS else _THIN_ROW
     bottom = _TOP + height * len(rows)

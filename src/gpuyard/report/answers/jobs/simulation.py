@@ -134,8 +134,12 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[Part]:
     caption = (
         "A line a job, in the order of submission; grey while it waits, stronger with more GPUs."
     )
+    until_s = max(float(outcome.ended_s.max()) for outcome in outcomes)
     gantts = [
-        Picture(gantt_svg(_gantt_rows(outcome), f"Jobs under {outcome.policy}"), caption=caption)
+        Picture(
+            gantt_svg(_gantt_rows(outcome), f"Jobs under {outcome.policy}", until_s),
+            caption=caption,
+        )
         for outcome in outcomes
     ]
     return [charts, *gantts]
