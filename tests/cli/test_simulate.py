@@ -98,3 +98,64 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_wrong_is_a_sentence(cli: Cli, line: str, says: str) -> None:
     done = cli(*line.split(), status=2)
     assert says in done.stderr
+
+
+def test_what_would_have_happened_is_set_beside_what_is(cli: Cli) -> None:
+    done = cli(
+        "simulate", TEAM, "--cluster", "2x4", "--what-if", "add 8 gpus",
+        "--what-if", "policy=min-time", "--what-if", "add 4 gpus, policy=max-jobs", "--json",
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    cases = document["what_if"]
+    assert [(row["case"], row["gpus"], row["policy"]) for row in cases] == [
+        ("as it is", 8, "fifo"),
+        ("add 8 gpus", 16, "fifo"),
+        ("policy=min-time", 8, "min-time"),
+        ("add 4 gpus, policy=max-jobs", 12, "max-jobs"),
+    ]
+    means = [row["mean_completion_seconds"] for row in cases]
+    assert max(means[1:]) < means[0]
+    assert document["recorded_mean_wait_seconds"] is None
+    assert [row["policy"] for row in document["policies"]] == [row["policy"] for row in cases]
+
+
+def test_another_network_is_predicted_for_a_workload(cli: Cli) -> None:
+    done = cli(
+        "simulate", TEAM, "--cluster", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s",
+        "--workload", "bert-large",
+    )  # fmt: skip
+    assert "network 25 Gbit/s: on average a job would have ended" in " ".join(done.stdout.split())
+    assert "are taken to train bert-large" in " ".join(done.stdout.split())
+
+
+def test_a_history_says_how_near_to_it_the_simulation_is(cli: Cli, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    history = str(ROOT / "tests/jobs/simulate/recorded/sacct-22.05.txt")
+    done = cli(
+        "simulate", history, "--cluster", "2x4", "--what-if", "remove 1 gpu", "--html", str(page)
+    , status=2)  # fmt: skip
+    assert "needs 8 GPUs, the cluster has 7" in done.stderr
+    done = cli(
+        "simulate", history, "--cluster", "2x4", "--what-if", "add 1 machine", "--html", str(page)
+    )
+    said = " ".join(done.stdout.split())
+    assert "In reality jobs waited 1.45 min on average, simulated under fifo 1.34 min." in said
+    assert "instead of 2.06 min" in said
+    assert "chart-completion" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--what-if", "more"), "--what-if: expected 'add 8 gpus'"),
+        (("--what-if", "network 25 Gbit/s"), "another network needs the predictor"),
+        (("--what-if", "add 1 gpu", "--policy", "fifo,min-time"), "--policy is the one in use"),
+        (("--what-if", "add 1 gpu", "--workload", "resnet50"), "--workload is for --what-if"),
+        (("--workload", "resnet50"), "--workload is for --what-if"),
+    ],
+)
+def test_what_is_wrong_with_a_what_if_is_said(
+    cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
+    done = cli("simulate", TEAM, "--cluster", "2x4", *arguments, status=2)
+    assert said in " ".join(done.stderr.split())

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gpuyard.jobs.policies import Policy, Pool
     from gpuyard.jobs.simulate.trace import Trace
     from gpuyard.jobs.simulate.traces import Batch
+    from gpuyard.jobs.simulate.what_if import Ratio
+
+_MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
 
 
 def simulate(
@@ -22,8 +25,28 @@ def simulate(
     ] = None,
     *,
     policy: Annotated[
-        str, typer.Option(metavar="LIST", help="Which policies, like min-time,fifo, or all.")
-    ] = "fifo,min-time",
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Which policies, like min-time,fifo, or all; with --what-if the one that was in "
+            "use (default: fifo,min-time; with --what-if: fifo).",
+        ),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANGE",
+            help="What would have happened with it: 'add 8 gpus', 'remove 1 machine', "
+            "'network 25 Gbit/s', policy=min-time, or several with commas. Repeat to compare.",
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORKLOAD",
+            help="With another network: what jobs on several machines train.",
+        ),
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -57,21 +80,60 @@ def simulate(
     With --format leases it is the history of this machine's leases, and TRACE is left out.
 
     Example: gpuyard simulate jobs.csv --cluster 4x8 --policy min-time,fair-share,fifo
+
+    Example: gpuyard simulate --format leases --what-if "add 2 gpus" --what-if policy=fair-share
     """
     from gpuyard.jobs.simulate.loop import simulate as run
+    from gpuyard.jobs.simulate.what_if import AS_IT_IS, Case, parse_change
     from gpuyard.measure.clock import Progress
     from gpuyard.report.answers.jobs.simulation import simulation_answer
+    from gpuyard.report.answers.jobs.what_if import what_if_answer
 
-    policies = _policies(policy)
+    changes = [parse_change(text) for text in what_if or []]
+    policies = _policies(policy or ("fifo" if changes else "fifo,min-time"))
+    if changes and len(policies) > 1:
+        raise UserMistake("with --what-if, --policy is the one in use; add --what-if policy=NAME")
+    if workload is not None and all(change.network is None for change in changes):
+        raise UserMistake("--workload is for --what-if 'network RATE'")
     read = _trace(trace, format, traces, batch)
     pool = _pool(cluster, read)
+    cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
+    cases += [change.case(cases[0], _faster(cluster, workload)) for change in changes]
     with progress_bar("simulating") as tell:
 
         def told(name: str) -> Callable[[int, int], None]:
             return lambda done, of: tell(Progress(name, done, of))
 
-        outcomes = [run(read, one, pool, told(one.name)) for one in policies]
-    show(simulation_answer(outcomes), json_output=json_output, html=html)
+        outcomes = [run(case.trace, case.policy, case.pool, told(case.name)) for case in cases]
+    answer = simulation_answer(outcomes)
+    if changes:
+        names = [case.name for case in cases]
+        assumed = f"Jobs on several machines are taken to train {workload}, as predicted."
+        answer = what_if_answer(
+            list(zip(names, outcomes, strict=True)), assumed if workload else ""
+        )
+    show(answer, json_output=json_output, html=html)
+
+
+def _faster(cluster: str | None, workload: str | None) -> "Callable[[str], Ratio]":
+    """What a network makes of jobs, by the predictor."""
+
+    def ratio(network: str) -> "Ratio":
+        from gpuyard.catalog.specfiles import read_workload
+        from gpuyard.hardware.clusters import read_cluster
+        from gpuyard.jobs.simulate.what_if import network_of, network_ratio
+        from gpuyard.workloads import profile_of
+
+        if workload is None or cluster is None or _MACHINES.fullmatch(cluster):
+            raise UserMistake(
+                "another network needs the predictor: name the machines with their network, like "
+                "--cluster 4x8xa100-sxm4-80gb@10G, and what is trained, like --workload resnet50"
+            )
+        spec, machines = read_workload(workload), read_cluster(cluster)
+        other = network_of(network, machines.network)
+        return network_ratio(spec, profile_of(spec), machines, other)
+
+    return ratio
 
 
 def _policies(text: str) -> "list[Policy]":
@@ -122,7 +184,7 @@ def _pool(cluster: str | None, trace: "Trace") -> "Pool":
     from gpuyard.hardware.clusters import machine_of, read_cluster
     from gpuyard.jobs.policies import Pool
 
-    if cluster is not None and (counts := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,2})", cluster)):
+    if cluster is not None and (counts := _MACHINES.fullmatch(cluster)):
         return Pool.uniform(int(counts[1]), int(counts[2]))
     if cluster is not None:
         read = read_cluster(cluster)

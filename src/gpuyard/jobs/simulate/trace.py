@@ -27,6 +27,8 @@ class TraceJob:
     priority: int = 0
     elastic: bool = False
     restart_s: float = 0.0
+    waited_s: float | None = None
+    """In reality, where the trace is of what ran once."""
 
     def view(
         self,

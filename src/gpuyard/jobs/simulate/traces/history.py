@@ -22,7 +22,8 @@ from gpuyard.share.store.lease import Lease
 
 PHILLY = ("timestamp", "duration", "num_gpus")
 SACCT = ("jobid", "submit", "start", "end", "alloctres")
-SACCT_COMMAND = "sacct -P -X -o JobID,JobName,User,Account,Submit,Start,End,AllocTRES"
+# a job's name may have the delimiter in it, so that it comes last
+SACCT_COMMAND = "sacct -P -X -o JobID,User,Account,Submit,Start,End,AllocTRES,JobName"
 _UNKNOWN = {"", "Unknown", "None"}
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}")
 _MOST_GPUS = 100_000
@@ -49,7 +50,7 @@ def read_sacct(path: Path) -> Trace:
     text = read_text(path, most_bytes=MOST_BYTES)
     what = f"an export by `{SACCT_COMMAND}`"
     jobs = []
-    for row in rows_of(text, str(path), SACCT, what=what, delimiter="|"):
+    for row in rows_of(text, str(path), SACCT, what=what, delimiter="|", free="jobname"):
         number = row.text("jobid")
         try:
             gpus = gpus_of(row.text("alloctres"))
@@ -70,6 +71,7 @@ def read_sacct(path: Path) -> Trace:
                 gpus,
                 row.text("user"),
                 row.text("account"),
+                begin_s=begin,
             )
         )
     if not jobs:
@@ -88,6 +90,7 @@ def lease_trace(leases: Iterable[Lease], gpus: int) -> Trace:
             lease.user,
             lease.group,
             lease.priority,
+            lease.start,
         )
         for lease in leases
         if lease.start is not None and lease.end is not None and lease.gpus
@@ -105,10 +108,19 @@ def _past(  # noqa: PLR0917 - the columns of a history, in one order
     user: str,
     group: str = "",
     priority: int = 0,
+    begin_s: float | None = None,
 ) -> TraceJob:
-    work = SteadyWork(max(seconds, _LEAST_SECONDS), _rigid(gpus))
     return TraceJob(
-        name, submitted_s, work, gpus, gpus, gpus, user=user, group=group, priority=priority
+        name,
+        submitted_s,
+        SteadyWork(max(seconds, _LEAST_SECONDS), _rigid(gpus)),
+        gpus,
+        gpus,
+        gpus,
+        user=user,
+        group=group,
+        priority=priority,
+        waited_s=None if begin_s is None else begin_s - submitted_s,
     )
 
 

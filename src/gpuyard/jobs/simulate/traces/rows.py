@@ -66,13 +66,14 @@ def read_rows(path: Path, needed: Sequence[str], *, what: str) -> Iterator[Row]:
 
 
 def rows_of(
-    text: str, name: str, needed: Sequence[str], *, what: str, delimiter: str = ","
+    text: str, name: str, needed: Sequence[str], *, what: str, delimiter: str = ",", free: str = ""
 ) -> Iterator[Row]:
-    """The same of a text."""
+    """The same of a text. Where the delimiter is no comma, nothing is quoted; a column `free` may have delimiters in
+    it if it is the last."""
     before = csv.field_size_limit(_LONGEST_CELL)
     try:
         reader = csv.reader(
-            text.splitlines(),
+            text.splitlines() if delimiter == "," else text.split("\n"),
             delimiter=delimiter,
             strict=True,
             quoting=csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE,
@@ -90,6 +91,8 @@ def rows_of(
                 raise UserMistake(f"{name}: more than {_MOST_ROWS:,} rows")
             if not cells:
                 continue
+            if header[-1] == free and len(cells) > len(header):
+                cells[len(header) - 1 :] = [delimiter.join(cells[len(header) - 1 :])]
             if len(cells) != len(header):
                 raise UserMistake(
                     f"{name}:{reader.line_num}: {len(cells)} cells, the first line has {len(header)}"

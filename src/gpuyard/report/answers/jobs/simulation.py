@@ -78,7 +78,7 @@ def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
 def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
     every: list[Any] = [outcome.as_json() for outcome in outcomes]
     times = [
-        _alike([figures[f"{name}_seconds"] for figures in every])
+        alike([figures[f"{name}_seconds"] for figures in every])
         for name in ("mean_completion", "median_completion", "p99_completion", "makespan")
     ]
     return [
@@ -98,7 +98,7 @@ def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
     ]
 
 
-def _alike(seconds: Sequence[float]) -> list[str]:
+def alike(seconds: Sequence[float]) -> list[str]:
     """Times that are compared have the same unit: the largest in which the smallest is at least 1."""
     unit, name = next((unit for unit in _UNITS if min(seconds) >= unit[0]), _UNITS[-1])
     digits = 2 if min(seconds) < 10 * unit else 1
