@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
+SOAK := $(VENV)/.soak
 
 .DEFAULT_GOAL := help
 .PHONY: help study test soak check format schemas bench clean system-packages
@@ -21,13 +22,17 @@ $(TOOLS): $(RUNTIME) requirements/dev.txt
 	@$(BIN)/pip install --quiet -r requirements/dev.txt
 	@touch $@
 
+$(SOAK): $(TOOLS) requirements/soak.txt
+	@$(BIN)/pip install --quiet -r requirements/soak.txt
+	@touch $@
+
 study: $(RUNTIME) ## Train the two spoken-digit models here and write the example report.
 	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output study
 
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
-soak: $(TOOLS) system-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
+soak: $(SOAK) system-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
 	@$(BIN)/pytest -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
 
 check: $(TOOLS) ## Formatting, lint, types and layers.

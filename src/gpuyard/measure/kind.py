@@ -23,6 +23,15 @@ Shown = Sequence[Listing | str]
 """Tables and sentences, in the order in which they are read."""
 
 
+class Moment(NamedTuple):
+    """How a training went until then, since the moment before."""
+
+    step: int
+    """Of the whole run."""
+    seconds: float
+    values: Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class FlatRows(Generic[AnyRecord]):
     """How a record is written as CSV: what its rows are about, and a column's value for each."""
@@ -52,6 +61,8 @@ class ResultKind(Generic[AnyRecord]):
     listing: Callable[[Sequence[AnyRecord]], Listing]
     show: Callable[[AnyRecord], Shown]
     flat: FlatRows[AnyRecord] | None = None
+    course: Callable[[AnyRecord], Iterable[Moment]] | None = None
+    """How it went, for what draws training runs."""
     of_workloads: bool = False
 
     def to_csv(self, records: Iterable[AnyRecord]) -> str:

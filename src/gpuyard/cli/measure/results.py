@@ -12,6 +12,7 @@ from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
+    from gpuyard.measure.export.runs import ExportedRun
     from gpuyard.measure.kind import ResultKind
     from gpuyard.measure.record import Record
 
@@ -25,6 +26,14 @@ class Format(StrEnum):
 
     JSON = "json"
     CSV = "csv"
+
+
+class Tracker(StrEnum):
+    """What teams look at."""
+
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+    PROMETHEUS = "prometheus"
 
 
 def _kinds() -> list[str]:
@@ -131,32 +140,101 @@ def export(
             "--format", metavar="json|csv", help="JSON lines with everything, or flat CSV rows."
         ),
     ] = Format.JSON,
+    to: Annotated[
+        Tracker | None,
+        typer.Option(
+            metavar="mlflow|wandb|prometheus",
+            help="For an MLflow server, wandb sync, or Prometheus as text.",
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Of MLflow (default: $MLFLOW_TRACKING_URI)."),
+    ] = None,
+    experiment: Annotated[
+        str, typer.Option(metavar="NAME", help="In MLflow; in W&B the project.")
+    ] = "gpuyard",
     output: Annotated[
-        Path | None, typer.Option(help="File to write (default: stdout).", callback=writable)
+        Path | None,
+        typer.Option(
+            help="File to write (default: stdout); of W&B a directory (default: wandb).",
+            callback=writable,
+        ),
     ] = None,
     kind: KindOption = "train",
     workload: WorkloadOption = None,
 ) -> None:
     """Write the measurements for another program.
 
-    Example: gpuyard results export --format csv --output results.csv
+    Example: gpuyard results export --kind job --to prometheus
     """
-    import sys
-
-    from gpuyard.files import write_text
     from gpuyard.measure import to_json_lines
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
 
+    if server is not None and to is not Tracker.MLFLOW:
+        raise UserMistake("--server goes with --to mlflow")
     found, records = _records(kind, workload)
+    if to is not None:
+        if export_format is not Format.JSON:
+            raise UserMistake("--to has a format of its own; leave out --format")
+        from gpuyard.measure.export.runs import exported_runs
+
+        runs = exported_runs(found, records)
+        if to is Tracker.MLFLOW:
+            if output is not None:
+                raise UserMistake("--to mlflow writes no file; leave out --output")
+            _to_mlflow(runs, server, experiment)
+        elif to is Tracker.WANDB:
+            _to_wandb(runs, output or Path("wandb"), experiment)
+        else:
+            from gpuyard.measure.export.prometheus import prometheus_text
+
+            _write(prometheus_text(runs), len(runs), output)
+        return
     if export_format is Format.CSV and found.flat is None:
         raise UserMistake(f"results of kind {kind!r} have no flat rows: export them as json")
     text = found.to_csv(records) if export_format is Format.CSV else to_json_lines(records)
+    _write(text, len(records), output)
+
+
+def _write(text: str, count: int, output: Path | None) -> None:
+    import sys
+
+    from gpuyard.files import write_text
+    from gpuyard.report.terminal import say
+    from gpuyard.units import counted
+
     if output is None:
         sys.stdout.write(text)
         return
     write_text(output, text)
-    say(f"{counted(len(records), 'measurement')} written to {output}")
+    say(f"{counted(count, 'measurement')} written to {output}")
+
+
+def _to_mlflow(runs: "list[ExportedRun]", server: str | None, experiment: str) -> None:
+    import os
+
+    from gpuyard.measure.export.mlflow import ADDRESS_VARIABLE, MlflowServer
+    from gpuyard.report.terminal import say
+    from gpuyard.units import counted
+
+    address = server or os.environ.get(ADDRESS_VARIABLE)
+    if not address:
+        raise UserMistake(f"which MLflow? Name it with --server URL, or set {ADDRESS_VARIABLE}")
+    mlflow = MlflowServer(address)
+    added, old = mlflow.export(runs, experiment)
+    there = f"; already there: {old}" if old else ""
+    say(f"{counted(added, 'measurement')} written to {experiment!r} at {mlflow.address}{there}")
+
+
+def _to_wandb(runs: "list[ExportedRun]", directory: Path, project: str) -> None:
+    from gpuyard.measure.export.wandb import write_wandb_runs
+    from gpuyard.report.terminal import say
+    from gpuyard.units import counted
+
+    written = write_wandb_runs(directory, runs, project)
+    say(f"{counted(len(written), 'measurement')} written to {directory}; upload with: wandb sync")
+    for place in written:
+        say(str(place), stderr=False)
 
 
 def _records(kind: str, workload: str | None) -> "tuple[ResultKind[Record], list[Record]]":

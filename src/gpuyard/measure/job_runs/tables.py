@@ -1,9 +1,9 @@
 """Jobs' runs as tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.kind import FlatRows, Listing, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import FlatRows, Listing, Moment, ResultKind, Shown, columns_of
 from gpuyard.units import (
     counted,
     format_bytes,
@@ -78,6 +78,19 @@ def _show(run: JobRun) -> Shown:
     return [Listing(f"{run.workload}, run {run.id}", ["", ""], rows)]
 
 
+def _course(run: JobRun) -> Iterator[Moment]:
+    step = 0
+    for window in run.windows:
+        step = window.number if window.number is not None else step + window.steps
+        values = {
+            "samples_per_second": window.samples_per_second,
+            "step_seconds": window.step_seconds,
+        }
+        if window.loss is not None:
+            values["loss"] = window.loss
+        yield Moment(step, window.seconds, values)
+
+
 JOB_RUNS = ResultKind(
     "job",
     JobRun,
@@ -85,5 +98,6 @@ JOB_RUNS = ResultKind(
     listing=_listing,
     show=_show,
     flat=FlatRows(lambda run: [(run,)], _COLUMNS),
+    course=_course,
     of_workloads=True,
 )

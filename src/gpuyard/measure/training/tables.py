@@ -1,8 +1,8 @@
 """Training runs as tables: those that are believed, and those that were rejected."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from gpuyard.measure.kind import FlatRows, Listing, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import FlatRows, Listing, Moment, ResultKind, Shown, columns_of
 from gpuyard.measure.training.measurement import Measurement, Rejection, place_words
 from gpuyard.measure.training.sweep import Point, Sweep
 from gpuyard.units import (
@@ -203,6 +203,18 @@ def _plain(value: object) -> str:
     return str(value)
 
 
+def _course(m: Measurement) -> Iterator[Moment]:
+    step = 0
+    for window in m.windows:
+        step += window.steps
+        trained = window.steps * m.batch_per_worker * m.workers
+        values = {
+            "samples_per_second": trained / window.seconds,
+            "step_seconds": window.seconds / window.steps,
+        }
+        yield Moment(step, window.seconds, values)
+
+
 TRAIN = ResultKind(
     "train",
     Measurement,
@@ -210,6 +222,7 @@ TRAIN = ResultKind(
     listing=_listing,
     show=_show,
     flat=FlatRows(lambda m: [(m,)], _COLUMNS),
+    course=_course,
     of_workloads=True,
 )
 REJECTED = ResultKind(
