@@ -22,6 +22,7 @@ from gpuyard.share.service import wire
 from gpuyard.share.service.service import is_running
 from tests.conftest import MACHINE
 from tests.share.conftest import holders, needs_root
+from tests.share.test_isolation import LOOK
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [needs_root, MACHINE]
@@ -118,6 +119,28 @@ def server(accounts: tuple[str, ...]) -> Iterator[Server]:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     shutil.rmtree(directory)  # the service ends when its socket is gone
+
+
+def test_a_users_processes_can_open_only_their_gpus_and_cant_leave(server: Server) -> None:
+    setup = server.start("root", "share", "setup", "--fake-gpus", "4", "--isolate")
+    if "can't be closed to others here" in setup.communicate(timeout=60)[1]:
+        pytest.skip("no control groups here that close devices")
+    leave = (
+        "for group in /sys/fs/cgroup /sys/fs/cgroup/*; do echo $$ > $group/cgroup.procs; done "
+        '2>/dev/null; exec "$@"'
+    )
+    paths = [str(server.directory / "devices" / f"gpu{i}") for i in range(4)]
+    look = ("sh", "-c", leave, "sh", PYTHON or "", "-c", LOOK, *paths)
+    a, b, _ = server.users
+    server.holding(b, "--gpus", "0")
+    assert server.run(a, "lease", "2", "--", *look)[0].split() == [
+        "closed",
+        "open",
+        "open",
+        "closed",
+    ]
+    (lease,) = server.who(a)["gpus"][0]["leases"]
+    assert (lease["user"], lease["isolated"]) == (b, True)
 
 
 def test_users_lease_through_the_service_under_their_own_names(server: Server) -> None:

@@ -55,7 +55,7 @@ def test_who_keeps_its_keys(share: Path, start: Start, who: Who) -> None:
     start("lease", "8", "--", "true")
     waits_for(lambda: who()["queue"])
     said = who()
-    assert set(said) == {"gpus", "queue", "reservations", "violations"}
+    assert set(said) == {"gpus", "queue", "reservations", "violations", "guard"}
     assert {"id", "user", "pid", "since", "until", "command"} <= set(said["gpus"][0]["leases"][0])
     assert said["gpus"][0]["leases"][0]["until"] > said["gpus"][0]["leases"][0]["since"]
 

@@ -64,6 +64,8 @@ def _hold(
     handle = os.pidfd_open(shell)
     desk = open_desk()
     lease, lock = wait_for_lease(desk, request, wait_seconds, tell)
+    if desk.config.isolation:
+        desk.enclose(lease.id, shell)
     if reserved := reserved_sentence(lease):
         sys.stderr.write(f"gpuyard: {reserved}\n")
     os.setsid()  # Ctrl-C in the shell is not meant for the lease

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.files import write_text
+from gpuyard.share.isolation.groups import device_number, usable_kind
 from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.store.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
 from gpuyard.share.turns.choice import MOST_TABLED, mask
-from gpuyard.share.turns.rules import Rules
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
 
+_FAKE_DEVICES = "devices"
 _FAKE_MEMORY_BYTES = 24_000_000_000
 MOST_GPUS = 64
 
@@ -28,23 +29,33 @@ def set_up(
     topology: str | None = None,
     admin_group: str = ADMIN_GROUP,
     grace_seconds: float = 5.0,
+    isolate: bool | None = None,
 ) -> ShareConfig:
-    """Make it, or change the rules of one that is there; leases and history stay."""
+    """Make it, or change what one that is there has; leases, history and policy stay. `isolate` None: as before."""
     if topology and not fake_gpus:
         raise UserMistake("--topology is for test GPUs; that of real ones is discovered")
     graph = _graph(topology, fake_gpus) if topology else None
-    kept = Rules()
+    before = ShareConfig(())
     with contextlib.suppress(GpuyardError):  # there is none yet, or it can't be read
-        kept = read_config(directory).rules
+        before = read_config(directory)
+    gpus = _fake(fake_gpus, topology) if fake_gpus else _found()
+    isolation = ""
+    if isolate or (isolate is None and before.isolation):
+        isolation = usable_kind()
+        gpus = tuple(replace(gpu, device=_device(gpu, directory)) for gpu in gpus)
     config = ShareConfig(
-        _fake(fake_gpus, topology) if fake_gpus else _found(),
+        gpus,
         admin_group=admin_group,
         grace_seconds=grace_seconds,
         rates=_rates(graph, fake_gpus) if fake_gpus else _rates_here(),
-        scheduler=_scheduler(directory),
-        rules=kept,
+        # who gives the GPUs out stays so: two who do would give one of them twice
+        scheduler=before.scheduler,
+        isolation=isolation,
+        rules=before.rules,
     )
     make_directory(directory)
+    if isolation and fake_gpus:
+        _make_devices(config)
     write_text(config_file(directory), config.text(), mode=0o644)
     Broker(directory).close()
     if os.geteuid() == 0:  # others may look, and only the owner may write
@@ -53,12 +64,22 @@ def set_up(
     return config
 
 
-def _scheduler(directory: Path) -> str:
-    """Who gives the GPUs out stays so: two who do would give one of them twice."""
-    try:
-        return read_config(directory).scheduler
-    except GpuyardError:  # there is none, or it is written again because it can't be read
-        return "local"
+def _device(gpu: SharedGpu, directory: Path) -> str:
+    if gpu.fake:
+        return str(directory.absolute() / _FAKE_DEVICES / f"gpu{gpu.index}")
+    from gpuyard.share.slurm.devices import device_file
+
+    return device_file(gpu)
+
+
+def _make_devices(config: ShareConfig) -> None:
+    """Nodes that can be allowed and denied, and do nothing when they are opened."""
+    for gpu in config.gpus:
+        path = Path(gpu.device or "")
+        path.parent.mkdir(mode=0o755, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mknod(path, 0o020_666, os.makedev(*device_number(gpu.index)))
+        path.chmod(0o666)
 
 
 def make_directory(directory: Path) -> None:

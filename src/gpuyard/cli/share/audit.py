@@ -49,6 +49,9 @@ def audit(
     told = tell(found) if warn else []
     ended = end_after(directory, found, grace, clock) if grace is not None else []
     readable = bool(readings) or any(gpu.fake for gpu in desk.config.gpus)
-    show(audit_answer(found, told, ended, readable=readable), json_output=json_output)
+    show(
+        audit_answer(found, told, ended, readable=readable, guard=desk.config.guard),
+        json_output=json_output,
+    )
     if found:
         raise typer.Exit(1)

@@ -40,6 +40,14 @@ def setup(
     admin_group: Annotated[
         str, typer.Option(help="Unix group whose members can release any lease.")
     ] = "gpuyard-admin",
+    isolate: Annotated[
+        bool | None,
+        typer.Option(
+            "--isolate/--no-isolate",
+            help="As root: close the devices of other GPUs to a lease's processes, by cgroups.",
+            show_default=False,
+        ),
+    ] = None,
     service: Annotated[
         bool, typer.Option(help="As root: start the service through which other users lease.")
     ] = True,
@@ -48,14 +56,22 @@ def setup(
 
     Example: gpuyard share setup --fake-gpus 8
     """
+    from gpuyard.report.answers.share.who import guard_sentence
     from gpuyard.report.terminal import say
     from gpuyard.share.service.location import setup_directory
     from gpuyard.share.setup import set_up
 
     directory = setup_directory()
-    config = set_up(directory, fake_gpus=fake_gpus, topology=topology, admin_group=admin_group)
+    config = set_up(
+        directory,
+        fake_gpus=fake_gpus,
+        topology=topology,
+        admin_group=admin_group,
+        isolate=isolate,
+    )
     kind = "test GPUs" if fake_gpus else "GPUs"
     say(f"{len(config.gpus)} {kind} can be leased; the store is in {directory}.")
+    say(guard_sentence(config.guard))
     if os.geteuid() == 0 and service:
         from gpuyard.share.service.background import start_service
 

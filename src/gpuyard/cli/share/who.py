@@ -40,7 +40,9 @@ def who(
 
 def look(desk: "Desk") -> dict[str, Any]:
     """What there is now, for programs."""
+    from gpuyard.share.isolation.groups import Groups
     from gpuyard.share.service.desk import read_gpus
+    from gpuyard.share.service.location import share_directory
     from gpuyard.share.store.clock import Clock
     from gpuyard.share.watch.views import who_document
     from gpuyard.share.watch.violations import find_violations
@@ -55,4 +57,5 @@ def look(desk: "Desk") -> dict[str, Any]:
     violations = find_violations(
         state.held, readings, clock.boot(), desk.config.rules.idle_grace_seconds
     )
-    return who_document(desk.config, state, clock, readings, violations)
+    isolated = Groups(share_directory()).ids()
+    return who_document(desk.config, state, clock, readings, violations, isolated=isolated)

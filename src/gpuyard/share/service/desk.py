@@ -28,6 +28,7 @@ class Desk(Protocol):
     def ask(self, request: Request) -> tuple[Turn, int]: ...
     def claim(self, id_: str) -> Turn: ...
     def leave(self, id_: str) -> None: ...
+    def enclose(self, id_: str, pid: int) -> None: ...
     def finish(self, id_: str, *, childless: bool) -> bool: ...
     def release(self, id_: str) -> Lease: ...
     def state(self) -> State: ...
@@ -53,6 +54,9 @@ class OwnDesk:
 
     def claim(self, id_: str) -> Turn:
         return self.broker.claim(self._caller, id_)
+
+    def enclose(self, id_: str, pid: int) -> None:
+        self.broker.enclose(self._caller, id_, pid)
 
     def leave(self, id_: str) -> None:
         self.broker.leave(self._caller, id_)
@@ -103,6 +107,9 @@ class ServiceDesk:
 
     def claim(self, id_: str) -> Turn:
         return wire.read_turn(self._call("claim", id=id_))
+
+    def enclose(self, id_: str, pid: int) -> None:
+        self._call("enclose", id=id_, pid=pid)
 
     def leave(self, id_: str) -> None:
         self._call("leave", id=id_)

@@ -157,6 +157,13 @@ def _id(document: dict[str, Any]) -> str:
     return id_
 
 
+def _pid(document: dict[str, Any]) -> int:
+    pid = document.get("pid")
+    if type(pid) is not int or pid < 1:
+        raise UserMistake("this request names no process")
+    return pid
+
+
 def _drain(broker: Broker, caller: Caller, document: dict[str, Any]) -> object:
     until = document.get("until")
     if not isinstance(until, int | float | None):
@@ -167,6 +174,7 @@ def _drain(broker: Broker, caller: Caller, document: dict[str, Any]) -> object:
 _OPERATIONS: dict[str, Callable[[Broker, Caller, dict[str, Any]], object]] = {
     "state": lambda broker, _, __: broker.state(),
     "claim": lambda broker, caller, asked: broker.claim(caller, _id(asked)),
+    "enclose": lambda broker, caller, asked: broker.enclose(caller, _id(asked), _pid(asked)),
     "leave": lambda broker, caller, asked: broker.leave(caller, _id(asked)),
     "finish": lambda broker, caller, asked: broker.finish(
         caller, _id(asked), childless=asked.get("childless") is True

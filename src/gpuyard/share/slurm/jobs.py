@@ -130,6 +130,7 @@ def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[
         ],
         "reservations": [],
         "violations": [],
+        "guard": config.guard,
     }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import write_text
+from gpuyard.share.isolation.groups import Groups
 from gpuyard.share.service.caller import Caller
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import config_file, read_config
@@ -78,6 +79,7 @@ class Broker:
         self._indices = self.config.indices
         self.locks = Locks(directory / LOCKS)
         self.database = Database(directory / DATABASE, read_only=read_only)
+        self.groups = Groups(directory)
         self._reservations = Reservations(self.database, self.clock, self.config, self.locks)
 
     def close(self) -> None:
@@ -120,7 +122,7 @@ class Broker:
                         rules.priority(groups_of(caller.uid)) if rules.priorities else 0,
                     ),
                 )
-                found = self._grant(connection, id_)
+                found = self._grant(connection, caller, id_)
                 if not request.waits:
                     self._refuse_unless_all(found.lease, request)
             except BaseException:
@@ -141,9 +143,16 @@ class Broker:
             return place  # nothing to write
         with self.database.transaction() as connection:
             self._end_all(connection, dead)
-            granted = self._grant(connection, id_)
+            granted = self._grant(connection, caller, id_)
         self._remove_locks(dead)
         return granted
+
+    def enclose(self, caller: Caller, id_: str, pid: int) -> None:
+        """Let another process of the caller have this lease's GPUs, and no others."""
+        self._own(caller, id_)
+        if processes.owner(pid) != caller.uid:
+            raise GpuyardError(f"process {pid} is not yours")
+        self.groups.add(id_, pid)
 
     def leave(self, caller: Caller, id_: str) -> None:
         """Give up a place in the queue."""
@@ -290,7 +299,7 @@ class Broker:
             with contextlib.suppress(FileExistsError):
                 return id_, self.locks.make(id_)
 
-    def _grant(self, connection: "sqlite3.Connection", id_: str) -> Turn:
+    def _grant(self, connection: "sqlite3.Connection", caller: Caller, id_: str) -> Turn:
         """Inside a transaction: give it its GPUs if it is its turn."""
         found = self._turn(id_)
         gpus = found.lease.gpus
@@ -310,6 +319,9 @@ class Broker:
             [(lease.number, gpu, lease.parts) for gpu in gpus],
         )
         self.locks.note(id_, json.dumps(vars(lease)))
+        if self.config.isolation:
+            own, others = self.config.devices(gpus)
+            self.groups.enclose(id_, caller.pid, self.config.isolation, own=own, others=others)
         return Turn(lease)
 
     def _turn(self, id_: str) -> Turn:
@@ -428,8 +440,12 @@ class Broker:
                 connection.execute(
                     "DELETE FROM leases WHERE number = ? AND start IS NULL", (lease.number,)
                 )
+        grouped = self.groups.ids()
+        if ended or grouped:
+            living = {lease.id for lease in self._living()}
+            self.groups.sweep(grouped - living)
         if ended:
-            self.locks.sweep({lease.id for lease in self._living()})
+            self.locks.sweep(living)
 
     def _end_of(self, lease: Lease) -> float:
         """On the clock by which it started, however that was set since; before a reboot: when it came."""

@@ -1,11 +1,14 @@
 """What a share is: its GPUs and its rules, in a file beside the store, so that a damaged store takes none of it."""
 
+import contextlib
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share.isolation.groups import Device, number_of
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
 
@@ -24,6 +27,8 @@ class SharedGpu:
     fake: bool = False
     catalog: str | None = None
     """Its row in the catalog, by which the cloud's price is known."""
+    device: str | None = None
+    """The file that a process opens to use it, where devices are closed to others."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,17 @@ class ShareConfig:
     scheduler: str = "local"
     """Who gives them out: gpuyard itself, or "slurm"."""
 
+    isolation: str = ""
+    """By what the devices of other GPUs are closed to a lease: "cgroup2", "cgroup1", or not at all."""
+
     rules: Rules = field(default_factory=Rules)
+
+    @property
+    def guard(self) -> str:
+        """What keeps a process from a GPU that it has no lease for: `cgroups`, `slurm`, or only `audit`."""
+        if self.scheduler != "local":
+            return self.scheduler
+        return "cgroups" if self.isolation else "audit"
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -50,6 +65,14 @@ class ShareConfig:
 
     def gpu(self, index: int) -> SharedGpu:
         return next(gpu for gpu in self.gpus if gpu.index == index)
+
+    def devices(self, indices: Collection[int]) -> tuple[list[Device], list[Device]]:
+        """Numbers of the devices of these GPUs, and of all others; one that is not there can't be opened either."""
+        found: tuple[list[Device], list[Device]] = ([], [])
+        for gpu in self.gpus:
+            with contextlib.suppress(OSError):
+                found[gpu.index not in indices].append(number_of(gpu.device or ""))
+        return found
 
     def text(self) -> str:
         """The file."""

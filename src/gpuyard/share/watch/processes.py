@@ -20,6 +20,14 @@ def start_time(pid: int) -> int:
     return int(fields[19]) if fields else 0
 
 
+def owner(pid: int) -> int | None:
+    """The uid that it runs with; None: it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None
+
+
 def is_stopped(pid: int) -> bool:
     """By SIGSTOP or Ctrl-Z."""
     fields = _stat(pid)

@@ -1,6 +1,6 @@
 """What `who` tells programs: plain values, whose keys are an interface."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpuyard.share.watch.gpus import Reading
 from gpuyard.share.watch.violations import Violation
 
 
-def lease_document(lease: Lease, clock: Clock) -> dict[str, Any]:
+def lease_document(lease: Lease, clock: Clock, isolated: Collection[str] = ()) -> dict[str, Any]:
     """One that is held."""
     until = None if lease.until_boot is None else clock.wall_at(lease.until_boot)
     return {
@@ -25,6 +25,7 @@ def lease_document(lease: Lease, clock: Clock) -> dict[str, Any]:
         "command": lease.command,
         "share": lease.parts / WHOLE,
         "project": lease.project or None,
+        "isolated": lease.id in isolated,
     }
 
 
@@ -46,6 +47,8 @@ def who_document(
     clock: Clock,
     readings: Mapping[int, Reading],
     violations: Sequence[Violation] = (),
+    *,
+    isolated: Collection[str] = (),
 ) -> dict[str, Any]:
     """GPUs with their leases, how busy they are, who waits, and who breaks the rules."""
     return {
@@ -59,7 +62,9 @@ def who_document(
                     one.kind == DRAIN and gpu.index in one.gpus for one in state.reservations
                 ),
                 "leases": [
-                    lease_document(lease, clock) for lease in state.held if gpu.index in lease.gpus
+                    lease_document(lease, clock, isolated)
+                    for lease in state.held
+                    if gpu.index in lease.gpus
                 ],
             }
             for gpu in config.gpus
@@ -82,4 +87,5 @@ def who_document(
             reservation_document(one) for one in state.reservations if one.kind == RESERVATION
         ],
         "violations": [asdict(violation) for violation in violations],
+        "guard": config.guard,
     }

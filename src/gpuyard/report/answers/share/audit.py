@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard.report.answer import Answer, Items, Part, Sentence, Text
+from gpuyard.report.answers.share.who import guard_sentence
 from gpuyard.share.watch.violations import Violation
 
 
@@ -13,6 +14,7 @@ def audit_answer(
     ended: Sequence[Violation],
     *,
     readable: bool,
+    guard: str,
 ) -> Answer:
     """Each violation, and what was done about it."""
     parts: list[Part] = []
@@ -29,10 +31,12 @@ def audit_answer(
     if told:
         parts.append(Sentence(f"{len(told)} were told on their terminals."))
     parts.extend(Sentence(f"Process {one.pid} of {one.user} was asked to end.") for one in ended)
+    parts.append(Sentence(guard_sentence(guard)))
     document = {
         "violations": [asdict(violation) for violation in found],
         "warned": [violation.pid for violation in told],
         "stopped": [violation.pid for violation in ended],
         "gpus_readable": readable,
+        "guard": guard,
     }
     return Answer(parts, document, verb="audit")

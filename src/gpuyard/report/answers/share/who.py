@@ -49,7 +49,17 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
             )
         )
     parts.extend(Sentence(one["sentence"], "bad") for one in document["violations"])
+    parts.append(Sentence(guard_sentence(document["guard"])))
     return Answer(parts, document, verb="who")
+
+
+def guard_sentence(guard: str) -> str:
+    """Which of the two is active: the kernel, or whoever looks."""
+    return {
+        "cgroups": "Guard: cgroups. The kernel lets the processes of a lease open only its GPUs.",
+        "slurm": "Guard: Slurm, as its cgroup.conf says.",
+        "audit": "Guard: audit. No device is closed; `gpuyard audit` finds who uses another's GPU.",
+    }[guard]
 
 
 def _holder(lease: Mapping[str, Any]) -> list[Words]:

@@ -1,0 +1,183 @@
+"""Devices that are closed to a lease's processes: with the kernel's own control groups, of both kinds."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.share.isolation import groups
+from gpuyard.share.isolation.groups import V1, V2, Groups, usable_kind
+from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share.setup import set_up
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.lease import Request
+from tests.conftest import Cli
+from tests.share.conftest import Start, holders, needs_root
+from tests.share.test_lease import waits_for
+
+Who = Callable[[], dict[str, Any]]
+KINDS = (V2, V1)
+# the kernel says EPERM for what is closed; of a test GPU that is open it says that there is no such device
+LOOK = (
+    "import os, sys\n"
+    "for path in sys.argv[1:]:\n"
+    "    try:\n        os.close(os.open(path, os.O_RDWR)); print('open', end=' ')\n"
+    "    except PermissionError: print('closed', end=' ')\n"
+    "    except OSError: print('open', end=' ')\n"
+)
+
+
+@pytest.fixture(params=KINDS)
+def isolated(
+    share: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """4 test GPUs with devices of their own."""
+    kind = str(request.param)
+    monkeypatch.setattr(groups, "_TRIED", (kind,))
+    try:
+        set_up(share, fake_gpus=4, grace_seconds=0.5, isolate=True)
+    except MissingRequirement as missing:
+        pytest.skip(str(missing))
+    yield kind
+    broker = Broker(share)
+    broker.groups.sweep(broker.groups.ids())
+    broker.close()
+
+
+def devices(share: Path) -> list[str]:
+    return [str(share / "devices" / f"gpu{i}") for i in range(4)]
+
+
+def look(share: Path, *more: str) -> list[str]:
+    return [sys.executable, "-c", LOOK, *devices(share), *more]
+
+
+@needs_root
+def test_a_leases_process_tree_can_open_only_its_gpus(
+    isolated: str, share: Path, start: Start, who: Who
+) -> None:
+    asked = ("lease", "--gpus", "1,2", "--", "sh", "-c", '"$@"', "sh", *look(share, "/dev/null"))
+    said = start(*asked).communicate(timeout=60)
+    assert said == ("closed open open closed open ", "")
+    bare = subprocess.run(look(share), capture_output=True, text=True, check=True)
+    assert bare.stdout.split() == ["open"] * 4, "who has no lease is found by audit, not stopped"
+    # a lease inside of a lease has its own GPUs, not those of both nor of neither
+    inner = (sys.executable, "-m", "gpuyard", "lease", "--gpus", "3", "--", *look(share))
+    nested = start("lease", "--gpus", "0", "--", *inner).communicate(timeout=60)
+    assert nested == ("closed closed closed open ", "")
+    assert not holders(who())
+
+
+@needs_root
+def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, share: Path) -> None:
+    """A process that is in the group of a lease when that ends, as the shell of `--export` is."""
+    program = (
+        "import sys\nfor line in sys.stdin:\n    import os\n"
+        "    try: os.open(line.strip(), os.O_RDWR)\n"
+        "    except OSError as error: print(error.errno, flush=True)\n"
+    )
+    shell = subprocess.Popen(
+        (sys.executable, "-c", program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert shell.stdin is not None and shell.stdout is not None
+
+    def tried(gpu: int) -> int:
+        assert shell.stdin is not None and shell.stdout is not None
+        shell.stdin.write(f"{devices(share)[gpu]}\n")
+        shell.stdin.flush()
+        return int(shell.stdout.readline())
+
+    no_device, not_permitted = 6, 1
+    broker = Broker(share)
+    me = Caller(0, 0, shell.pid)
+    turn, lock = broker.ask(me, Request(gpus=(1,)))
+    assert (tried(1), tried(2)) == (no_device, not_permitted)
+    assert Groups(share).ids() == {turn.lease.id}
+    assert broker.finish(me, turn.lease.id, childless=True)
+    os.close(lock)
+    assert (tried(1), tried(2)) == (not_permitted, not_permitted)
+    shell.communicate("")
+    turn, lock = broker.ask(Caller(0, 0, _sleeping := _sleep()), Request())
+    assert Groups(share).ids() == {turn.lease.id}, "the group of a lease that is over was left"
+    os.kill(_sleeping, 9)
+    os.waitpid(_sleeping, 0)
+    os.close(lock)
+    broker.state()
+    assert Groups(share).ids() == set()
+    broker.close()
+
+
+def _sleep() -> int:
+    return os.posix_spawnp("sleep", ["sleep", "600"], os.environ)
+
+
+@needs_root
+def test_a_shell_that_exports_a_lease_has_its_gpus_alone(isolated: str, share: Path) -> None:
+    script = 'eval "$("$0" -m gpuyard lease 1 --export)"; "$0" "$@"'
+    line = ("bash", "-c", script, *look(share))
+    said = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["open", "closed", "closed", "closed"]
+    broker = Broker(share)
+    waits_for(lambda: not broker.state().held)
+    broker.close()
+
+
+@needs_root
+def test_only_own_processes_are_moved(isolated: str, share: Path) -> None:
+    broker = Broker(share)
+    sleeping = _sleep()
+    turn, lock = broker.ask(Caller(65534, 65534, sleeping), Request())
+    with pytest.raises(GpuyardError, match="is not yours"):
+        broker.enclose(Caller(65534, 65534, sleeping), turn.lease.id, os.getpid())
+    with pytest.raises(GpuyardError, match="not yours"):
+        broker.enclose(this_process(), turn.lease.id, os.getpid())
+    os.kill(sleeping, 9)
+    os.waitpid(sleeping, 0)
+    os.close(lock)
+    broker.state()
+    broker.close()
+
+
+@needs_root
+def test_which_guard_is_active_is_said(isolated: str, share: Path, cli: Cli, start: Start) -> None:
+    leased = start("lease", "1", "--", "sh", "-c", "echo up; exec sleep 60")
+    assert leased.stdout is not None and leased.stdout.readline() == "up\n"
+    for command in ("who", "audit"):
+        assert "Guard: cgroups." in cli(command).stdout
+        assert json.loads(cli(command, "--json").stdout)["guard"] == "cgroups"
+    said = json.loads(cli("who", "--json").stdout)
+    assert [lease["isolated"] for lease in said["gpus"][0]["leases"]] == [True]
+    kept = cli("share", "setup", "--fake-gpus", "4", "--no-service").stderr
+    assert "Guard: cgroups." in kept
+    off = cli("share", "setup", "--fake-gpus", "4", "--no-isolate", "--no-service").stderr
+    assert "Guard: audit." in off and "Guard: audit." in cli("who").stdout
+    leased.terminate()
+    assert leased.wait(20) == 143
+
+
+def test_where_it_cant_be_had_set_up_says_what_is_the_guard_then(
+    share: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_TRIED", ())
+    with pytest.raises(MissingRequirement, match="`gpuyard audit` is the guard"):
+        usable_kind()
+    with pytest.raises(MissingRequirement):
+        set_up(share, fake_gpus=4, isolate=True)
+    assert json.loads(cli("who", "--json").stdout)["guard"] == "audit"
+
+
+@needs_root
+def test_a_lease_that_cant_be_isolated_is_refused(
+    isolated: str, share: Path, cli: Cli, who: Who
+) -> None:
+    config = share / "share.json"
+    config.write_text(config.read_text().replace(isolated, "cgroup9"), encoding="utf-8")
+    refused = cli("lease", "1", "--now", "--", "true", status=1).stderr
+    assert "can't be closed" in refused and "--no-isolate" in refused
+    assert holders(who()) == {} and who()["queue"] == []
