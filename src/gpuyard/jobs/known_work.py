@@ -74,30 +74,14 @@ def _samples(workload: Workload) -> float | None:
 
 
 def _predicted(workload: Workload, gpu: str, gpus: int) -> Curve | None:
-    """None where nobody can say; code of the user's own is not run for it."""
+    """None where nobody can say."""
     from gpuyard.hardware.clusters import read_cluster
-    from gpuyard.predict import predict, scenario_of
-    from gpuyard.workloads.profiles import catalog_profile
+    from gpuyard.jobs.predicted import predicted_curve
 
     try:
-        profile = catalog_profile(workload)
-        if profile is None:
-            return None
-        scenario = scenario_of(workload, profile, read_cluster(f"{gpus}x{gpu}"))
-        counts = list(range(1, gpus + 1))
-        found = predict(scenario, scenario.platform.placements(counts, None), []).predictions
+        return predicted_curve(workload, read_cluster(f"{gpus}x{gpu}"), gpus)
     except GpuyardError:
         return None
-    fits = {one.gpus: one for one in found if scenario.fits(one.gpus)}
-    if not fits:
-        return None
-    packed = np.zeros(gpus + 1)
-    for count, one in fits.items():
-        packed[count] = one.samples_per_second
-    # one interval for all: as wide as the widest, which is that of the most GPUs
-    low = min(one.low / one.samples_per_second for one in fits.values())
-    high = max(one.high / one.samples_per_second for one in fits.values())
-    return Curve(packed, low=min(1.0, low), high=max(1.0, high))
 
 
 def _measured(workload: str) -> list[StepWindow]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import read_cluster
 from gpuyard.jobs.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[3]
@@ -35,6 +36,18 @@ def test_our_own(tmp_path: Path) -> None:
 def test_only_three_columns_are_needed(tmp_path: Path) -> None:
     trace = read_trace(_file(tmp_path, "submit_s,gpus,duration_s\n3,1,5\n1,1,5\n"))
     assert [job.id for job in trace.jobs] == ["job-2", "job-1"]
+
+
+def test_a_curve_that_names_a_workload_is_predicted_on_the_cluster(tmp_path: Path) -> None:
+    text = "submit_s,gpus,max_gpus,min_gpus,work,curve\n0,8,16,1,1e6,resnet50\n"
+    cluster = read_cluster("2x8xv100-sxm2-16gb@10G")
+    (job,) = read_trace(_file(tmp_path, text), cluster=cluster).jobs
+    assert job.work.total == 1e6
+    inside, split = job.work.seconds(0, (8,)), job.work.seconds(0, (4, 4))
+    assert split > 1.5 * inside, "over 10 Gbit/s it waits for the network"
+    faster = read_cluster("2x8xv100-sxm2-16gb@100G")
+    (job,) = read_trace(_file(tmp_path, text), cluster=faster).jobs
+    assert inside < job.work.seconds(0, (4, 4)) < 0.8 * split
 
 
 def test_philly(tmp_path: Path) -> None:
@@ -72,6 +85,10 @@ def test_sacct_without_steps_jobs_without_gpus_and_those_that_have_not_ended(
         (OWN + "a,0,2,4,8,60,1:1,,,,,,\n", ":2: gpus: expected min_gpus ≤ gpus ≤ max_gpus, got 4, 2, 8"),
         (OWN + "a,0,2,1,4,60,1-2,,,,,,\n", ":2: curve: expected GPUs:speed, like 2:58, got '1-2'"),
         (OWN + "a,0,2,1,4,60,0:3,,,,,,\n", ":2: curve: expected 1 to 10,000 GPUs"),
+        (OWN + "a,0,2,1,4,60,resnet50,,,,,,\n", ":2: curve: to predict 'resnet50', name the cluster's GPUs"),
+        (OWN + "a,0,2,1,4,60,vgg-1,,,,,,\n", ":2: curve: no "),
+        ("submit_s,gpus,duration_s,work\n0,1,5,5\n", ":2: work: expected either work or duration_s"),
+        ("submit_s,gpus\n0,1\n", ":2: duration_s: expected a number, got ''"),
         (OWN + "a,0,2,,,sixty,,,,,,,\n", ":2: duration_s: expected a number, got 'sixty'"),
         (OWN + "a,0,2,,,60,,,,,,maybe,\n", ":2: elastic: expected yes or no, got 'maybe'"),
         (OWN + "a,0,1,,,1,,,,,,,\n\na,0,1,,,1,,,,,,,\n", "two jobs are called 'a'"),
@@ -82,13 +99,13 @@ def test_sacct_without_steps_jobs_without_gpus_and_those_that_have_not_ended(
         (SACCT + "1|||x|x|x|y|gres/gpu=99999999999\n", ":2: AllocTRES: expected a billion"),
         (SACCT + "1|||x|x|x|y|gres/gpu=999999\n", ":2: AllocTRES: expected 100,000 GPUs or fewer"),
         (SACCT, "no job in it has ended and had GPUs"),
-        ("a,b\n1,2\n", ":1: these are the columns of no trace; gpuyard: submit_s, gpus, duration_s"),
+        ("a,b\n1,2\n", ":1: these are the columns of no trace; gpuyard: submit_s, gpus"),
         ("", ":1: these are the columns of no trace"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UserMistake) as caught:
-        read_trace(_file(tmp_path, text))
+        read_trace(_file(tmp_path, text), cluster=read_cluster("2xk80") if "vgg" in text else None)
     assert "jobs.csv" in str(caught.value)
     assert says in str(caught.value)
 

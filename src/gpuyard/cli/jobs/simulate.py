@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpuyard.jobs.simulate.trace import Trace
     from gpuyard.jobs.simulate.traces import Batch
     from gpuyard.jobs.simulate.what_if import Ratio
+    from gpuyard.specs import Cluster
 
 _MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
 
@@ -95,8 +96,9 @@ def simulate(
         raise UserMistake("with --what-if, --policy is the one in use; add --what-if policy=NAME")
     if workload is not None and all(change.network is None for change in changes):
         raise UserMistake("--workload is for --what-if 'network RATE'")
-    read = _trace(trace, format, traces, batch)
-    pool = _pool(cluster, read)
+    machines = _machines(cluster)
+    read = _trace(trace, format, traces, batch, machines)
+    pool = _pool(machines, read)
     cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
     cases += [change.case(cases[0], _faster(cluster, workload)) for change in changes]
     with progress_bar("simulating") as tell:
@@ -147,8 +149,15 @@ def _policies(text: str) -> "list[Policy]":
     return [policy_of(name) for name in names]
 
 
-def _trace(file: Path | None, format: str | None, traces: Path | None, batch: str) -> "Trace":
+def _trace(
+    file: Path | None,
+    format: str | None,
+    traces: Path | None,
+    batch: str,
+    machines: "Cluster | Pool | None",
+) -> "Trace":
     from gpuyard.jobs.simulate.traces import read_trace
+    from gpuyard.specs import Cluster
 
     if format == "leases":
         if file is not None:
@@ -156,7 +165,8 @@ def _trace(file: Path | None, format: str | None, traces: Path | None, batch: st
         return _leases()
     if file is None:
         raise UserMistake("name a TRACE: a CSV with a line a job, or take --format leases")
-    return read_trace(file, format, traces, _batch(batch))
+    cluster = machines if isinstance(machines, Cluster) else None
+    return read_trace(file, format, traces, _batch(batch), cluster)
 
 
 def _leases() -> "Trace":
@@ -180,15 +190,26 @@ def _batch(text: str) -> "Batch":
     raise UnknownName("way to choose the batch", text, get_args(Batch))
 
 
-def _pool(cluster: str | None, trace: "Trace") -> "Pool":
-    from gpuyard.hardware.clusters import machine_of, read_cluster
+def _machines(text: str | None) -> "Cluster | Pool | None":
+    """A described cluster, or only how many machines with how many GPUs."""
+    from gpuyard.hardware.clusters import read_cluster
     from gpuyard.jobs.policies import Pool
 
-    if cluster is not None and (counts := _MACHINES.fullmatch(cluster)):
+    if text is None:
+        return None
+    if counts := _MACHINES.fullmatch(text):
         return Pool.uniform(int(counts[1]), int(counts[2]))
-    if cluster is not None:
-        read = read_cluster(cluster)
-        return Pool.uniform(read.nodes, machine_of(read)[1].gpus)
-    if trace.pool is None:
-        raise UserMistake("name the machines: --cluster 16x4 is 16 machines with 4 GPUs each")
-    return trace.pool
+    return read_cluster(text)
+
+
+def _pool(machines: "Cluster | Pool | None", trace: "Trace") -> "Pool":
+    from gpuyard.hardware.clusters import machine_of
+    from gpuyard.jobs.policies import Pool
+
+    if machines is None:
+        if trace.pool is None:
+            raise UserMistake("name the machines: --cluster 16x4 is 16 machines with 4 GPUs each")
+        return trace.pool
+    if isinstance(machines, Pool):
+        return machines
+    return Pool.uniform(machines.nodes, machine_of(machines)[1].gpus)

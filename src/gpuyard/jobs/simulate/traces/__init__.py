@@ -12,6 +12,7 @@ from gpuyard.jobs.simulate.traces.own import NEEDED, read_own
 from gpuyard.jobs.simulate.traces.pollux import COLUMNS as POLLUX
 from gpuyard.jobs.simulate.traces.pollux import Batch, read_pollux
 from gpuyard.jobs.simulate.traces.rows import MOST_BYTES
+from gpuyard.specs import Cluster
 
 Format = Literal["gpuyard", "pollux", "philly", "sacct"]
 _COLUMNS: dict[Format, tuple[str, ...]] = {
@@ -21,21 +22,27 @@ _COLUMNS: dict[Format, tuple[str, ...]] = {
     "sacct": SACCT,
 }
 _READERS: dict[Format, Callable[[Path], Trace]] = {
-    "gpuyard": read_own,
     "philly": read_philly,
     "sacct": read_sacct,
 }
 
 
 def read_trace(
-    path: Path, format: str | None = None, traces: Path | None = None, batch: Batch = "user"
+    path: Path,
+    format: str | None = None,
+    traces: Path | None = None,
+    batch: Batch = "user",
+    cluster: Cluster | None = None,
 ) -> Trace:
-    """A trace of jobs; without a format its columns tell. `traces` and `batch` are for those of Pollux."""
+    """A trace of jobs; without a format its columns tell. `traces` and `batch` are for those of Pollux; on the cluster
+    curves of gpuyard's own are predicted."""
     chosen = _named(format) if format else _guessed(path)
     if chosen == "pollux":
         trace = read_pollux(path, traces or path.parent, batch)
     elif traces is not None or batch != "user":
         raise UserMistake("--traces and --batch are for the format pollux")
+    elif chosen == "gpuyard":
+        trace = read_own(path, cluster)
     else:
         trace = _READERS[chosen](path)
     if not trace.jobs:

@@ -3,28 +3,30 @@
     name,submit_s,gpus,min_gpus,max_gpus,duration_s,curve,deadline_s,user
     bert-1,0,4,1,8,7200,1:30 2:58 4:110 8:190,14400,ann
 
-`submit_s`, `gpus` and `duration_s` (with that many GPUs) are needed, all else may be left out. A job with
-`min_gpus` below `max_gpus` needs a `curve`: its speed by number of GPUs, in any unit.
+`submit_s`, `gpus`, and `duration_s` (with that many GPUs) or `work` are needed, all else may be left out. A job with
+`min_gpus` below `max_gpus` needs a `curve`: its speed by number of GPUs in any unit, or the name of a workload whose
+curve is predicted on the cluster, in samples a second. `work` is in the unit of the curve.
 """
 
-import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuyard.errors import quoted
+from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.traces.rows import Row, read_rows
 from gpuyard.jobs.simulate.work import SteadyWork
+from gpuyard.specs import Cluster
 
-NEEDED = ("submit_s", "gpus", "duration_s")
+NEEDED = ("submit_s", "gpus")
 _MOST_GPUS = 10_000
 _MOST_POINTS = 1000
 _YES, _NO = {"yes", "true", "1"}, {"no", "false", "0"}
 
 
-def read_own(path: Path) -> Trace:
-    """The jobs in the order of their submission."""
-    curves: dict[tuple[str, int], Curve] = {}
+def read_own(path: Path, cluster: Cluster | None = None) -> Trace:
+    """The jobs in the order of their submission; on the cluster those curves are predicted that name a workload."""
+    curves = _Curves(cluster)
     jobs = [
         _job(row, number, curves)
         for number, row in enumerate(read_rows(path, NEEDED, what="a trace of gpuyard"), 1)
@@ -32,19 +34,23 @@ def read_own(path: Path) -> Trace:
     return Trace.of(path, jobs)
 
 
-def _job(row: Row, number: int, curves: dict[tuple[str, int], Curve]) -> TraceJob:
+def _job(row: Row, number: int, curves: "_Curves") -> TraceJob:
     gpus = row.count("gpus", most=_MOST_GPUS)
     least = row.count("min_gpus", gpus, most=_MOST_GPUS)
     most = row.count("max_gpus", max(gpus, least), most=_MOST_GPUS)
     if not least <= gpus <= most:
         raise row.wrong("gpus", f"expected min_gpus ≤ gpus ≤ max_gpus, got {least}, {gpus}, {most}")
-    curve = _curve(row, least, gpus, most, curves)
-    work = row.number("duration_s", least=1e-3) * curve.speed(gpus)
-    deadline = row.number("deadline_s", math.inf) if row.text("deadline_s") else None
+    if not row.text("curve") and least < most:
+        raise row.wrong(
+            "curve",
+            "a job with min_gpus below max_gpus needs one, like '1:30 2:58 4:110', or a workload",
+        )
+    curve = curves.of(row, gpus, most)
+    deadline = row.number("deadline_s") if row.text("deadline_s") else None
     return TraceJob(
         row.text("name", f"job-{number}"),
         row.number("submit_s"),
-        SteadyWork(work, curve),
+        SteadyWork(_work(row, gpus, curve), curve),
         gpus,
         least,
         most,
@@ -58,18 +64,54 @@ def _job(row: Row, number: int, curves: dict[tuple[str, int], Curve]) -> TraceJo
     )
 
 
-def _curve(
-    row: Row, least: int, gpus: int, most: int, curves: dict[tuple[str, int], Curve]
-) -> Curve:
-    text = row.text("curve")
-    if not text and least < most:
-        raise row.wrong(
-            "curve", "a job with min_gpus below max_gpus needs one, like '1:30 2:58 4:110'"
-        )
-    key = text, most if text else gpus
-    if key not in curves:
-        curves[key] = _points(row, text, most) if text else Curve.rigid(gpus)
-    return curves[key]
+def _work(row: Row, gpus: int, curve: Curve) -> float:
+    if curve.speed(gpus) <= 0:
+        raise row.wrong("gpus", f"it can't run on {gpus}: the model does not fit into their memory")
+    if row.text("work"):
+        if row.text("duration_s"):
+            raise row.wrong("work", "expected either work or duration_s, not both")
+        return row.number("work", least=1e-9)
+    return row.number("duration_s", least=1e-3) * curve.speed(gpus)
+
+
+@dataclass
+class _Curves:
+    """Those that jobs share are made once."""
+
+    cluster: Cluster | None
+    made: dict[tuple[str, int], Curve] = field(default_factory=dict)
+
+    def of(self, row: Row, gpus: int, most: int) -> Curve:
+        text = row.text("curve")
+        key = text, most if text else gpus
+        if key not in self.made:
+            if not text:
+                self.made[key] = Curve.rigid(gpus)
+            elif text[0].isdigit():
+                self.made[key] = _points(row, text, most)
+            else:
+                self.made[key] = self._predicted(row, text, most)
+        return self.made[key]
+
+    def _predicted(self, row: Row, name: str, most: int) -> Curve:
+        if self.cluster is None:
+            raise row.wrong(
+                "curve",
+                f"to predict {quoted(name)}, name the cluster's GPUs too, like --cluster 2x4xt4@10G",
+            )
+        from gpuyard.catalog.specfiles import read_workload
+        from gpuyard.jobs.predicted import predicted_curve
+
+        try:
+            curve = predicted_curve(read_workload(name), self.cluster, most)
+        except UserMistake as mistake:
+            raise row.wrong("curve", str(mistake)) from None
+        if curve is None:
+            raise row.wrong(
+                "curve",
+                f"{quoted(name)} can't be predicted on this cluster; write its speeds, like 1:30 2:58",
+            )
+        return curve
 
 
 def _points(row: Row, text: str, most: int) -> Curve:

@@ -1,0 +1,49 @@
+"""A job's scaling curve from the predictor: on as few machines as hold its GPUs, and what a split over more costs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuyard.errors import GpuyardError
+from gpuyard.jobs.curve import Curve
+from gpuyard.predict import predict, scenario_of
+from gpuyard.predict.table import Placement
+from gpuyard.specs import Cluster, Workload
+from gpuyard.workloads.profiles import catalog_profile
+
+
+def predicted_curve(workload: Workload, cluster: Cluster, most: int) -> Curve | None:
+    """Samples a second with up to so many GPUs of the cluster; None where nobody can say, or nothing fits.
+
+    Code of the user's own is not run for it.
+    """
+    try:
+        profile = catalog_profile(workload)
+        if profile is None:
+            return None
+        scenario = scenario_of(workload, profile, cluster)
+        platform = scenario.platform
+        counts = list(range(1, min(most, platform.nodes * platform.gpus_per_node) + 1))
+        found = predict(scenario, platform.placements(counts, None), []).predictions
+    except GpuyardError:
+        return None
+    fits = {one.gpus: one for one in found if scenario.fits(one.gpus)}
+    if not fits:
+        return None
+    packed = np.zeros(counts[-1] + 1)
+    for count, one in fits.items():
+        packed[count] = one.samples_per_second
+    # one interval for all: as wide as the widest, which is that of the most GPUs
+    low = min(one.low / one.samples_per_second for one in fits.values())
+    high = max(one.high / one.samples_per_second for one in fits.values())
+    known: dict[tuple[int, ...], float] = {}
+
+    def split(by_machine: Sequence[int]) -> float:
+        shape = tuple(by_machine)
+        if shape not in known:
+            placement = Placement(sum(shape), len(shape), max(shape))
+            (there,) = predict(scenario, [placement], []).predictions
+            known[shape] = there.samples_per_second if packed[sum(shape)] > 0 else 0.0
+        return known[shape]
+
+    return Curve(packed, split, low=min(1.0, low), high=max(1.0, high))
