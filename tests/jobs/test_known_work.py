@@ -55,6 +55,8 @@ def test_what_was_measured_here_does_where_nothing_can_be_predicted(
     assert known.curve is not None
     assert [known.curve.speed(count) for count in (1, 2)] == pytest.approx([100, 150])
     assert known.basis == "measured with 1, 2 GPUs"
+    on_gpus = known_work(spec(workload="spoken-digits-linear"), gpu="rtx-3090", gpus=4)
+    assert on_gpus.basis == "predicted"  # CPUs say nothing of them
 
 
 def test_a_job_without_a_workload_has_no_curve() -> None:

@@ -60,7 +60,7 @@ def known_work(spec: JobSpec, *, gpu: str | None, gpus: int) -> KnownWork:
         return KnownWork(samples=spec.samples)
     workload = read_workload(spec.workload)
     predicted = None if gpu is None else _predicted(workload, gpu, min(gpus, _MOST_GPUS))
-    runs = _measured(workload.name)
+    runs = _measured(workload.name, None if gpu is None else "cuda")
     curve = corrected_curve(predicted, runs, gpus=min(gpus, spec.gpus.max))
     basis = ["predicted"] if predicted is not None else []
     if runs:
@@ -84,8 +84,11 @@ def _predicted(workload: Workload, gpu: str, gpus: int) -> Curve | None:
         return None
 
 
-def _measured(workload: str) -> list[StepWindow]:
-    """Runs of this workload on this machine, each as what a job would have reported of it."""
+def _measured(workload: str, device: str | None) -> list[StepWindow]:
+    """Runs of this workload on this machine, each as what a job would have reported of it.
+
+    What its CPU does says nothing of its GPUs; without a GPU that is known, everything counts.
+    """
     path = files.results_file()
     if not path.exists():
         return []
@@ -100,7 +103,10 @@ def _measured(workload: str) -> list[StepWindow]:
             nodes=run.nodes,
         )
         for run in store.records(JobRun, workload)
-        if run.provenance.host == here and run.nodes == 1 and run.doubt is None
+        if run.provenance.host == here
+        and run.nodes == 1
+        and device in (None, run.device)
+        and run.doubt is None
     ]
     benches = [
         StepWindow(
@@ -114,6 +120,7 @@ def _measured(workload: str) -> list[StepWindow]:
         if run.provenance.host == here
         and run.place.kind == "here"
         and run.strategy == "ddp"
+        and device in (None, run.device)
         and run.remedy == DEFAULT_EXCHANGE
         and (run.synthetic, run.doubt) == (None, None)
     ]
