@@ -153,7 +153,10 @@ def test_invoice(cli: Cli) -> None:
         (["--rent", "$1/h", "--buy", "$1", "--colocation", "$5"], "'$184/kW/month'"),
         (["--rent", "$1/h", "--buy", "$1", "--price-date", "soon"], "like 2026-01-31"),
         (["compare", "none.offers.yaml"], "there is no such file"),
-        (["hybrid", "--rent", "$1/h", "--buy", "$1"], "one of --demand, --sacct and --load"),
+        (
+            ["hybrid", "--rent", "$1/h", "--buy", "$1"],
+            "one of --demand, --sacct, --usage and --load",
+        ),
         (["hybrid", "--rent", "$1/h", "--buy", "$1", "--demand", "no.csv"], "no such file"),
         (["invoice", "0.5,x", "--rent", "$1/h"], "got 'x'"),
         (["invoice", "1e300", "--rent", "$1/h"], "got '1e300'"),

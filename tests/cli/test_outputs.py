@@ -40,7 +40,7 @@ COMMANDS = (
 )
 READ = {
     "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--results", "--sacct", "--site",
-    "--topo", "--traces",
+    "--topo", "--traces", "--usage",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from gpuyard.cli.lab import _links_of
 from gpuyard.cli.options import chosen_calibration, parse_counts, parse_exchange, parse_strategy
 from gpuyard.economics.billing import rent_price
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
+from gpuyard.economics.usage import demand_of_usage, read_usage
 from gpuyard.errors import GpuyardError
 from gpuyard.files import read_text
 from gpuyard.hardware.clusters import read_cluster
@@ -65,6 +66,10 @@ _STEPS = (
     'gpuyard-steps: {"job": "u", "start": "a", "gpus": 2, "nodes": 1, "at": 1.5, "workers": 2, "steps": 10, '
     '"samples": 640.0, "seconds": 1.0, "step_seconds": 0.1, "warmup": true, "steps_done": 11, "samples_done": 704, '
     '"number": 11, "total": 90, "loss": 2.5, "testbed": {"host": "h", "cores": 2, "memory_bytes": 1, "gpus": ["g"]}}\n'
+)
+_USAGE = (
+    '{"leases": [{"id": "a1", "user": "ann", "project": "nmt", "gpus": [0, 1], "share": 1.0, "ended": "finished", '
+    '"start": "2026-01-01T09:00:00+00:00", "end": "2026-01-01T11:30:00+00:00"}]}'
 )
 _CALIBRATION = {
     "kind": "gpuyard-calibration", "version": 1, "created_at": "2026-01-02", "gpuyard": "0.1.0",
@@ -235,6 +240,7 @@ READERS = (
     Reader("prices.csv", _prices, (_PRICES,)),
     Reader("demand.csv", lambda path: demand_from_csv(read_text(Path(path)), path), _DEMAND),
     Reader("sacct", lambda path: demand_from_sacct(read_text(Path(path)), path), (_SACCT,)),
+    Reader("usage.json", lambda path: demand_of_usage(read_usage(read_text(Path(path)), path), path), (_USAGE,)),
     Reader("trace.csv", lambda path: read_trace(Path(path), "gpuyard"), _files("examples/traces/team.csv")),
     Reader("philly.csv", lambda path: read_trace(Path(path), "philly"), (_PHILLY,)),
     Reader("sacct of jobs", lambda path: read_trace(Path(path), "sacct"), (_SACCT_JOBS,)),
@@ -264,7 +270,9 @@ READ_BY: dict[str, str] = {
     "catalog/tables.py": OWN,
     "cli/cost/hybrid.py": "demand.csv",
     "cli/options.py": "calibration.json",
+    "cli/plan.py": "usage.json",
     "economics/demand.py": "demand.csv",
+    "economics/usage.py": "usage.json",
     "files.py": "demand.csv",
     "hardware/clusters.py": "cluster.yaml",
     "cpu.py": HOST,

@@ -12,6 +12,7 @@ from gpuyard.cli.options import (
     parse_precisions,
 )
 from gpuyard.cli.output import JsonOption, show, working, writable
+from gpuyard.errors import UserMistake
 
 
 def plan(
@@ -29,6 +30,16 @@ def plan(
             help="A *.site.yaml, the site for bought machines, instead of the plan's.",
             metavar="FILE",
         ),
+    ] = None,
+    usage: Annotated[
+        Path | None,
+        typer.Option(
+            help="Output of `gpuyard usage --json`: runs a month as they were, not the plan's.",
+            metavar="FILE",
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="With --usage: only the leases of this project.")
     ] = None,
     precision: PrecisionsOption = None,
     calibration: CalibrationOption = None,
@@ -49,6 +60,15 @@ def plan(
     if precisions is not None:
         tried = asked.search.model_copy(update={"precision": precisions})
         asked = asked.model_copy(update={"search": tried})
+    if project is not None and usage is None:
+        raise UserMistake("--project goes with --usage")
+    if usage is not None:
+        from gpuyard.economics.usage import read_usage, runs_per_month
+        from gpuyard.files import read_text
+
+        used = read_usage(read_text(usage), str(usage))
+        runs = runs_per_month(used, str(usage), project)
+        asked = asked.model_copy(update={"runs_per_month": runs})
     bought_at = None if site is None else read_site(site)
     with working("searching"):
         result = make_plan(asked, file.parent, constants, bought_at)

@@ -247,7 +247,12 @@ def demand_from_sacct(text: str, name: str) -> Demand:
     if (first > last).any():
         wrong = numbers[int(np.argmax(first > last))]
         raise UserMistake(f"{name}:{wrong}: the job ends before it starts")
-    return demand_of(_by_hour(first, last, np.array(gpus, dtype=np.float64)), 1.0, name)
+    return demand_by_hour(first, last, np.array(gpus, dtype=np.float64), name)
+
+
+def demand_by_hour(starts: Array, ends: Array, gpus: Array, name: str) -> Demand:
+    """Of jobs that held so many GPUs from when to when, in seconds."""
+    return demand_of(_by_hour(starts, ends, gpus), 1.0, name)
 
 
 def gpus_of(tres: str) -> int:

@@ -47,6 +47,9 @@ def hybrid(
     sacct: Annotated[
         Path | None, typer.Option(help="Output of sacct -P -X -o JobID,Start,End,AllocTRES.")
     ] = None,
+    usage: Annotated[
+        Path | None, typer.Option(help="Output of gpuyard usage --json: who leased GPUs when.")
+    ] = None,
     load: Annotated[
         LoadName | None,
         typer.Option(metavar="LOAD", help="In words: steady, working-hours or spiky."),
@@ -80,8 +83,8 @@ def hybrid(
 
     Example: gpuyard cost hybrid --load working-hours --gpus 16 --rent '$1.50/h' --buy '$8000'
     """
-    if sum(source is not None for source in (demand, sacct, load)) != 1:
-        raise UserMistake("give one of --demand, --sacct and --load")
+    if sum(source is not None for source in (demand, sacct, usage, load)) != 1:
+        raise UserMistake("give one of --demand, --sacct, --usage and --load")
     from gpuyard.economics.billing import hourly_rent
     from gpuyard.economics.demand import described_demand
     from gpuyard.economics.hybrid import best_hybrid
@@ -90,7 +93,7 @@ def hybrid(
     if load is not None:
         wanted = described_demand(load.value, gpus, base_share=base_share, busy_share=busy_share)
     else:
-        wanted = _read(demand, sacct, None if every is None else every / 3600)
+        wanted = _read(demand, sacct, usage, None if every is None else every / 3600)
     rented = hourly_rent(
         rent, "--rent is the price of one GPU by the hour; a yearly one is --reserved"
     )
@@ -106,15 +109,20 @@ def hybrid(
     show(answer, json_output=json_output, html=html)
 
 
-def _read(table: Path | None, sacct: Path | None, hours_each: float | None) -> "Demand":
+def _read(
+    table: Path | None, sacct: Path | None, usage: Path | None, hours_each: float | None
+) -> "Demand":
     from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
+    from gpuyard.economics.usage import demand_of_usage, read_usage
     from gpuyard.files import read_text
 
-    path = table or sacct
+    path = table or sacct or usage
     text = read_text(path) if path else ""
     with working(f"reading {path}"):
         if sacct is not None:
             return demand_from_sacct(text, str(path))
+        if usage is not None:
+            return demand_of_usage(read_usage(text, str(path)), str(path))
         return demand_from_csv(text, str(path), hours_each)
 
 
