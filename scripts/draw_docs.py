@@ -14,6 +14,7 @@ from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_site, read_sweep
 from gpuyard.draw.completion import CompletionLine, completion_svg
 from gpuyard.draw.fabric import fabric_svg
+from gpuyard.draw.goals import GoalPoint, goals_svg
 from gpuyard.draw.plugs import plugs_svg
 from gpuyard.draw.racks import racks_svg
 from gpuyard.draw.topology import topology_svg
@@ -39,6 +40,8 @@ FABRICS = {
     "oversubscribed": FabricRequest(96, 1, "nvidia-qm9700", oversubscription=3),
 }
 LABS = ("choke", "slices")
+STRATEGIES = ("min-time", "max-jobs")
+GOALS = (*STRATEGIES, "shortest-first", "fair-share", "tiresias", "optimus", "fifo")
 POLICIES = ("min-time", "shortest-first", "tiresias", "optimus", "fair-share", "fifo")
 
 
@@ -63,6 +66,7 @@ def drawings() -> Iterator[tuple[str, str]]:
         found = read_results([ROOT / "tests" / "data" / "lab" / f"{name}.jsonl"])
         yield f"lab-{name}", scaling_picture(found.of(Measurement), title)
     yield "simulate-policies", policies_picture()
+    yield "policies-goals", goals_picture()
 
 
 def policies_picture() -> str:
@@ -78,6 +82,21 @@ def policies_picture() -> str:
     ]
     basis = "160 jobs of six kinds in 8 hours on 64 T4, workload 6 of the Pollux paper; beside each policy its mean"
     return completion_svg(lines, "How soon jobs end under which policy", basis)
+
+
+def goals_picture() -> str:
+    """The same jobs with deadlines: what each policy makes of two goals."""
+    pool = Pool.uniform(16, 4)
+    file = EXAMPLES / "traces" / "pollux" / "workload-6.csv"
+    trace = read_trace(file).with_deadlines(1, 3, pool)
+    points = []
+    for name in GOALS:
+        outcome = simulate(trace, policy_of(name), pool)
+        met = outcome.deadlines_met / outcome.deadlines
+        mean = float(outcome.completion_seconds.mean())
+        points.append(GoalPoint(name, mean, met, strong=name in STRATEGIES))
+    basis = "160 jobs on 64 T4, workload 6 of the Pollux paper, each due after 1 to 3 times the time that it takes alone"
+    return goals_svg(points, "Two goals: jobs that end soon, or by their deadlines", basis)
 
 
 def main() -> int:

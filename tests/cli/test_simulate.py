@@ -159,3 +159,24 @@ def test_what_is_wrong_with_a_what_if_is_said(
 ) -> None:
     done = cli("simulate", TEAM, "--cluster", "2x4", *arguments, status=2)
     assert said in " ".join(done.stderr.split())
+
+
+def test_deadlines_can_be_made_up_and_the_policy_that_meets_most_is_said(cli: Cli) -> None:
+    arguments = ("simulate", POLLUX, "--policy", "min-time,max-jobs,fifo", "--deadlines", "1..3")
+    document = json.loads(cli(*arguments, "--json").stdout)
+    soon, in_time, fifo = document["policies"]
+    assert in_time["deadlines_met"] > soon["deadlines_met"] > fifo["deadlines_met"] > 0
+    assert in_time["deadlines"] == 160
+    assert soon["mean_completion_seconds"] < in_time["mean_completion_seconds"]
+    assert json.loads(cli(*arguments, "--json").stdout) == document, "always the same deadlines"
+    done = cli("simulate", POLLUX, "--deadlines", "3..1", status=2)
+    assert "--deadlines: expected a range like 1..3, got '3..1'" in done.stderr
+    team = cli("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo")
+    assert "max-jobs meets the most deadlines: 7 of 7." in team.stdout
+
+
+def test_who_asks_for_more_than_there_is_gets_all(cli: Cli) -> None:
+    document = json.loads(
+        cli("simulate", POLLUX, "--cluster", "2x4", "--policy", "fifo", "--json").stdout
+    )
+    assert document["policies"][0]["mean_completion_seconds"] > 0

@@ -9,13 +9,8 @@ import pytest
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.policies import policy_of
 from gpuyard.jobs.simulate.loop import simulate
-from gpuyard.jobs.simulate.traces.pollux import (
-    POOL,
-    Batch,
-    packed_shape,
-    read_application,
-    read_pollux,
-)
+from gpuyard.jobs.simulate.traces.pollux import POOL, Batch, read_application, read_pollux
+from gpuyard.jobs.simulate.work import packed_shape
 
 TRACES = Path(__file__).parents[3] / "examples/traces/pollux"
 TIRESIAS, OPTIMUS, POLLUX = 3469.7, 5301.9, 2446.1  # published means for this workload, seconds
@@ -80,7 +75,7 @@ def test_a_larger_batch_is_worth_more_but_less_than_its_size() -> None:
 
 
 def test_packed_is_on_as_few_machines_as_hold_them() -> None:
-    assert packed_shape(10) == (4, 4, 2)
+    assert packed_shape(10, 4) == (4, 4, 2)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,13 @@ def simulate(
         str,
         typer.Option(metavar="WHO", help="For pollux: who chooses the batch, user or adaptive."),
     ] = "user",
+    deadlines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW..HIGH",
+            help="Make up deadlines: so many times as long as a job takes alone, like 1..3.",
+        ),
+    ] = None,
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -99,6 +106,8 @@ def simulate(
     machines = _machines(cluster)
     read = _trace(trace, format, traces, batch, machines)
     pool = _pool(machines, read)
+    if deadlines is not None:
+        read = read.with_deadlines(*_range(deadlines), pool)
     cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
     cases += [change.case(cases[0], _faster(cluster, workload)) for change in changes]
     with progress_bar("simulating") as tell:
@@ -176,6 +185,13 @@ def _leases() -> "Trace":
     desk = open_to_look()
     desk.state()  # what is dead is closed first
     return lease_trace(desk.history(), len(desk.config.gpus))
+
+
+def _range(text: str) -> tuple[float, float]:
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)\.\.(\d{1,4}(?:\.\d{1,4})?)", text.strip())
+    if match is None or not 0 < float(match[1]) <= float(match[2]):
+        raise UserMistake(f"--deadlines: expected a range like 1..3, got {text!r}")
+    return float(match[1]), float(match[2])
 
 
 def _batch(text: str) -> "Batch":

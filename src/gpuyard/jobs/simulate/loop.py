@@ -26,7 +26,7 @@ _MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
 
 def simulate(trace: Trace, policy: Policy, pool: Pool, tell: Tell | None = None) -> Outcome:
     """The whole trace under this policy."""
-    trace.fitting(pool)
+    trace = trace.fitting(pool)
     if isinstance(policy, QueuePolicy):
         return _Queue(trace, policy, pool, tell).run()
     return _Rounds(trace, policy, pool, tell).run()

@@ -1,13 +1,14 @@
 """A trace: jobs with the time of their submission, what they asked for and what they have to do."""
 
+import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.policies.base import Allocation, JobView, Pool
-from gpuyard.jobs.simulate.work import Work
+from gpuyard.jobs.simulate.work import Work, packed_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,27 @@ class Trace:
             raise UserMistake(f"{path}: two jobs are called {quoted(twice)}")
         return cls(path.stem, tuple(ordered), pool)
 
-    def fitting(self, pool: Pool) -> None:
-        """Every job can run on these machines, or the first that can't is a mistake."""
+    def fitting(self, pool: Pool) -> "Trace":
+        """As it is asked for on these machines: who asks for more than there are asks for all; who needs more is a
+        mistake."""
         for job in self.jobs:
             if job.least_gpus > pool.gpus:
                 raise UserMistake(
                     f"{self.name}: job {job.id!r} needs {job.least_gpus} GPUs, the cluster has {pool.gpus}"
                 )
+        if all(job.asked_gpus <= pool.gpus for job in self.jobs):
+            return self
+        most = pool.gpus
+        jobs = [replace(job, asked_gpus=min(job.asked_gpus, most)) for job in self.jobs]
+        return replace(self, jobs=tuple(jobs))
+
+    def with_deadlines(self, low: float, high: float, pool: Pool) -> "Trace":
+        """Each job is due after `low` to `high` times as long as it takes alone on the GPUs asked for; by chance, but
+        the same for the same trace."""
+        chance, machine = random.Random(self.name), max(pool.gpus_by_machine)
+        jobs = []
+        for job in self.fitting(pool).jobs:
+            alone_s = job.restart_s + job.work.seconds(0.0, packed_shape(job.asked_gpus, machine))
+            due_s = job.submitted_s + chance.uniform(low, high) * alone_s
+            jobs.append(replace(job, deadline_s=due_s))
+        return replace(self, jobs=tuple(jobs))

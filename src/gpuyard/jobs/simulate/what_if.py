@@ -14,7 +14,7 @@ from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies import policy_of
 from gpuyard.jobs.policies.base import Policy, Pool
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.work import Shape, SteadyWork
+from gpuyard.jobs.simulate.work import Shape, SteadyWork, packed_shape
 from gpuyard.predict import Placement, predict, scenario_of
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import parse_rate
@@ -97,7 +97,7 @@ def with_network(trace: Trace, pool: Pool, ratio: Ratio) -> Trace:
 
 def _faster(curve: Curve, machine: int, ratio: Ratio) -> Curve:
     factors = [
-        1.0 if gpus <= machine else ratio(packed(gpus, machine))
+        1.0 if gpus <= machine else ratio(packed_shape(gpus, machine))
         for gpus in range(len(curve.packed))
     ]
     return Curve(
@@ -108,12 +108,6 @@ def _faster(curve: Curve, machine: int, ratio: Ratio) -> Curve:
     )
 
 
-def packed(gpus: int, machine: int) -> Shape:
-    """On as few machines of that size as hold them."""
-    whole, rest = divmod(gpus, machine)
-    return (machine,) * whole + ((rest,) if rest else ())
-
-
 def _resized(pool: Pool, gpus: int, change: Change) -> Pool:
     """Machines like the largest are added, the last of them with what is left; machines are removed from the end."""
     if gpus == 0:
@@ -121,7 +115,7 @@ def _resized(pool: Pool, gpus: int, change: Change) -> Pool:
     if pool.gpus + gpus < 1:
         raise UserMistake(f"--what-if {quoted(change.words)}: there are {pool.gpus} GPUs only")
     if gpus > 0:
-        more = packed(gpus, max(pool.gpus_by_machine))
+        more = packed_shape(gpus, max(pool.gpus_by_machine))
         last = max(pool.racks) + 1 if pool.racks else 0
         racks = None if pool.racks is None else pool.racks + (last,) * len(more)
         return Pool(pool.gpus_by_machine + more, racks)

@@ -12,6 +12,12 @@ Shape = tuple[int, ...]
 """GPUs by machine, the largest first: all that speed depends on."""
 
 
+def packed_shape(gpus: int, machine: int) -> Shape:
+    """On as few machines of that many GPUs as hold them."""
+    whole, rest = divmod(gpus, machine)
+    return (machine,) * whole + ((rest,) if rest else ())
+
+
 class Work(ABC):
     """An amount of work, and how fast it goes."""
 

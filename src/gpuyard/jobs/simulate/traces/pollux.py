@@ -20,7 +20,7 @@ from gpuyard.jobs.curve import Curve, Speeds
 from gpuyard.jobs.policies.base import Pool
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.traces.rows import Row, read_rows
-from gpuyard.jobs.simulate.work import PhasedWork, Shape, SteadyWork, Work
+from gpuyard.jobs.simulate.work import PhasedWork, Shape, SteadyWork, Work, packed_shape
 
 Batch = Literal["user", "adaptive"]
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
@@ -152,12 +152,6 @@ class Application:
         return self._goodputs[shape]
 
 
-def packed_shape(gpus: int) -> Shape:
-    """On as few machines as hold them."""
-    whole, rest = divmod(gpus, _GPUS_PER_MACHINE)
-    return (_GPUS_PER_MACHINE,) * whole + ((rest,) if rest else ())
-
-
 def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
     """A workload's CSV, with the applications' measurements in `traces`."""
     applications: dict[str, Application] = {}
@@ -195,13 +189,18 @@ def _work(application: Application, batch: int, chosen: Batch) -> Work:
     steps = np.diff(application.progress, prepend=0.0)
     if chosen == "adaptive" and application.name not in _ONE_GPU:
         every = range(1, application.most_gpus(application.batches[-1]) + 1)
-        table = np.stack([application.goodput(packed_shape(gpus)) for gpus in every], axis=1)
+        table = np.stack(
+            [application.goodput(packed_shape(gpus, _GPUS_PER_MACHINE)) for gpus in every], axis=1
+        )
         packed = np.concatenate((np.zeros((len(table), 1)), table), axis=1)
         return PhasedWork(application.progress, packed, application.goodput)
     gain = application.gains(np.array([float(batch)]))[0]
     samples = float((steps / gain).sum()) * batch
     every = range(1, application.most_gpus(batch) + 1)
-    speeds = [application.samples_per_second(packed_shape(gpus), batch) for gpus in every]
+    speeds = [
+        application.samples_per_second(packed_shape(gpus, _GPUS_PER_MACHINE), batch)
+        for gpus in every
+    ]
     packed = np.array([0.0, *speeds])
     return SteadyWork(
         samples, Curve(packed, lambda shape: application.samples_per_second(shape, batch))

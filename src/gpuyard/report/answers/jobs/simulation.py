@@ -28,7 +28,7 @@ _MOST_GANTT_ROWS = 200  # more lines than that are no picture
 def simulation_answer(outcomes: Sequence[Outcome], about: str = "") -> Answer:
     """One row a policy, the lowest mean completion time first."""
     best_first = sorted(outcomes, key=lambda outcome: outcome.completion_seconds.mean())
-    sentence = Sentence(_verdict(best_first))
+    sentences = [Sentence(_verdict(best_first)), *_deadlines(best_first)]
     trace, pool = outcomes[0].trace, outcomes[0].pool
     heading = (
         f"{counted(len(trace.jobs), 'job')} of {trace.name} on {counted(pool.gpus, 'GPU')} in "
@@ -36,7 +36,7 @@ def simulation_answer(outcomes: Sequence[Outcome], about: str = "") -> Answer:
     )
     parts: list[Part] = [
         Table(heading, _columns(outcomes), _rows(best_first)),
-        sentence,
+        *sentences,
         Only("page", _pictures(outcomes)),
     ]
     return Answer(
@@ -114,6 +114,15 @@ def _verdict(best_first: Sequence[Outcome]) -> str:
     second = best_first[1]
     less = 1 - mean / float(second.completion_seconds.mean())
     return f"{said}, {percent(less)} less than {second.policy}."
+
+
+def _deadlines(best_first: Sequence[Outcome]) -> list[Sentence]:
+    """Where there is something to choose."""
+    if len({outcome.deadlines_met for outcome in best_first}) < 2:
+        return []
+    most = max(best_first, key=lambda outcome: outcome.deadlines_met)
+    met = f"{most.deadlines_met} of {most.deadlines}"
+    return [Sentence(f"{most.policy} meets the most deadlines: {met}.")]
 
 
 def _pictures(outcomes: Sequence[Outcome]) -> list[Part]:
