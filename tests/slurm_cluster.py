@@ -111,7 +111,8 @@ class SlurmCluster:
         (found,) = (
             process
             for process in psutil.Process(self.first_process).children(recursive=True)
-            if process.cmdline()[: len(words)] == [*words]
+            if process.status() != psutil.STATUS_ZOMBIE
+            and process.cmdline()[: len(words)] == [*words]
         )
         return found
 

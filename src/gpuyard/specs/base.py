@@ -5,7 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
@@ -144,6 +152,8 @@ Seconds = Annotated[
     float,
     *quantity(units.parse_seconds, "a duration with its unit", "30 us", units.format_duration),
 ]
+Duration = Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds!r} s", when_used="json")]
+"""Written as it is read: with its unit."""
 Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000", units.format_usd)]
 UsdPerHour = Annotated[
     float, *quantity(units.parse_usd_per_hour, "US dollars an hour", "$1.50/h", _usd_per("h"))

@@ -10,14 +10,13 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from gpuyard.specs.base import Count, Seconds, Spec, WorkloadReference
+from gpuyard.specs.base import Count, Duration, Spec, WorkloadReference
 from gpuyard.specs.kubernetes_options import KubernetesOptions
 from gpuyard.specs.slurm_options import SlurmOptions
 
@@ -73,8 +72,6 @@ def _words(value: Any) -> Any:
 
 Text = Annotated[str, AfterValidator(_passable)]
 """Any text, passed on as it is: quotes, line ends and `$(…)` mean nothing to anybody."""
-Duration = Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds!r} s", when_used="json")]
-"""Written as it is read: with its unit."""
 Argv = Annotated[
     tuple[Text, ...],
     BeforeValidator(_words),

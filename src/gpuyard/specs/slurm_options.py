@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gpuyard.specs.base import Bytes, Count, Name, Seconds, Spec
+from gpuyard.specs.base import Bytes, Count, Duration, Name, Spec
 
 _INDICES = r"\d{1,7}(?:-\d{1,7}(?::\d{1,7})?)?"
 
@@ -36,11 +36,11 @@ class SlurmOptions(Spec):
         ),
     ] = None
     switches_wait: Annotated[
-        Seconds, Field(ge=0, le=30 * 86400, description="it waits for them so long at most")
+        Duration, Field(ge=0, le=30 * 86400, description="it waits for them so long at most")
     ] = 300.0
     contiguous: Annotated[bool, Field(description="only nodes that are next to each other")] = False
     walltime: Annotated[
-        Seconds | None,
+        Duration | None,
         Field(
             ge=60,
             le=366 * 86400,

@@ -25,7 +25,7 @@ _INSIDE = """\
 [ -z "$SLURMD_NODENAME" ] || exec {program} "$@"
 exec {enter} {program} "$@"
 """
-SOON = "KillWait=2\nSlurmdTimeout=20\nMinJobAge=300\n"
+SOON = "KillWait=2\nSlurmdTimeout=20\nSchedulerParameters=batch_sched_delay=0,sched_interval=5\n"
 
 
 @dataclass(frozen=True)

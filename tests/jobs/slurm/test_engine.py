@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import results_file
 from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
 from gpuyard.jobs.job import Handle
+from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.measure.store import ResultsStore
 from tests.jobs.slurm.conftest import Yard, until
 
 ODD = (
@@ -19,13 +22,13 @@ ODD = (
 )
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD'], os.environ['KEPT'], os.getcwd()]))"
 ALL_REDUCE = """\
-import os
+import os, sys
 import torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.tensor([2.0 ** dist.get_rank()])
 dist.all_reduce(total)
-print("total", total.item(), "of", dist.get_world_size(), "on", os.environ["SLURMD_NODENAME"], flush=True)
+sys.stdout.write(f"total {total.item()} of {dist.get_world_size()} on {os.environ['SLURMD_NODENAME']}\\n")
 """
 
 
@@ -138,7 +141,7 @@ def test_a_job_is_cancelled_by_its_uuid_and_stays_cancelled(yard: Yard) -> None:
 
 
 def test_what_cant_be_had_is_a_sentence_and_leaves_nothing(yard: Yard) -> None:
-    with pytest.raises(UserMistake, match=r"no nodes have 17 GPUs .* up to 4 GPUs each"):
+    with pytest.raises(UserMistake, match=r"can't give 17 GPUs on one node: .* up to 4 GPUs each"):
         yard.plan("true", gpus=17)
     with pytest.raises(UserMistake, match="Slurm has no partition 'none'"):
         yard.plan("true", slurm={"partition": "none"})
@@ -153,6 +156,26 @@ def test_what_cant_be_had_is_a_sentence_and_leaves_nothing(yard: Yard) -> None:
     status = yard.ended(broken)
     assert (status.state, status.exit_status) == ("failed", 127)
     assert "can't start '/no/such/program'" in yard.printed(broken)
+
+
+def test_a_job_that_reports_its_steps_says_how_far_it_is_and_is_a_measurement(yard: Yard) -> None:
+    loop = (
+        "import gpuyard, pathlib, time\n"
+        "for number in range(1, 1000):\n"
+        "    time.sleep(0.02)\n"
+        "    gpuyard.step(samples=10, number=number, total=1000)\n"
+        "    if pathlib.Path('go').exists(): break\n"
+    )
+    handle = yard.submit(sys.executable, "-c", loop, workload="resnet50", gpus=2)
+    until(lambda: yard.status(handle).samples_per_second, lambda: yard.printed(handle), seconds=0.5)
+    status = yard.status(handle)
+    assert status.state == "running"
+    assert status.done is not None and 0 < status.done < 1
+    assert status.expected_end is not None
+    (yard.directory / "go").touch()
+    assert yard.ended(handle).state == "succeeded"
+    (run,) = ResultsStore(results_file()).records(JobRun)
+    assert (run.gpus, run.handle) == (2, str(handle))
 
 
 def test_logs_are_followed_to_the_end(yard: Yard) -> None:
@@ -181,7 +204,7 @@ def test_a_link_in_place_of_a_log_is_neither_written_nor_read(yard: Yard, tmp_pa
     assert [Path(log).name for log in status.logs] == [f"{taken + 1}-1.log"]
     Path(status.logs[0]).unlink()
     Path(status.logs[0]).symlink_to(precious)
-    with pytest.raises(GpuyardError, match="can't be read"):
+    with pytest.raises(GpuyardError, match="is not read: it is a link"):
         yard.printed(handle)
 
 

@@ -1,6 +1,7 @@
 """What is submitted, without a Slurm: the script and its options, and how Slurm's words are read."""
 
 import ast
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request
 from gpuyard.jobs.engines.slurm.script import launch
 from gpuyard.jobs.engines.slurm.status import tasks_of_array
 from gpuyard.jobs.job import Job
+from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
 
 FACTS = Facts("here", 17, 300.0, gpus_per_node=True, switches=False)
@@ -68,14 +70,24 @@ def test_any_text_is_data_in_the_script(argv: list[str], env: dict[str, str]) ->
 def test_the_most_gpus_that_there_are_on_the_fewest_nodes(
     keys: dict[str, Any], nodes: str, gpus: str
 ) -> None:
-    said = options(**keys)
+    said = options(command=["torchrun", "train.py"], **keys)
     assert (said["nodes"], said["gpus-per-node"]) == (nodes, gpus)
+
+
+def test_what_is_not_torchrun_gets_several_nodes_only_if_it_says_so() -> None:
+    said = options(command=["python", "train.py"], gpus="2..64")
+    assert (said["nodes"], said["gpus-per-node"]) == ("1", "8")
+    with pytest.raises(
+        UserMistake, match=r"can't give 12 GPUs on one node: .* say how many: nodes"
+    ):
+        request(command=["python", "train.py"], gpus=12)
+    assert options(command=["python", "train.py"], gpus=12, nodes=3)["nodes"] == "3"
 
 
 @pytest.mark.parametrize("keys", [{"gpus": 24}, {"gpus": 10, "nodes": 2}])
 def test_more_than_there_is_is_a_sentence(keys: dict[str, Any]) -> None:
-    with pytest.raises(UserMistake, match="Slurm has 4 nodes in this partition, with up to 8"):
-        request(**keys)
+    with pytest.raises(UserMistake, match=r"its partition has 4 nodes, with up to 8 GPUs each$"):
+        request(command=["torchrun", "train.py"], **keys)
 
 
 def test_each_option_says_what_the_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +135,15 @@ def test_time_that_ends_needs_a_checkpoint_that_fits() -> None:
     assert "signal" not in options(time_limit="1 h")
 
 
+def test_what_is_kept_of_a_job_is_the_same_job() -> None:
+    job = request(
+        gpus=8,
+        checkpoint={"directory": "ck", "time": "90 s"},
+        slurm={"memory_per_gpu": "32 GiB", "switches_wait": "1 h", "walltime": "1 d"},
+    ).job
+    assert Job.from_document(json.loads(json.dumps(job.document()))) == job
+
+
 def test_a_value_is_quoted_as_sbatch_reads_it() -> None:
     text = request(name='a "b" \\ c\nd').text()
     assert '\n#SBATCH --job-name="a \\"b\\" \\\\ c?d"\n' in text
@@ -152,6 +173,12 @@ def test_torchrun_is_told_of_the_nodes_and_nothing_else_is(argv: str, added: str
     said = launch.command(job, ["a", "b"], 1, MEETING)
     assert [word for word in said if word not in words] == added.replace("MEET", meet).split()
     assert [word for word in said if word in words] == words
+
+
+def test_on_one_node_torchrun_takes_no_port_that_another_job_has() -> None:
+    for argv in (["torchrun", "t.py"], ["torchrun", "--tee", "3", "t.py"]):
+        said = launch.command({"argv": argv, "gpus_per_node": 4}, ["a"], 0, {"start": "1-0"})
+        assert tuple(said) == torchrun_line(argv, gpus_per_node=4)
 
 
 def test_tasks_of_an_array() -> None:

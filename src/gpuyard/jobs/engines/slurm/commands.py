@@ -57,9 +57,9 @@ def missing_program() -> str | None:
     return next((name for name in PROGRAMS if shutil.which(name) is None), None)
 
 
-def ask(*words: str, seconds: float = _ASK_SECONDS) -> str:
+def ask(*words: str) -> str:
     """What it prints. Raises NoAnswer where it says nothing, GpuyardError where it refuses."""
-    return _run(words, client_environment(), seconds)
+    return _run(words, client_environment(), _ASK_SECONDS)
 
 
 def facts() -> Facts:
@@ -139,7 +139,8 @@ def _run(words: tuple[str, ...], environment: Mapping[str, str], seconds: float)
     if said.returncode == 0:
         return said.stdout.decode(errors="replace")
     why = printable(said.stderr.decode(errors="replace").strip())
-    why = "; ".join(line.removeprefix(f"{words[0]}: ") for line in why.splitlines())[-500:]
+    lines = [re.sub(rf"^{words[0]}: (?:error: |fatal: )?", "", line) for line in why.splitlines()]
+    why = "; ".join(lines)[-500:]
     if _SILENT.search(why):
-        raise NoAnswer(f"Slurm does not answer ({why}); see whether it is up: scontrol ping")
+        raise NoAnswer(f"Slurm does not answer ({lines[-1]}); see whether it is up: scontrol ping")
     raise GpuyardError(f"Slurm refused {words[0]}: {why or said.returncode}")

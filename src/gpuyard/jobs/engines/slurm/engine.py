@@ -1,11 +1,11 @@
 """Jobs on Slurm, from sbatch to scancel; a job that Slurm has lost is noticed by its UUID and submitted again, once."""
 
-import codecs
+import math
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,9 +15,10 @@ from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import NoAnswer
 from gpuyard.jobs.engines.slurm.records import Record
+from gpuyard.jobs.engines.slurm.reports import keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
 from gpuyard.jobs.engines.slurm.rows import accounting_rows, numbered_rows, queue_rows
-from gpuyard.jobs.engines.slurm.starts import messages_of, opened, starts_of
+from gpuyard.jobs.engines.slurm.starts import messages_of, starts_of
 from gpuyard.jobs.engines.slurm.status import (
     Look,
     Part,
@@ -29,11 +30,11 @@ from gpuyard.jobs.engines.slurm.status import (
     tasks_of_array,
 )
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
+from gpuyard.jobs.log_files import read_logs
 
 _MOST_SUBMISSIONS = 2
-_PIECE_BYTES = 65536
-_FOLLOW_SECONDS = 1.0
 _SURE_SECONDS = 5.0
+_FOLLOW_SECONDS = 2.0
 _DEPENDENCY = re.compile(r"^#SBATCH --dependency=.*$", re.MULTILINE)
 _LOST_AND_BACK = "Slurm had lost it, so it was submitted again"
 
@@ -89,17 +90,10 @@ class SlurmEngine(Engine):
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         record, task = records.find(handle)
-        read: dict[Path, tuple[int, codecs.IncrementalDecoder]] = {}
-        while True:
-            ended = not follow or self.status(handle).final
-            for path in self._logs(record, task):
-                yield from _new_text(path, read)
-            if ended:
-                break
-            time.sleep(_FOLLOW_SECONDS)
-        if not read:  # it has never started, maybe because its script could not
-            for path in messages_of(record.directory):
-                yield from _new_text(path, read)
+        ended = _seldom(lambda: self.status(handle).final)
+        yield from read_logs(lambda: self._logs(record, task), ended, follow=follow)
+        if not self._logs(record, task):  # it has never started, maybe because its script could not
+            yield from read_logs(lambda: messages_of(record.directory), lambda: True, follow=False)
 
     def cancel(self, handle: Handle) -> None:
         record, task = records.find(handle)
@@ -127,10 +121,9 @@ class SlurmEngine(Engine):
             record, found = self._missing(record, tasks)
             parts = [part or other for part, other in zip(parts, found, strict=True)]
         status = combined(record, [part for part in parts if part is not None], logs)
-        if status.final and task is None:
-            names = Part.__dataclass_fields__
-            finish(record, Part(**{k: v for k, v in asdict(status).items() if k in names}))
-        return status
+        if status.final and task is None and finish(record, status):
+            keep_measurements(record)
+        return with_progress(status, record)
 
     def _missing(
         self, record: Record, tasks: Sequence[str | None]
@@ -194,8 +187,14 @@ class SlurmEngine(Engine):
             status = self.status(handle)
             if status.state in FINAL - {"succeeded"}:
                 raise UserMistake(f"{handle}, which has to succeed first, is {status.state}")
-            if status.state != "succeeded":
-                numbers.append(records.find(handle)[0].submissions[-1].number)
+            if status.state == "succeeded":
+                continue
+            submissions = records.find(handle)[0].submissions
+            if not submissions:
+                raise GpuyardError(
+                    f"it is not known whether Slurm has {handle}, which has to succeed first"
+                )
+            numbers.append(submissions[-1].number)
         return numbers
 
     def _after_silence(self, record: Record, silent: NoAnswer) -> int:
@@ -227,12 +226,15 @@ def _forgotten(record: Record) -> Part:
     )
 
 
-def _new_text(path: Path, read: dict[Path, tuple[int, codecs.IncrementalDecoder]]) -> Iterator[str]:
-    """What was added to it since it was last read."""
-    offset, decoder = read.get(path) or (0, codecs.getincrementaldecoder("utf-8")("replace"))
-    with opened(path) as file:
-        file.seek(offset)
-        while piece := file.read(_PIECE_BYTES):
-            offset += len(piece)
-            read[path] = offset, decoder
-            yield decoder.decode(piece)
+def _seldom(ended: Callable[[], bool]) -> Callable[[], bool]:
+    """Slurm is asked now and then, however often a log is looked at."""
+    asked, answer = -math.inf, False
+
+    def look() -> bool:
+        nonlocal asked, answer
+        if not answer and time.monotonic() - asked > _FOLLOW_SECONDS:
+            answer = ended()
+            asked = time.monotonic()
+        return answer
+
+    return look

@@ -136,15 +136,18 @@ def read(uuid: str) -> Record:
 
 def read_all() -> list[Record]:
     """In the order in which they were submitted; damaged ones are left out."""
-    try:
-        names = [path.name for path in root().iterdir() if _FOLDER.fullmatch(path.name)]
-    except OSError:
-        return []
     found = []
-    for name in names:
+    for name in _folders():
         with contextlib.suppress(GpuyardError):
             found.append(read(name))
     return sorted(found, key=lambda record: record.job.submitted)
+
+
+def _folders() -> list[str]:
+    try:
+        return [path.name for path in root().iterdir() if _FOLDER.fullmatch(path.name)]
+    except OSError:
+        return []
 
 
 def find(handle: Handle) -> tuple[Record, str | None]:
@@ -160,6 +163,8 @@ def find(handle: Handle) -> tuple[Record, str | None]:
         or [one for one in of_cluster if name in {str(sub.number) for sub in one.submissions}]
     )
     if not found:
+        for folder in _folders():
+            read(folder)  # one that is damaged may be meant
         raise UserMistake(
             f"no job {handle} was submitted from here; `gpuyard queue` lists those that were"
         )

@@ -13,6 +13,7 @@ from gpuyard.jobs.engines.base import Request
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.rows import COMMENT
 from gpuyard.jobs.engines.slurm.script import program
+from gpuyard.jobs.engines.slurm.script.launch import words_of_torchrun
 from gpuyard.jobs.job import Job
 from gpuyard.specs.slurm_options import SlurmOptions
 
@@ -120,19 +121,25 @@ def _options(job: Job) -> SlurmOptions:
 
 
 def _shape(job: Job, nodes: Nodes) -> tuple[int, int, int]:
-    """Fewest and most nodes, and GPUs of each: the most GPUs that the cluster has for it, on the fewest nodes."""
+    """Fewest and most nodes, and GPUs of each: the most GPUs that the cluster has for it, on the fewest nodes.
+
+    What is not torchrun would be run once on each node, so it gets several only if it asks for them.
+    """
     spec = job.spec
+    spreads = words_of_torchrun(list(spec.command)) > 0
     for gpus in range(spec.gpus.max, spec.gpus.min - 1, -1):
-        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1):
+        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1 if spreads else 2):
             if gpus % count == 0 and nodes.with_gpus(gpus // count) >= count:
                 each = gpus // count
                 fewest = spec.nodes or math.ceil(spec.gpus.min / each)
                 return fewest, count, each
     best = max(nodes.gpus, default=0)
-    on = f" on {spec.nodes} nodes" if spec.nodes else ""
+    asked = spec.nodes or (None if spreads else 1)
+    on = "" if asked is None else " on one node" if asked == 1 else f" on {asked} nodes"
     raise UserMistake(
-        f"no nodes have {spec.gpus} GPUs{on} for one job: Slurm has {len(nodes.gpus)} nodes in this "
-        f"partition, with up to {best} GPUs each"
+        f"Slurm can't give {spec.gpus} GPUs{on}: its partition has {len(nodes.gpus)} nodes, with up to "
+        f"{best} GPUs each"
+        + ("" if spec.nodes or spreads else "; for several nodes, say how many: nodes")
     )
 
 

@@ -3,7 +3,7 @@
 import os
 import pwd
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from gpuyard.jobs.engines.slurm import records
 from gpuyard.jobs.engines.slurm.commands import NoAnswer
@@ -116,11 +116,16 @@ def combined(record: Record, parts: Sequence[Part], logs: Sequence[str]) -> JobS
     )
 
 
-def finish(record: Record, part: Part) -> None:
-    """Keep how it ended: Slurm forgets it."""
+def finish(record: Record, status: JobStatus) -> bool:
+    """Keep how it ended, as Slurm forgets it; whether nobody had done so before."""
+    names = [field.name for field in fields(Part)]
+    end = {name: value for name, value in asdict(status).items() if name in names}
     with records.held(record.job.uuid, wait=False) as ours:
-        if ours:
-            replace(records.read(record.job.uuid), end=asdict(part)).write()
+        latest = records.read(record.job.uuid)
+        if not ours or latest.end:
+            return False
+        replace(latest, end=end).write()
+        return True
 
 
 def finished(record: Record) -> Part | None:

@@ -32,7 +32,8 @@ class Batch:
 
     def __init__(self, job: Document, script: str) -> None:
         self.job, self.script = job, script
-        self.told, self.place = Told(), Place(job["directory"])
+        # a controller that was killed may start the same number twice
+        self.told, self.place = Told(), Place(job["directory"], os.urandom(16).hex())
         self.place.take_messages()
         listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
         self.nodes = listed.split() or [os.environ["SLURMD_NODENAME"]]
@@ -42,7 +43,8 @@ class Batch:
 
     def run(self) -> int:
         for start in self.place.starts():
-            if start["outcome"] == "succeeded" and start["number"] != self.place.number:
+            asked_for = start["number"] == self.place.number and self.place.slurm_restarts > 0
+            if start["outcome"] == "succeeded" and not asked_for:  # by `scontrol requeue`
                 say(f"the job has succeeded already, as Slurm's job {start['number']}")
                 return 0
         if not self.place.claim():
@@ -57,7 +59,8 @@ class Batch:
             start = self.start()
             if start["outcome"] == "checkpointed":
                 return self.requeue()
-            if not start["again"]:
+            elsewhere = self.told.stop or self.place.superseded()
+            if elsewhere or not start["again"]:
                 return int(start["exit_status"])
 
     def start(self) -> Document:
@@ -79,11 +82,11 @@ class Batch:
         }
         self.place.keep(start)
         if len(self.nodes) == 1:
-            running = start_here(self.job, self.nodes, 0, {}, output, self.place)
+            running = start_here(self.job, self.nodes, 0, {"start": name}, output, self.place)
         else:
             with open(self.script, "rb") as file:
                 self.place.write("script.py", file.read())
-            meeting = meeting_of(self.nodes, f"{self.job['uuid']}-{name}")
+            meeting = meeting_of(self.nodes, self.job["uuid"], name)
             script = self.place.file("script.py")
             running = start_on_nodes(self.nodes, meeting, script, output, self.place)
         watch = Watch(self.job, running, self.told, output, used, len(self.nodes) > 1)

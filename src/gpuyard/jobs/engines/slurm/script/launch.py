@@ -13,7 +13,9 @@ from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
 WITHOUT_VALUE = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
-OWN_MEETING = frozenset({"--standalone", "--rdzv-backend", "--rdzv-endpoint", "--master-addr"})
+OWN_MEETING = frozenset(
+    {"--standalone", "--rdzv-backend", "--rdzv-endpoint", "--master-addr", "--node-rank"}
+)
 
 
 def words_of_torchrun(argv: List[str]) -> int:
@@ -56,9 +58,13 @@ def command(job: Document, nodes: List[str], node: int, meeting: Document) -> Li
     added = []
     if "--nproc-per-node" not in given:
         added.append(f"--nproc-per-node={job['gpus_per_node']}")
-    if "--nnodes" not in given:
+    if len(nodes) > 1 and "--nnodes" not in given:
         added.append(f"--nnodes={len(nodes)}")
-    if len(nodes) > 1 and not given & OWN_MEETING:
+    if given & OWN_MEETING:
+        return argv[:words] + added + argv[words:]
+    if len(nodes) == 1:
+        added.append("--standalone")  # other jobs on this node have the usual port
+    else:
         addresses = meeting["addresses"]
         added += [
             "--rdzv-backend=c10d",
@@ -87,21 +93,24 @@ def environment(
     return found
 
 
-def meeting_of(nodes: List[str], id_: str) -> Document:
+def meeting_of(nodes: List[str], uuid: str, start: str) -> Document:
     """On the first node, which is this one: a port that is free, and addresses, as names need not resolve."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
     listed = ask("scontrol", "--oneliner", "show", "node", os.environ["SLURM_JOB_NODELIST"])
     known = dict(re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", listed, re.MULTILINE))
-    return {"addresses": [known.get(node, node) for node in nodes], "port": port, "id": id_}
+    addresses = [known.get(node, node) for node in nodes]
+    return {"addresses": addresses, "port": port, "id": f"{uuid}-{start}", "start": start}
 
 
 def start_here(
     job: Document, nodes: List[str], node: int, meeting: Document, output: int, place: Place
 ) -> Running:
     argv = [exact(word) for word in command(job, nodes, node, meeting)]
-    return Running(argv, environment(job, nodes, node, meeting), exact(job["cwd"]), output, place)
+    variables = environment(job, nodes, node, meeting)
+    variables[b"GPUYARD_STEPS"] = place.file(f"{meeting['start']}.steps")  # for gpuyard.step()
+    return Running(argv, variables, exact(job["cwd"]), output, place)
 
 
 def start_on_nodes(
@@ -111,7 +120,7 @@ def start_on_nodes(
     words = ["srun", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
     words += ["--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none", "--mpi=none", "--label"]
     words += ["--chdir=/", sys.executable, "-I"]
-    told = json.dumps({"nodes": nodes, "meeting": meeting})
+    told = json.dumps({"nodes": nodes, "meeting": meeting, "token": place.token})
     argv = [exact(word) for word in words] + [script, b"node", told.encode()]
     return Running(argv, dict(os.environb), b"/", output, place)
 
@@ -129,7 +138,7 @@ def signal_job(job: Document, running: Running) -> None:
 
 def run_on_node(job: Document, told_by_first: Document) -> int:
     """One node of several."""
-    told, place = Told(), Place(job["directory"])
+    told, place = Told(), Place(job["directory"], told_by_first["token"])
     place.join()
     node = int(os.environ["SLURM_PROCID"])
     running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)

@@ -29,11 +29,11 @@ def exact(text: str) -> bytes:
 class Place:
     """That of the job, or of one task of an array. Only its owner may write there."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, token: str) -> None:
+        self.token = token
         self.task = os.environ.get("SLURM_ARRAY_TASK_ID")
         self.number = int(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ["SLURM_JOB_ID"])
         self.slurm_restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-        self.token = f"{self.number}-{self.slurm_restarts}"
         self.path = exact(directory)
         self._make()
         if self.task is not None:
