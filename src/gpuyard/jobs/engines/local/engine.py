@@ -210,7 +210,7 @@ class LocalEngine(Engine):
 
     def _logs(self, row: Row) -> Sequence[Path]:
         every = (self._paths.start(row.number, number).log for number in range(1, row.starts + 1))
-        return [log for log in every if log.exists()]
+        return [log for log in every if os.path.lexists(log)]  # a link is never followed
 
     def _status(self, row: Row) -> JobStatus:
         job = row.job
