@@ -125,7 +125,23 @@ def test_another_network_is_predicted_for_a_workload(cli: Cli) -> None:
         "--workload", "bert-large",
     )  # fmt: skip
     assert "network 25 Gbit/s: on average a job would have ended" in " ".join(done.stdout.split())
-    assert "are taken to train bert-large" in " ".join(done.stdout.split())
+    assert "jobs are taken to train bert-large" in " ".join(done.stdout.split())
+
+
+def test_a_trace_that_names_workloads_needs_no_other_for_its_network(
+    cli: Cli, tmp_path: Path
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text(
+        "submit_s,gpus,min_gpus,max_gpus,duration_s,curve\n"
+        "0,8,1,8,3600,vgg16\n0,8,1,8,3600,resnet50\n"
+    )
+    cluster = ("--cluster", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s")
+    document = json.loads(cli("simulate", str(jobs), *cluster, "--json").stdout)
+    now, then = document["what_if"]
+    assert then["makespan_seconds"] < 0.8 * now["makespan_seconds"]
+    done = cli("simulate", TEAM, *cluster, status=2)
+    assert "another network needs the predictor" in done.stderr
 
 
 def test_a_history_says_how_near_to_it_the_simulation_is(cli: Cli, tmp_path: Path) -> None:

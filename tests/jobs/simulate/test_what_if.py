@@ -28,8 +28,8 @@ from gpuyard.specs import Network, Workload
 RECORDED = Path(__file__).parent / "recorded"
 
 
-def no_network(name: str) -> Ratio:
-    raise AssertionError(name)
+def no_network(network: str, workload: str) -> Ratio:
+    raise AssertionError(network, workload)
 
 
 def case(trace: Trace | None = None, pool: Pool | None = None) -> Case:
@@ -94,13 +94,19 @@ def test_another_policy_is_asked_and_an_unknown_one_is_told() -> None:
 
 def test_a_network_speeds_up_only_what_is_on_several_machines() -> None:
     curve = Curve(np.array([0.0, 1, 2, 3, 4, 5]), lambda shape: sum(shape) / len(shape))
-    jobs = (TraceJob("a", 0.0, SteadyWork(100, curve)), TraceJob("b", 1.0, SteadyWork(50, curve)))
-    trace = with_network(Trace("t", jobs), Pool.uniform(2, 4), lambda _: 1.5)
+    jobs = (
+        TraceJob("a", 0.0, SteadyWork(100, curve)),
+        TraceJob("b", 1.0, SteadyWork(50, curve)),
+        TraceJob("c", 2.0, SteadyWork(50, curve), workload="bert"),
+    )
+    ratios = {"": 1.5, "bert": 2.0}
+    trace = with_network(Trace("t", jobs), Pool.uniform(2, 4), lambda name: lambda _: ratios[name])
     after = trace.jobs[0].work.curve(0.0)
     assert list(after.packed) == [0, 1, 2, 3, 4, 7.5]
     assert after.speed_on((3,)) == 3
     assert after.speed_on((3, 1)) == 3
     assert trace.jobs[1].work.curve(0.0) is after, "one curve stays one"
+    assert trace.jobs[2].work.curve(0.0).speed(5) == 10
 
 
 def test_the_predictor_says_what_a_network_brings() -> None:

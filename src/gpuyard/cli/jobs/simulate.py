@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gpuyard.jobs.policies import Policy, Pool
     from gpuyard.jobs.simulate.trace import Trace
     from gpuyard.jobs.simulate.traces import Batch
-    from gpuyard.jobs.simulate.what_if import Ratio
+    from gpuyard.jobs.simulate.what_if import Faster, Ratio
     from gpuyard.specs import Cluster
 
 _MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
@@ -45,7 +46,7 @@ def simulate(
         str | None,
         typer.Option(
             metavar="WORKLOAD",
-            help="With another network: what jobs on several machines train.",
+            help="With another network: what jobs train of which the trace doesn't say it.",
         ),
     ] = None,
     cluster: Annotated[
@@ -109,7 +110,7 @@ def simulate(
     if deadlines is not None:
         read = read.with_deadlines(*_range(deadlines), pool)
     cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
-    cases += [change.case(cases[0], _faster(cluster, workload)) for change in changes]
+    cases += [change.case(cases[0], _faster(machines, workload)) for change in changes]
     with progress_bar("simulating") as tell:
 
         def told(name: str) -> Callable[[int, int], None]:
@@ -119,28 +120,30 @@ def simulate(
     answer = simulation_answer(outcomes)
     if changes:
         names = [case.name for case in cases]
-        assumed = f"Jobs on several machines are taken to train {workload}, as predicted."
+        assumed = f"Where the trace doesn't say it, jobs are taken to train {workload}."
         answer = what_if_answer(
             list(zip(names, outcomes, strict=True)), assumed if workload else ""
         )
     show(answer, json_output=json_output, html=html)
 
 
-def _faster(cluster: str | None, workload: str | None) -> "Callable[[str], Ratio]":
-    """What a network makes of jobs, by the predictor."""
+def _faster(machines: "Cluster | Pool | None", otherwise: str | None) -> "Faster":
+    """What a network makes of jobs, by the predictor; `otherwise` stands for what a trace doesn't say."""
 
-    def ratio(network: str) -> "Ratio":
+    @cache
+    def ratio(network: str, workload: str) -> "Ratio":
         from gpuyard.catalog.specfiles import read_workload
-        from gpuyard.hardware.clusters import read_cluster
         from gpuyard.jobs.simulate.what_if import network_of, network_ratio
+        from gpuyard.specs import Cluster
         from gpuyard.workloads import profile_of
 
-        if workload is None or cluster is None or _MACHINES.fullmatch(cluster):
+        name = workload or otherwise
+        if name is None or not isinstance(machines, Cluster):
             raise UserMistake(
                 "another network needs the predictor: name the machines with their network, like "
                 "--cluster 4x8xa100-sxm4-80gb@10G, and what is trained, like --workload resnet50"
             )
-        spec, machines = read_workload(workload), read_cluster(cluster)
+        spec = read_workload(name)
         other = network_of(network, machines.network)
         return network_ratio(spec, profile_of(spec), machines, other)
 

@@ -30,6 +30,8 @@ class TraceJob:
     restart_s: float = 0.0
     waited_s: float | None = None
     """In reality, where the trace is of what ran once."""
+    workload: str = ""
+    """What it trains, where the trace says so."""
 
     def view(
         self,

@@ -21,6 +21,8 @@ from gpuyard.units import parse_rate
 
 Ratio = Callable[[Shape], float]
 """How many times as fast a job gets that runs on so many GPUs of each machine."""
+Faster = Callable[[str, str], Ratio]
+"""By the network, in words, and the workload; none is "" for jobs of which nobody says what they train."""
 AS_IT_IS = "as it is"
 EXAMPLES = "'add 8 gpus', 'remove 1 machine', 'network 25 Gbit/s' or policy=min-time"
 _COUNT = re.compile(r"(add|remove)\s+([1-9][0-9]{0,4})\s+(gpus?|machines?|nodes?)")
@@ -50,11 +52,12 @@ class Change:
     """A rate or the name of a link."""
     policy: str | None = None
 
-    def case(self, base: Case, faster: Callable[[str], Ratio]) -> Case:
-        """`faster` says for a network what it makes of the jobs' speeds."""
+    def case(self, base: Case, faster: Faster) -> Case:
+        """`faster` says what a network makes of a job that trains some workload."""
         trace = base.trace
         if self.network is not None:
-            trace = with_network(trace, base.pool, faster(self.network))
+            network = self.network
+            trace = with_network(trace, base.pool, lambda workload: faster(network, workload))
         pool = _resized(base.pool, self.gpus + self.machines * max(base.pool.gpus_by_machine), self)
         policy = base.policy if self.policy is None else policy_of(self.policy)
         return Case(self.words, trace, pool, policy)
@@ -79,18 +82,18 @@ def parse_change(text: str) -> Change:
     return change
 
 
-def with_network(trace: Trace, pool: Pool, ratio: Ratio) -> Trace:
-    """The same jobs with other speeds; those on one machine are as fast as before."""
+def with_network(trace: Trace, pool: Pool, ratio_of: Callable[[str], Ratio]) -> Trace:
+    """The same jobs with other speeds; those that stay on one machine are as fast as before."""
     machine = max(pool.gpus_by_machine)
-    curves: dict[int, Curve] = {}
+    curves: dict[tuple[int, str], Curve] = {}
 
     def changed(job: TraceJob) -> TraceJob:
         if not isinstance(job.work, SteadyWork):
             raise UserMistake("the network of jobs with --batch adaptive can't be changed")
-        before = job.work.speeds
-        if id(before) not in curves:
-            curves[id(before)] = _faster(before, machine, ratio)
-        return replace(job, work=replace(job.work, speeds=curves[id(before)]))
+        key = id(job.work.speeds), job.workload
+        if key not in curves:
+            curves[key] = _faster(job.work.speeds, machine, ratio_of(job.workload))
+        return replace(job, work=replace(job.work, speeds=curves[key]))
 
     return replace(trace, jobs=tuple(map(changed, trace.jobs)))
 

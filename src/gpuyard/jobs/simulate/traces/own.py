@@ -61,6 +61,7 @@ def _job(row: Row, number: int, curves: "_Curves") -> TraceJob:
         int(row.number("priority", 0.0, least=-1e6, most=1e6)),
         _yes(row, "elastic", otherwise=least < most),
         row.number("restart_s", 0.0, most=1e6),
+        workload="" if row.text("curve")[:1].isdigit() else row.text("curve"),
     )
 
 
