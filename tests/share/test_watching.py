@@ -1,6 +1,9 @@
 """What `who`, `audit` and `usage` tell, and the lease of a shell."""
 
 import json
+import os
+import pty
+import select
 import subprocess
 import sys
 import time
@@ -106,6 +109,50 @@ def test_audit_stops_what_breaks_a_rule_only_when_asked_and_after_a_grace(
     cli("audit")
 
 
+def test_who_breaks_a_rule_is_warned_on_their_terminal(share: Path, cli: Cli) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sleep", ["sleep", "600"])  # noqa: S606
+    try:
+        waits_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+        on_gpus(share, gpu3={"pids": [pid]})
+        cli("audit", status=1)
+        assert not select.select([terminal], [], [], 0)[0], "nobody asked to warn"
+        done = json.loads(cli("audit", "--warn", "--json", status=1).stdout)
+        assert (done["warned"], done["stopped"]) == ([pid], [])
+        said = os.read(terminal, 4096).decode()
+        assert f"gpuyard: process {pid} of " in said and "without a lease" in said
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def test_what_does_not_end_when_asked_is_ended(share: Path, cli: Cli) -> None:
+    deaf = subprocess.Popen(
+        ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done"), stdout=subprocess.PIPE
+    )
+    assert deaf.stdout is not None and deaf.stdout.readline() == b"up\n"
+    on_gpus(share, gpu3={"pids": [deaf.pid]})
+    cli("audit", "--stop-after", "0s", status=1)
+    assert deaf.wait(5) == -9
+    deaf.stdout.close()
+
+
+def test_an_idle_lease_is_released_only_when_asked(
+    share: Path, cli: Cli, start: Start, who: Who
+) -> None:
+    _, id_, _ = leased(start, "1")
+    on_gpus(share, gpu0={"utilisation": 0.0})
+    cli("share", "policy", "--idle-grace", "1ms")
+    who()  # notes that it is idle now
+    said = json.loads(cli("audit", "--json", "--stop-after", "1h", status=1).stdout)
+    assert [one["kind"] for one in said["violations"]] == ["idle"]
+    assert holders(who()) == {0: [id_]}
+    ended = cli("audit", "--stop-after", "0s", status=1).stdout
+    assert f"Lease {id_} of" in ended and holders(who()) == {}
+
+
 def test_usage_counts_gpu_hours_by_user_group_and_project(
     share: Path, cli: Cli, start: Start
 ) -> None:
@@ -141,6 +188,40 @@ def test_the_lease_of_a_shell_lives_as_long_as_the_shell(
         assert gpus == "0,1" and holders(who()) == {0: [id_], 1: [id_]}
         shell.stdin.close()
         assert shell.wait(10) == 0
+    waits_for(lambda: not holders(who()))
+
+
+def test_a_login_shell_has_the_lease_that_its_bashrc_asks_for(
+    share: Path, who: Who, tmp_path: Path
+) -> None:
+    """On a terminal, and a shell inside it asks for no second one; hanging up gives the GPUs back."""
+    home = tmp_path / "home"
+    home.mkdir()
+    line = 'eval "$(gpuyard lease 2 --for 8h --export)"'  # as in the docs
+    assert line in (Path(__file__).parents[2] / "docs/share.md").read_text(encoding="utf-8")
+    (home / ".bashrc").write_text(
+        f'gpuyard() {{ {sys.executable} -m gpuyard "$@"; }}\n[ -n "$GPUYARD_LEASE" ] || {line}\n',
+        encoding="utf-8",
+    )
+    (home / ".bash_profile").write_text(". ~/.bashrc\n", encoding="utf-8")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(HOME=str(home), PS1="$ ", HISTFILE="")
+        os.execvp("bash", ["bash", "--login", "-i"])  # noqa: S606
+    os.write(terminal, b"bash -i -c 'echo got:$CUDA_VISIBLE_DEVICES:$GPUYARD_LEASE:end'\n")
+    said = ""
+
+    def answered() -> bool:
+        nonlocal said
+        if select.select([terminal], [], [], 0.1)[0]:
+            said += os.read(terminal, 4096).decode(errors="replace")
+        return "got:0,1:" in said and ":end" in said.partition("got:0,1:")[2]
+
+    waits_for(answered)
+    id_ = said.partition("got:0,1:")[2].partition(":end")[0]
+    assert holders(who()) == {0: [id_], 1: [id_]}
+    os.close(terminal)  # the window is closed
+    os.waitpid(pid, 0)
     waits_for(lambda: not holders(who()))
 
 

@@ -47,7 +47,7 @@ def audit(
     readings = read_gpus(desk)
     found = find_violations(desk.state().held, readings, clock.boot(), rules.idle_grace_seconds)
     told = tell(found) if warn else []
-    ended = end_after(directory, found, grace, clock) if grace is not None else []
+    ended = end_after(desk, directory, found, grace, clock) if grace is not None else []
     readable = bool(readings) or any(gpu.fake for gpu in desk.config.gpus)
     show(
         audit_answer(found, told, ended, readable=readable, guard=desk.config.guard),

@@ -11,6 +11,7 @@ from gpuyard.share.store.lease import Lease
 from gpuyard.share.watch import processes
 from gpuyard.share.watch.gpus import Reading
 
+IDLE = "idle"
 IDLE_SECONDS = 3600.0
 _LONGEST_COMMAND = 60
 
@@ -96,4 +97,4 @@ def _command(pid: int) -> str:
 def _idle(lease: Lease, seconds: float) -> Violation:
     hours = seconds / 3600
     sentence = f"lease {lease.id} of {lease.user} has been idle for {hours:.1f} h"
-    return Violation("idle", None, lease.user, lease.pid, lease.process_start, lease.id, sentence)
+    return Violation(IDLE, None, lease.user, lease.pid, lease.process_start, lease.id, sentence)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from gpuyard.report.answer import Answer, Items, Part, Sentence, Text
 from gpuyard.report.answers.share.who import guard_sentence
-from gpuyard.share.watch.violations import Violation
+from gpuyard.share.watch.violations import IDLE, Violation
 
 
 def audit_answer(
@@ -30,7 +30,14 @@ def audit_answer(
         )
     if told:
         parts.append(Sentence(f"{len(told)} were told on their terminals."))
-    parts.extend(Sentence(f"Process {one.pid} of {one.user} was asked to end.") for one in ended)
+    parts.extend(
+        Sentence(
+            f"Lease {one.lease} of {one.user} was released."
+            if one.kind == IDLE
+            else f"Process {one.pid} of {one.user} was ended."
+        )
+        for one in ended
+    )
     parts.append(Sentence(guard_sentence(guard)))
     document = {
         "violations": [asdict(violation) for violation in found],
