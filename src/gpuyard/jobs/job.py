@@ -12,6 +12,7 @@ from gpuyard.errors import UserMistake, quoted
 from gpuyard.share.store.clock import stamp
 from gpuyard.share.turns.when import parse_when
 from gpuyard.specs.job import JobSpec
+from gpuyard.steps.reporter import REPORT_VARIABLE
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
 """`lost`: its processes are gone and nobody knows how it ended. `unknown`: who runs it does not answer now."""
@@ -91,7 +92,10 @@ class Job:
 
     def environment(self, gpus: int) -> dict[str, str]:
         """What it sees beside the environment of whoever submitted it."""
+        # a job whose workload is known is a measurement; an engine with a file for it names that, too
+        reports = {} if self.spec.workload is None else {REPORT_VARIABLE: "stdout"}
         return {
+            **reports,
             **self.spec.env,
             UUID_VARIABLE: self.uuid,
             GPUS_VARIABLE: str(gpus),

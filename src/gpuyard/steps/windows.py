@@ -73,6 +73,17 @@ def windows_in(lines: Iterable[str]) -> Iterator[StepWindow]:
         yield window
 
 
+def lines_of(pieces: Iterable[str]) -> Iterator[str]:
+    """Of text that comes in pieces; of a line that is too long for a report only its end."""
+    rest = ""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split("\n")
+        yield from whole
+        rest = rest[-2 * _LONGEST_LINE :]
+    if rest:
+        yield rest
+
+
 @dataclass
 class StepsFile:
     """A file that grows; each look reads what came since the last."""

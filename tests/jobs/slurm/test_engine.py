@@ -165,6 +165,8 @@ def test_a_job_that_reports_its_steps_says_how_far_it_is_and_is_a_measurement(ya
         "    time.sleep(0.02)\n"
         "    gpuyard.step(samples=10, number=number, total=1000)\n"
         "    if pathlib.Path('go').exists(): break\n"
+        # as a program in another language does
+        'print(\'gpuyard-steps: {"steps": 40, "samples": 400, "seconds": 2, "start": "by hand"}\')\n'
     )
     handle = yard.submit(sys.executable, "-c", loop, workload="resnet50", gpus=2)
     until(lambda: yard.status(handle).samples_per_second, lambda: yard.printed(handle), seconds=0.5)
@@ -174,8 +176,10 @@ def test_a_job_that_reports_its_steps_says_how_far_it_is_and_is_a_measurement(ya
     assert status.expected_end is not None
     (yard.directory / "go").touch()
     assert yard.ended(handle).state == "succeeded"
-    (run,) = ResultsStore(results_file()).records(JobRun)
+    run, printed = ResultsStore(results_file()).records(JobRun)
     assert (run.gpus, run.handle) == (2, str(handle))
+    assert (printed.steps, printed.handle) == (40, str(handle))
+    assert sum(not w.warmup for w in yard.engine.reports(handle)) > 1
 
 
 def test_logs_are_followed_to_the_end(yard: Yard) -> None:

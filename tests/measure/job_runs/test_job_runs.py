@@ -161,3 +161,8 @@ def test_a_log_that_has_no_report_is_a_sentence(cli: Cli, tmp_path: Path) -> Non
         "no workload file"
         in cli("results", "add", str(log), "--workload", "resnet5", status=2).stderr
     )
+
+
+def test_a_log_needs_its_workload(cli: Cli, tmp_path: Path) -> None:
+    assert "Name it with --workload" in cli("results", "add", str(tmp_path), status=2).stderr
+    assert "local://17" in cli("results", "add", "local://17", status=2).stderr

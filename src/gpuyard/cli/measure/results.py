@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,9 +12,13 @@ from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuyard.measure.export.runs import ExportedRun
     from gpuyard.measure.kind import ResultKind
     from gpuyard.measure.record import Record
+    from gpuyard.specs import Workload
+    from gpuyard.steps.windows import StepWindow
 
 app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
 
@@ -94,34 +98,34 @@ def show(
 @app.command()
 def add(
     log: Annotated[
-        Path,
-        typer.Argument(metavar="LOG", help="What a training printed, or the file of its steps."),
+        str,
+        typer.Argument(
+            metavar="LOG|HANDLE", help="What a training printed, or a job, like slurm://cluster/17."
+        ),
     ],
     *,
     workload: Annotated[
-        str, typer.Option(metavar="WORKLOAD", help="What it trained: a file or a catalog model.")
-    ],
+        str | None,
+        typer.Option(metavar="WORKLOAD", help="What it trained: a file or a catalog model."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Keep what a training reported with gpuyard.step() as a measurement.
 
     Example: gpuyard results add slurm-17.out --workload resnet50
     """
-    from gpuyard.catalog.specfiles import read_workload
     from gpuyard.measure.job_runs.summary import job_runs, keep
     from gpuyard.measure.job_runs.tables import JOB_RUNS
     from gpuyard.report.answers.results import records_answer
     from gpuyard.report.terminal import say
-    from gpuyard.steps.windows import read_log
     from gpuyard.units import counted
 
-    spec = read_workload(workload)
-    windows = read_log(log)
-    if not windows:
+    told = _of_job(log, workload) if "://" in log else _of_log(Path(log), workload)
+    if not told.windows:
         raise UserMistake(
             f"{log}: there is no report of gpuyard.step() in it; train with GPUYARD_REPORT=stdout to get some"
         )
-    runs = job_runs(windows, spec)
+    runs = job_runs(told.windows, told.workload, job=told.job, handle=told.handle)
     if not runs:
         raise UserMistake(f"{log}: the training ended before it had warmed up")
     new = keep(results_store(), runs)
@@ -129,6 +133,38 @@ def add(
     old = len(runs) - len(new)
     if old:
         say(f"Already in the store: {counted(old, 'run')}", stderr=json_output)
+
+
+class _Told(NamedTuple):
+    """What a training reported, and of which job."""
+
+    windows: "Sequence[StepWindow]"
+    workload: "Workload"
+    job: str = ""
+    handle: str = ""
+
+
+def _of_log(log: Path, workload: str | None) -> _Told:
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.steps.windows import read_log
+
+    if workload is None:
+        raise UserMistake("what did it train? Name it with --workload")
+    return _Told(workload=read_workload(workload), windows=read_log(log))
+
+
+def _of_job(text: str, workload: str | None) -> _Told:
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.job import Handle
+
+    handle = Handle.parse(text)
+    runs_it = engine(handle.engine)
+    job = runs_it.job(handle)
+    trained = workload or job.spec.workload
+    if trained is None:
+        raise UserMistake(f"{handle} does not say what it trains; name it with --workload")
+    return _Told(runs_it.reports(handle), read_workload(trained), job.uuid, str(handle))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuyard.errors import GpuyardError, UnknownName
 from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.steps.windows import StepWindow, lines_of, windows_in
 
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation
@@ -57,6 +58,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     """The first part of its handles."""
+    keeps_measurements: ClassVar[bool] = False
+    """Whether what its jobs report goes to the results store by itself; else when somebody waits for them."""
     plans_anywhere: ClassVar[bool] = False
     """Whether a dry run needs nothing of what `available` asks for."""
 
@@ -91,6 +94,10 @@ class Engine(ABC):
     def job(self, handle: Handle) -> Job:
         """What was submitted, so that it can be submitted again."""
         raise GpuyardError(f"what was submitted as {handle} is not kept; submit it again yourself")
+
+    def reports(self, handle: Handle) -> Sequence[StepWindow]:
+        """What it has reported of its steps; where it has no other way, it prints that."""
+        return list(windows_in(lines_of(self.logs(handle, False))))
 
     def explain(self, handle: Handle) -> "Explanation | None":
         """Why it waits and when it will start; None where only the engine's own word (`reason`) is known."""

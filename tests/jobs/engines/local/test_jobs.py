@@ -307,3 +307,27 @@ def test_the_store_and_what_jobs_print_is_for_their_user_only(jobs: Jobs) -> Non
     assert jobs.paths.directory.stat().st_mode & 0o077 == 0
     for file in jobs.paths.directory.rglob("*"):
         assert file.stat().st_mode & 0o077 == 0, file
+
+
+REPORTS = """
+import time, gpuyard
+for _ in range(60):
+    time.sleep(0.005)
+    gpuyard.step(samples=8)
+print('gpuyard-steps: {"steps": 40, "samples": 400, "seconds": 2, "start": "by hand"}')
+"""
+
+
+def test_every_run_is_a_measurement(jobs: Jobs) -> None:
+    """By gpuyard.step(), and by a line that a program of any language may print."""
+    (jobs.directory / "train.py").write_text(REPORTS)
+    said = ("--workload", "resnet50", "--cwd", str(jobs.directory))
+    handle = jobs.submit(*said, "--", sys.executable, "train.py")
+    assert jobs.wait(handle) == 0
+    runs = until(lambda: json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout))
+    assert {(run["handle"], run["workload"], run["gpus"]) for run in runs} == {
+        (handle, "resnet50", 1)
+    }
+    assert sorted(run["steps"] for run in runs) == [40, 49]
+    again = jobs.cli("results", "add", handle)
+    assert (again.returncode, again.stdout) == (0, "Already in the store: 2 runs\n")

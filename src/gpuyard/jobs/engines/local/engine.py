@@ -29,6 +29,7 @@ from gpuyard.share.watch.processes import VARIABLE
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation
     from gpuyard.jobs.known_work import KnownWork
+    from gpuyard.steps.windows import StepWindow
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class LocalEngine(Engine):
     """Jobs of this user on this machine."""
 
     name = "local"
+    keeps_measurements = True
 
     def __init__(self) -> None:
         self._paths = JobPaths.of_user()
@@ -157,6 +159,9 @@ class LocalEngine(Engine):
 
     def job(self, handle: Handle) -> Job:
         return self._row(handle).job
+
+    def reports(self, handle: Handle) -> "Sequence[StepWindow]":
+        return Reports(self._paths).windows(self._row(handle))
 
     def explain(self, handle: Handle) -> "Explanation":
         from gpuyard.jobs.engines.local.turns import free_for_jobs

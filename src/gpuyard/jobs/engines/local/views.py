@@ -32,11 +32,14 @@ class Reports:
         return found
 
     def of_start(self, row: Row, number: int) -> Sequence[StepWindow]:
-        path = self._paths.start(row.number, number).steps
-        file, windows = self._files.setdefault(path, (StepsFile(path), []))
-        while new := file.read():
-            windows += new
-        return windows
+        """From the file that it was given, and out of what it prints where it reports by itself."""
+        start, found = self._paths.start(row.number, number), []
+        for path in (start.steps, start.log):
+            file, windows = self._files.setdefault(path, (StepsFile(path), []))
+            while new := file.read():
+                windows += new
+            found += windows
+        return found
 
 
 def progress(row: Row, reports: Reports, now: float) -> Progress:

@@ -20,7 +20,9 @@ _SILENT = re.compile(
     re.IGNORECASE,
 )
 # what a user has set for looking at queues changes what these programs print
-_SETTINGS = re.compile(r"(?:SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|SBATCH)_|SLURM_(?!CONF$)")
+_SETTINGS = re.compile(
+    r"(?:SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|SBATCH)_|SLURM_(?!CONF$)|GPUYARD_STEPS$"
+)
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 

@@ -15,7 +15,7 @@ from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import NoAnswer
 from gpuyard.jobs.engines.slurm.records import Record
-from gpuyard.jobs.engines.slurm.reports import keep_measurements, with_progress
+from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
 from gpuyard.jobs.engines.slurm.rows import accounting_rows, numbered_rows, queue_rows
 from gpuyard.jobs.engines.slurm.starts import messages_of, starts_of
@@ -31,6 +31,7 @@ from gpuyard.jobs.engines.slurm.status import (
 )
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
+from gpuyard.steps.windows import StepWindow
 
 _MOST_SUBMISSIONS = 2
 _SURE_SECONDS = 5.0
@@ -43,6 +44,7 @@ class SlurmEngine(Engine):
     """Through Slurm's own programs."""
 
     name: ClassVar[str] = "slurm"
+    keeps_measurements: ClassVar[bool] = True
 
     def available(self) -> Availability:
         if (missing := commands.missing_program()) is not None:
@@ -109,6 +111,9 @@ class SlurmEngine(Engine):
 
     def job(self, handle: Handle) -> Job:
         return records.find(handle)[0].job
+
+    def reports(self, handle: Handle) -> Sequence[StepWindow]:
+        return all_reports(records.find(handle)[0])
 
     def _status(self, record: Record, seen: Look | None, task: str | None = None) -> JobStatus:
         logs = [str(path) for path in self._logs(record, task)]

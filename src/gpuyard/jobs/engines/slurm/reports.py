@@ -50,7 +50,7 @@ def with_progress(status: JobStatus, record: Record) -> JobStatus:
 def keep_measurements(record: Record) -> None:
     """Every run is a measurement: what a job that has ended reported goes to the results store."""
     workload = record.job.spec.workload
-    windows = [one for task in tasks_of_array(record.array) for one in _windows(record, task)]
+    windows = all_reports(record)
     if workload is None or not windows:
         return
     from gpuyard import files
@@ -65,12 +65,19 @@ def keep_measurements(record: Record) -> None:
         keep(ResultsStore(files.results_file()), runs)
 
 
+def all_reports(record: Record) -> "Sequence[StepWindow]":
+    """Of all its starts; of an array, of all its tasks."""
+    return [one for task in tasks_of_array(record.array) for one in _windows(record, task)]
+
+
 def _windows(record: Record, task: str | None) -> "Sequence[StepWindow]":
+    """From the file that each start was given, and out of what it prints where it reports by itself."""
     from gpuyard.steps.windows import StepsFile
 
     found: list[StepWindow] = []
     for start in starts_of(record.directory, task):
-        file = StepsFile(start.log.with_suffix(".steps"))
-        while new := file.read():
-            found += new
+        for path in (start.log.with_suffix(".steps"), start.log):
+            file = StepsFile(path)
+            while new := file.read():
+                found += new
     return found

@@ -1,0 +1,111 @@
+"""What a job reports in its log: a measurement when it has ended."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from gpuyard import files
+from gpuyard.jobs import waiting
+from gpuyard.jobs.engines.base import Availability, Engine, Request
+from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.jobs.waiting import keep_reported
+from gpuyard.measure import ResultsStore
+from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.specs.job import JobSpec
+from gpuyard.steps.reporter import MARKER
+
+HANDLE = Handle("elsewhere", "17")
+
+
+def lines(count: int, **said: Any) -> str:
+    """Of 50 steps and 10 s each."""
+    return "".join(
+        f"epoch {i}\n[rank0]: {MARKER}"
+        + json.dumps(
+            {
+                "steps": 50,
+                "samples": 12_800,
+                "seconds": 10,
+                "gpus": 4,
+                "start": "a",
+                "at": 1000 + 10 * i,
+            }
+            | said
+            | {"samples_done": 12_800 * (i + 1)}
+        )
+        + "\n"
+        for i in range(count)
+    )
+
+
+def job(**said: Any) -> Job:
+    spec = JobSpec(**{"command": ("train",), "workload": "resnet50", "samples": 128_000, **said})
+    return Job.of(spec, now=0.0)
+
+
+class Elsewhere(Engine):
+    """One that has nothing of a job but what it printed."""
+
+    name = "elsewhere"
+
+    def __init__(self, printed: str, submitted: Job) -> None:
+        self._printed = printed
+        self._job = submitted
+
+    def available(self) -> Availability:
+        return Availability(ok=True)
+
+    def plan(self, job: Job) -> Request:
+        raise NotImplementedError
+
+    def submit(self, request: Any) -> Handle:
+        raise NotImplementedError
+
+    def status(self, handle: Handle) -> JobStatus:
+        return JobStatus(handle, "succeeded")
+
+    def list(self) -> Sequence[JobStatus]:
+        return []
+
+    def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
+        yield from (self._printed[i : i + 7] for i in range(0, len(self._printed), 7))
+
+    def cancel(self, handle: Handle) -> None:
+        raise NotImplementedError
+
+    def job(self, handle: Handle) -> Job:
+        return self._job
+
+
+def stored() -> list[JobRun]:
+    return ResultsStore(files.results_file()).records(JobRun)
+
+
+def test_only_a_job_that_names_its_workload_is_told_to_print_reports() -> None:
+    assert job().environment(4)["GPUYARD_REPORT"] == "stdout"
+    assert "GPUYARD_REPORT" not in job(workload=None).environment(4)
+    assert job(env={"GPUYARD_REPORT": "no"}).environment(4)["GPUYARD_REPORT"] == "no"
+
+
+def test_what_was_printed_is_a_measurement_once() -> None:
+    submitted = job()
+    engine = Elsewhere(lines(5), submitted)
+    for _ in range(2):
+        keep_reported(engine, HANDLE)
+    (run,) = stored()
+    assert (run.handle, run.job, run.gpus) == ("elsewhere://17", submitted.uuid, 4)
+    assert run.samples_per_second == pytest.approx(1280)
+    keep_reported(Elsewhere(lines(5), job(workload=None)), HANDLE)
+    assert stored() == [run]
+
+
+def test_waiting_for_a_job_keeps_what_its_engine_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "engine", lambda _: Elsewhere(lines(3), job()))
+    waiting.wait_for([HANDLE])
+    assert [run.steps for run in stored()] == [150]
+    monkeypatch.setattr(Elsewhere, "keeps_measurements", True)
+    monkeypatch.setattr(waiting, "engine", lambda _: Elsewhere(lines(4), job()))
+    waiting.wait_for([HANDLE])
+    assert len(stored()) == 1
