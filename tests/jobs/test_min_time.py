@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,6 +125,39 @@ def test_a_heavier_job_is_served_like_a_shorter_one() -> None:
 def test_a_higher_priority_comes_first() -> None:
     jobs = [_job("short", 10.0, LINEAR), _job("urgent", 1e6, LINEAR, priority=1)]
     assert MinTime().allocate(jobs, Pool.uniform(16, 4), 0.0) == {"urgent": 64}
+
+    few = Pool.uniform(1, 4)
+    jobs = [replace(job, most_gpus=4) for job in jobs]
+    assert MinTime().allocate(jobs, few, 0.0) == {"urgent": 4}
+
+
+STEPS_OF_8 = Curve(np.array([0.01 * n + min(n // 8, 1) + 0.2 * (n >= 16) for n in range(65)]))
+
+
+def test_what_a_whole_step_leaves_over_goes_to_whom_it_helps() -> None:
+    jobs = [_job(f"job-{n}", 1000.0, STEPS_OF_8) for n in range(3)]
+    given = MinTime().allocate(jobs, Pool.uniform(5, 4), 0.0)
+    assert sorted(given.values()) == [4, 8, 8]
+
+
+def test_nobody_is_restarted_for_a_part_of_a_step() -> None:
+    jobs = [
+        _job(f"job-{n}", 1e6, STEPS_OF_8, allocation=((2 * n, 4), (2 * n + 1, 4)), restart_s=30.0)
+        for n in range(2)
+    ]
+    given = MinTime().allocate(jobs, Pool.uniform(5, 4), 0.0)
+    assert given == {"job-0": 8, "job-1": 8}
+
+
+def test_jobs_that_are_nearly_done_are_left_where_they_are() -> None:
+    halves = [tuple((machine, 4) for machine in range(8 * n, 8 * n + 8)) for n in range(2)]
+    nearly = [
+        _job(f"job-{n}", 600.0 + n, LINEAR, allocation=halves[n], restart_s=60.0) for n in range(2)
+    ]
+    pool = Pool.uniform(16, 4)
+    assert MinTime().allocate(nearly, pool, 0.0) == {"job-0": 32, "job-1": 32}
+    long = [replace(job, remaining_work=1000 * job.remaining_work) for job in nearly]
+    assert MinTime().allocate(long, pool, 0.0) == {"job-0": 64}
 
 
 def test_nobody_is_restarted_for_less_than_the_restart_costs() -> None:

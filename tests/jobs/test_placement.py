@@ -45,6 +45,19 @@ def test_who_keeps_its_number_stays_where_it_is_and_the_largest_chooses_first() 
     assert placed == {"stays": ((1, 2),), "large": ((0, 4), (2, 4)), "small": ((1, 2),)}
 
 
+def test_small_jobs_leave_whole_machines_to_those_that_need_them() -> None:
+    placed = place(
+        {"a": 1, "b": 1, "c": 3, "d": 3}, [_view(name) for name in "abcd"], Pool.uniform(2, 4)
+    )
+    assert all(len(where) == 1 for where in placed.values())
+
+
+def test_published_simulations_take_the_emptiest_machines_in_the_order_of_jobs() -> None:
+    jobs = [_view("stays", ((0, 3),)), _view("one"), _view("six")]
+    placed = place({"stays": 3, "one": 1, "six": 6}, jobs, Pool.uniform(3, 4), emptiest=True)
+    assert placed == {"stays": ((0, 3),), "one": ((1, 1),), "six": ((1, 2), (2, 4))}
+
+
 def test_a_job_that_grows_stays_on_its_machine_where_there_is_room() -> None:
     pool = Pool.uniform(2, 4)
     placed = place({"grows": 4}, [_view("grows", ((1, 1),))], pool)

@@ -73,28 +73,38 @@ def test_rounds_and_restarts_by_hand() -> None:
     assert outcome.gpu_seconds.tolist() == pytest.approx([60 * 4 + 270 * 2, 300 * 2 + 45 * 4])
 
 
-class FifoByRounds(Policy):
-    """The same as fifo, through the loop for policies that move jobs."""
+class AnyWay(Policy):
+    """What another policy says, through the loop for policies that move jobs."""
 
-    name = "fifo-by-rounds"
     summary = ""
     round_s = None
     only_on_change = True
 
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.name = policy.name  # type: ignore[misc]
+
     def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
-        return policy_of("fifo").allocate(jobs, pool, now_s)
+        return self.policy.allocate(jobs, pool, now_s)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_queue_s_loop_and_the_general_one_agree(seed: int) -> None:
+@pytest.mark.parametrize("name", ["fifo", "fair-share"])
+def test_the_queue_s_loop_and_the_general_one_agree(name: str, seed: int) -> None:
     chance = random.Random(seed)
     times = sorted(chance.uniform(0, 5000) for _ in range(80))
     jobs = [
-        rigid(f"job-{n}", t, chance.uniform(1, 900), chance.choice((1, 1, 2, 4, 8)))
+        rigid(
+            f"job-{n}",
+            t,
+            chance.uniform(1, 900),
+            chance.choice((1, 1, 2, 4, 8)),
+            user=chance.choice("aaab"),
+        )
         for n, t in enumerate(times)
     ]
     pool = Pool.uniform(3, 4)
-    one, other = run(jobs, policy_of("fifo"), pool), run(jobs, FifoByRounds(), pool)
+    one, other = run(jobs, policy_of(name), pool), run(jobs, AnyWay(policy_of(name)), pool)
     assert one.started_s.tolist() == pytest.approx(other.started_s.tolist())
     assert one.ended_s.tolist() == pytest.approx(other.ended_s.tolist())
 
@@ -129,6 +139,21 @@ def test_no_gpu_has_two_jobs_and_every_job_ends(name: str) -> None:
     assert outcome.gpu_hours * 3600 == pytest.approx(held)
 
 
+def test_figures_count_from_the_first_submission() -> None:
+    jobs = [rigid(f"job-{n:03}", 1000, 10 * (n + 1), 1) for n in range(100)]
+    outcome = run(jobs, policy_of("fifo"), Pool.uniform(100, 1))
+    assert outcome.makespan_seconds == 1000
+    assert outcome.utilisation == pytest.approx(10 * 5050 / 100_000)
+    assert outcome.as_json()["p99_completion_seconds"] == pytest.approx(990.1)
+
+
+def test_work_that_is_done_is_done() -> None:
+    work = SteadyWork(100.0, Curve(np.array([0.0, 2.0])))
+    assert work.after(0, (1,), 20) == 40
+    assert work.after(40, (1,), 1000) == 100
+    assert work.seconds(0, ()) == float("inf")
+
+
 def test_phases_go_on_where_they_were() -> None:
     ends = np.array([100.0, 300.0])
     packed = np.array([[0.0, 1, 2], [0.0, 2, 4]])
@@ -154,6 +179,15 @@ class Nothing(Policy):
 def test_a_policy_that_starves_everybody_is_noticed() -> None:
     with pytest.raises(GpuyardError, match="leaves jobs waiting forever on 4 GPUs: a"):
         run([rigid("a", 0, 1, 1)], Nothing(), Pool.uniform(1, 4))
+
+
+def test_a_job_without_end_is_named_before_billions_of_rounds() -> None:
+    jobs = [rigid("a", 0, 1, 1), rigid("slip", 0, 1e14, 1)]
+    with pytest.raises(
+        UserMistake, match="job 'slip' has so much to do: too many rounds for tiresias"
+    ):
+        run(jobs, policy_of("tiresias"), Pool.uniform(1, 4))
+    assert run(jobs, policy_of("fifo"), Pool.uniform(1, 4)).ended_s[1] == 1e14
 
 
 def test_a_job_that_is_larger_than_the_cluster_is_a_mistake() -> None:

@@ -60,6 +60,11 @@ def test_one_gpu_above_the_smallest_batch_accumulates_at_least_once() -> None:
     assert split.local.tolist() == [128, 128]
 
 
+def test_a_batch_that_can_t_be_split_evenly_is_no_larger_than_was_measured() -> None:
+    split = read_application(TRACES / "cifar10").split(12, np.array([4096.0]))
+    assert (split.local[0], split.total[0]) == (341, 4092)
+
+
 def test_between_measured_numbers_of_nodes_it_lies_between_them() -> None:
     cifar = read_application(TRACES / "cifar10")
     local = np.array([64.0])
@@ -86,6 +91,7 @@ def test_packed_is_on_as_few_machines_as_hold_them() -> None:
         ("a,0,cifar10,1,1", "2: batch_size: expected 128 to 4096, got '1'"),
         ("a,0,cifar10,1.5,128", "2: num_replicas: expected a whole number"),
         ("a,0,cifar10,nan,128", "2: num_replicas: expected 1 to"),
+        ("a,0,ncf,1,256\na,0,ncf,1,256", "3: name: 'a' is in line 2 already"),
         ("a,0,cifar10", "2: 3 cells, the first line has 5"),
     ],
 )

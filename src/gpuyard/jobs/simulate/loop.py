@@ -11,17 +11,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake, quoted
 from gpuyard.jobs.policies.base import Allocation, JobView, Lines, Policy, Pool, QueuePolicy
 from gpuyard.jobs.policies.placement import choose, take
 from gpuyard.jobs.simulate.outcome import Outcome, Stay
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import Shape
+from gpuyard.units import format_duration
 
 Tell = Callable[[int, int], None]
 """How many jobs are over, of how many."""
 _TELL_EVERY = 500  # decisions
 _MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
+_MOST_ROUNDS = (
+    3_000_000  # nearly six years of minutes; a job that takes longer has a slip in its line
+)
 
 
 def simulate(trace: Trace, policy: Policy, pool: Pool, tell: Tell | None = None) -> Outcome:
@@ -183,6 +187,12 @@ class _Rounds:
         if self.policy.round_s is not None and self.active and not self.policy.only_on_change:
             if math.isinf(happens) and not changed:
                 self.stalled += 1
+            if happens - now_s > _MOST_ROUNDS * self.policy.round_s and math.isfinite(happens):
+                longest = max(self.active.values(), key=lambda running: running.end_s)
+                raise UserMistake(
+                    f"{self.trace.name}: nothing happens for {format_duration(happens - now_s)}, as job "
+                    f"{quoted(longest.job.id)} has so much to do: too many rounds for {self.policy.name}"
+                )
             return self._checked(now_s + self.policy.round_s)
         if math.isinf(happens):
             self.stalled = _MOST_STALLED + 1

@@ -1,12 +1,11 @@
 """A trace: jobs with the time of their submission, what they asked for and what they have to do."""
 
 import random
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuyard.errors import UserMistake, quoted
+from gpuyard.errors import UserMistake
 from gpuyard.jobs.policies.base import Allocation, JobView, Pool
 from gpuyard.jobs.simulate.work import Work, packed_shape
 
@@ -59,12 +58,7 @@ class Trace:
     @classmethod
     def of(cls, path: Path, jobs: Iterable[TraceJob], pool: Pool | None = None) -> "Trace":
         """Those of a file, in the order of their submission."""
-        ordered = sorted(jobs, key=lambda job: job.submitted_s)
-        names = Counter(job.id for job in ordered)
-        twice = next((name for name, count in names.items() if count > 1), None)
-        if twice is not None:
-            raise UserMistake(f"{path}: two jobs are called {quoted(twice)}")
-        return cls(path.stem, tuple(ordered), pool)
+        return cls(path.stem, tuple(sorted(jobs, key=lambda job: job.submitted_s)), pool)
 
     def fitting(self, pool: Pool) -> "Trace":
         """As it is asked for on these machines: who asks for more than there are asks for all; who needs more is a

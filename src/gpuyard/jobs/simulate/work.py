@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class PhasedWork(Work):
         then = np.interp(done, self._starts, clock) + seconds
         return float(np.interp(then, clock, self._starts))
 
-    @property
+    @cached_property
     def _starts(self) -> Speeds:
         return np.concatenate(([0.0], self.ends))
 

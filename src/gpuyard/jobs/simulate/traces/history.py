@@ -49,7 +49,7 @@ def read_sacct(path: Path) -> Trace:
     """An export of Slurm's accounting; steps, jobs without GPUs and those that have not ended are left out."""
     text = read_text(path, most_bytes=MOST_BYTES)
     what = f"an export by `{SACCT_COMMAND}`"
-    jobs = []
+    jobs, lines = [], dict[str, int]()
     for row in rows_of(text, str(path), SACCT, what=what, delimiter="|", free="jobname"):
         number = row.text("jobid")
         try:
@@ -65,7 +65,7 @@ def read_sacct(path: Path) -> Trace:
             raise row.wrong("end", "the job ends before it starts")
         jobs.append(
             _past(
-                number,
+                row.new("jobid", lines),
                 min(_seconds(row, "submit"), begin),
                 end - begin,
                 gpus,

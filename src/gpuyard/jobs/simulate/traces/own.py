@@ -27,14 +27,15 @@ _YES, _NO = {"yes", "true", "1"}, {"no", "false", "0"}
 def read_own(path: Path, cluster: Cluster | None = None) -> Trace:
     """The jobs in the order of their submission; on the cluster those curves are predicted that name a workload."""
     curves = _Curves(cluster)
+    lines: dict[str, int] = {}
     jobs = [
-        _job(row, number, curves)
+        _job(row, row.new("name", lines, f"job-{number}"), curves)
         for number, row in enumerate(read_rows(path, NEEDED, what="a trace of gpuyard"), 1)
     ]
     return Trace.of(path, jobs)
 
 
-def _job(row: Row, number: int, curves: "_Curves") -> TraceJob:
+def _job(row: Row, name: str, curves: "_Curves") -> TraceJob:
     gpus = row.count("gpus", most=_MOST_GPUS)
     least = row.count("min_gpus", gpus, most=_MOST_GPUS)
     most = row.count("max_gpus", max(gpus, least), most=_MOST_GPUS)
@@ -48,7 +49,7 @@ def _job(row: Row, number: int, curves: "_Curves") -> TraceJob:
     curve = curves.of(row, gpus, most)
     deadline = row.number("deadline_s") if row.text("deadline_s") else None
     return TraceJob(
-        row.text("name", f"job-{number}"),
+        name,
         row.number("submit_s"),
         SteadyWork(_work(row, gpus, curve), curve),
         gpus,

@@ -156,6 +156,7 @@ def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
     """A workload's CSV, with the applications' measurements in `traces`."""
     applications: dict[str, Application] = {}
     works: dict[tuple[str, int], Work] = {}
+    lines: dict[str, int] = {}
     jobs = []
     for row in read_rows(path, COLUMNS, what="a workload of Pollux"):
         name = row.text("application")
@@ -172,7 +173,7 @@ def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
         most = application.most_gpus(size if batch == "user" else application.batches[-1])
         jobs.append(
             TraceJob(
-                row.text("name"),
+                row.new("name", lines),
                 row.number("time"),
                 works[name, size],
                 asked_gpus=row.count("num_replicas", most=most),

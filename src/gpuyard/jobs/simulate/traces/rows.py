@@ -56,6 +56,14 @@ class Row:
             raise self.wrong(column, f"expected a whole number, got {quoted(self.text(column))}")
         return int(value)
 
+    def new(self, column: str, lines: dict[str, int], otherwise: str = "") -> str:
+        """Its text, which no line before had; `lines` are those by text."""
+        text = self.text(column, otherwise)
+        if text in lines:
+            raise self.wrong(column, f"{quoted(text)} is in line {lines[text]} already")
+        lines[text] = self.line
+        return text
+
     def wrong(self, column: str, what: str) -> UserMistake:
         return UserMistake(f"{self.name}:{self.line}: {column}: {what}")
 
