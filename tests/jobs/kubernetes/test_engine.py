@@ -265,7 +265,7 @@ def test_pods_that_one_may_not_see_leave_the_state_known(
 def test_a_cluster_that_does_not_answer_makes_a_job_unknown(
     engine: KubernetesEngine, api: ApiServer, impatient: None
 ) -> None:
-    handle = submitted(engine)
+    handle = submitted(engine, gpus=4)
     free = threading.Event()
 
     def hang(handler: Handler) -> bool:
@@ -277,12 +277,13 @@ def test_a_cluster_that_does_not_answer_makes_a_job_unknown(
     try:
         status = engine.status(handle)
         assert (status.state, status.final) == ("unknown", False)
-        assert "no answer from http://127.0.0.1" in status.reason
+        assert "does not answer in 0.5 s" in status.reason
+        assert (status.name, status.max_gpus) == ("torchrun", 4)
         with pytest.raises(
             GpuyardError, match="it may have been submitted as kubernetes://lab/team/job/"
         ):
             submitted(engine)
-        with pytest.raises(GpuyardError, match="no answer from"):
+        with pytest.raises(GpuyardError, match="does not answer in"):
             engine.cancel(handle)
     finally:
         free.set()
@@ -300,9 +301,20 @@ def test_a_server_that_is_down_or_is_none_makes_a_job_unknown(
     api.faults.append(other)
     assert "does not answer like Kubernetes" in engine.status(handle).reason
     config.write_text(kubeconfig("http://127.0.0.1:9"))  # nobody listens there
+    assert_unreachable(handle, "http://127.0.0.1:9: nobody listens there", config)
+    config.write_text(kubeconfig(api.url.replace("http:", "https:")))
+    assert_unreachable(handle, "speaks no TLS", config)
+
+
+def assert_unreachable(handle: Handle, said: str, config: Path) -> None:
+    """And what can't have been heard is not said to be submitted, nor kept."""
+    records = set((config.parent / "home" / "kubernetes").iterdir())
     status = KubernetesEngine().status(handle)
-    assert status.state == "unknown"
-    assert "no answer from http://127.0.0.1:9" in status.reason
+    assert (status.state, said in status.reason) == ("unknown", True), status.reason
+    with pytest.raises(GpuyardError, match=re.escape(said)) as fault:
+        submitted(KubernetesEngine())
+    assert "may have been submitted" not in str(fault.value)
+    assert set((config.parent / "home" / "kubernetes").iterdir()) == records
 
 
 def test_a_job_that_is_gone_was_cancelled_from_here_or_is_lost(

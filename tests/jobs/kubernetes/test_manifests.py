@@ -188,6 +188,7 @@ def test_nodes_of_a_job_find_each_other_by_a_service_without_an_address() -> Non
     assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (4, 4, "Indexed")
     assert spec["template"]["spec"]["subdomain"] == service["metadata"]["name"] == name
     assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"]  # they meet before any is ready
     assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
     env = {each["name"]: each for each in container(planned(full("job", 4)))["env"]}
     assert env["PET_NNODES"]["value"] == "4"

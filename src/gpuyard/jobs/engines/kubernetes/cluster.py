@@ -31,6 +31,9 @@ _MEANINGS = {
 }
 
 
+_NO_TLS = "speaks no TLS, or with a certificate that your kubeconfig does not trust"
+
+
 class Refused(GpuyardError):
     """The API answered no."""
 
@@ -41,7 +44,11 @@ class Refused(GpuyardError):
 
 
 class NoAnswer(GpuyardError):
-    """The API could not be asked; what was asked for may have been done or not."""
+    """The API could not be asked; what was `sent` may have been done or not."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        self.sent = sent
+        super().__init__(message)
 
 
 def why_unusable() -> str | None:
@@ -151,7 +158,7 @@ class Cluster:
         try:
             next(iter(answer.stream(amt=1)), None)
         except _network_faults() as fault:
-            raise NoAnswer(f"{self.address} broke off: {type(fault).__name__}") from None
+            raise _no_answer(self.address, fault) from None
         finally:
             answer.close()
 
@@ -171,7 +178,7 @@ class Cluster:
         try:
             yield from answer.stream(amt=None if follow else 65_536)
         except _network_faults() as fault:
-            raise NoAnswer(f"{self.address} broke off: {type(fault).__name__}") from None
+            raise _no_answer(self.address, fault) from None
         finally:
             answer.close()
 
@@ -195,7 +202,7 @@ class Cluster:
         try:
             document = json.loads(answer.data)
         except _network_faults() as fault:
-            raise NoAnswer(f"{self.address} broke off: {type(fault).__name__}") from None
+            raise _no_answer(self.address, fault) from None
         except ValueError:
             raise NoAnswer(f"{self.address} does not answer like Kubernetes") from None
         if not isinstance(document, dict):
@@ -211,7 +218,7 @@ class Cluster:
         except ApiException as fault:  # older clients raise it, newer ones give the response
             raise self._refused(fault.status or 0, fault.body) from None
         except _network_faults() as fault:
-            raise NoAnswer(f"no answer from {self.address}: {type(fault).__name__}") from None
+            raise _no_answer(self.address, fault) from None
         if not 200 <= answer.status <= 299:
             try:
                 body = answer.data
@@ -221,8 +228,8 @@ class Cluster:
         return answer
 
     def _refused(self, status: int, body: Any) -> GpuyardError:
-        if status == 0:
-            return NoAnswer(f"{self.address} can't be trusted: its certificate is not as expected")
+        if status == 0:  # what some versions of the client make of a fault of TLS
+            return NoAnswer(f"{self.address} {_NO_TLS}", sent=False)
         try:
             said = json.loads(body)
         except (TypeError, ValueError):
@@ -238,6 +245,26 @@ class Cluster:
         credentials = [*(configuration.api_key or {}).values(), configuration.password]
         words = [word for value in credentials for word in str(value or "").split()]
         return [word for word in words if len(word) > 7]  # "Bearer" and the like are no secret
+
+
+def _no_answer(address: str, fault: Exception) -> NoAnswer:
+    """In words, and whether the request can have been heard."""
+    from urllib3 import exceptions
+
+    if isinstance(fault, exceptions.MaxRetryError) and fault.reason is not None:
+        fault = fault.reason
+    match fault:
+        case exceptions.SSLError():
+            return NoAnswer(f"{address} {_NO_TLS}", sent=False)
+        case exceptions.NameResolutionError():
+            return NoAnswer(f"{address}: no host has this name", sent=False)
+        case exceptions.NewConnectionError():  # in some versions a kind of the next
+            return NoAnswer(f"{address}: nobody listens there", sent=False)
+        case exceptions.ConnectTimeoutError():
+            return NoAnswer(f"{address} can't be reached in {CALL_SECONDS[0]:g} s", sent=False)
+        case exceptions.TimeoutError():
+            return NoAnswer(f"{address} does not answer in {CALL_SECONDS[1]:g} s")
+    return NoAnswer(f"{address} broke off ({type(fault).__name__})")
 
 
 def _network_faults() -> tuple[type[Exception], ...]:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.base import Availability, Engine
@@ -25,7 +25,7 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import SECRETS, SERVICES
 from gpuyard.jobs.engines.kubernetes.kinds.notebook import TOKEN_KEY
 from gpuyard.jobs.engines.kubernetes.logs import LogSource, followed, printed
 from gpuyard.jobs.engines.kubernetes.pods import PodsView
-from gpuyard.jobs.engines.kubernetes.records import Record, mark_cancelled, record_of
+from gpuyard.jobs.engines.kubernetes.records import Record, forget, mark_cancelled, record_of
 from gpuyard.jobs.engines.kubernetes.request import KubernetesRequest
 from gpuyard.jobs.engines.kubernetes.status import (
     Spot,
@@ -34,6 +34,7 @@ from gpuyard.jobs.engines.kubernetes.status import (
     selector,
     status_of,
     status_of_gone,
+    status_unknown,
 )
 from gpuyard.jobs.job import Handle, Job, JobStatus
 from gpuyard.specs.kubernetes_options import KubernetesOptions
@@ -68,15 +69,19 @@ class KubernetesEngine(Engine):
             caveats=(*_caveats(draft), *kind.caveats(draft)),
         )
 
-    def submit(self, request: Any) -> Handle:
+    def submit(self, request: KubernetesRequest) -> Handle:
         """The object's name has the UUID: what was made before an answer was lost is found again, not made twice."""
-        assert isinstance(request, KubernetesRequest)  # noqa: S101
         cluster = self._cluster(request.context)
         kind = KINDS[request.kind]
         spot = Spot(request.context or "", request.namespace, kind, request.name).checked()
         Record(spot.handle, request.job.document()).write()
         own, *beside = request.manifests
-        made = _create_once(cluster, spot, own)
+        try:
+            made = _create_once(cluster, spot, own)
+        except GpuyardError as fault:
+            if not isinstance(fault, NoAnswer) or not fault.sent:
+                forget(spot.handle)
+            raise
         owner = {
             "apiVersion": own["apiVersion"],
             "kind": own["kind"],
@@ -103,9 +108,9 @@ class KubernetesEngine(Engine):
         except Refused as refused:
             if refused.status == 404:
                 return status_of_gone(handle)
-            return JobStatus(handle, "unknown", reason=str(refused))
+            return status_unknown(handle, str(refused))
         except NoAnswer as fault:
-            return JobStatus(handle, "unknown", reason=str(fault))
+            return status_unknown(handle, str(fault))
 
     def list(self) -> Sequence[JobStatus]:
         """Of the current context's namespace; kinds that the cluster does not know have none."""
@@ -194,11 +199,14 @@ def _caveats(draft: Draft) -> Iterator[str]:
 
 def _create_once(cluster: Cluster, spot: Spot, manifest: Manifest) -> Manifest:
     """Asked again where no answer came, since the first may have been heard."""
-    kind = spot.kind
+    kind, heard = spot.kind, False
     for last in (False, True):
         try:
             return cluster.create(kind.resource, spot.namespace, manifest)
         except NoAnswer as fault:
+            heard = heard or fault.sent
+            if last and not heard:
+                raise
             if last:
                 raise NoAnswer(
                     f"{fault}; it may have been submitted as {spot.handle}: `gpuyard status` says so when "

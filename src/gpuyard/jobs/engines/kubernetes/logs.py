@@ -182,10 +182,12 @@ class _Reader:
 
 
 def _cut(line: str) -> tuple[str, str]:
-    """ "2026-11-16T09:00:00.1Z loss 3" → its moment so that moments sort as text, and what was printed."""
+    """ "2026-11-16T09:00:00.1Z loss 3\\n" → its moment, and what was printed.
+
+    Fractions have no zeros at their end, so that without the Z moments sort as text: 00.1 before 00.12.
+    """
     moment, _, text = line.partition(" ")
-    seconds, _, fraction = moment.rstrip("Z\n").partition(".")
-    return f"{seconds}.{fraction:0<9}", text or "\n"
+    return moment.rstrip("Z\n"), text or "\n"
 
 
 def _has_started(pod: Manifest, container: str) -> bool:

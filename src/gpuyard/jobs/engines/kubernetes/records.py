@@ -38,6 +38,11 @@ def record_of(handle: Handle) -> Record | None:
     return None
 
 
+def forget(handle: Handle) -> None:
+    """Of what was refused."""
+    _path(handle).unlink(missing_ok=True)
+
+
 def mark_cancelled(handle: Handle) -> None:
     """Of what was submitted elsewhere, nothing is known here."""
     record = record_of(handle)

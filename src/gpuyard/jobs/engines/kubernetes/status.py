@@ -113,6 +113,16 @@ def _exit_status(state: str, pods: PodsView) -> int | None:
     return pods.exit_status if state == "failed" and pods.exit_status else None
 
 
+def status_unknown(handle: Handle, reason: str) -> JobStatus:
+    """Of a job that can't be asked for now, with what is known of it here."""
+    status, record = JobStatus(handle, "unknown", reason=reason), record_of(handle)
+    if record is None:
+        return status
+    job = Job.from_document(record.job)
+    known = replace(status, uuid=job.uuid, name=job.name, submitted=job.submitted)
+    return _with_job(known, job)
+
+
 def status_of_gone(handle: Handle) -> JobStatus:
     record = record_of(handle)
     if record is None:
