@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.jobs.engines.local.conftest import Jobs, until
 
 # notes its pid when it starts; a second one at the same time finds the first one's mark; ends when it may
@@ -85,11 +87,17 @@ def test_jobs_that_waited_for_a_dead_runner_go_on_when_somebody_looks(jobs: Jobs
     assert jobs.status(second)["restarts"] == 0
 
 
+@pytest.mark.parametrize("it_has", ["both", "its lock", "its environment"])
 def test_a_killed_supervisor_leaves_the_job_running_and_it_starts_again_only_after_its_end(
-    jobs: Jobs,
+    jobs: Jobs, it_has: str
 ) -> None:
     here = jobs.directory
-    handle = jobs.submit("--", *alone(here))
+    command = alone(here)
+    if it_has == "its lock":
+        command = ("env", "-i", *command)
+    elif it_has == "its environment":
+        (here / "alone.py").write_text(f"import os\nos.closerange(3, 256)\n{ALONE}")
+    handle = jobs.submit("--", *command)
     until(lambda: pids(here), "the job's start")
     kill(jobs.supervisor(handle))
     for _ in range(3):
@@ -149,19 +157,42 @@ def test_many_submissions_at_once_have_one_runner_and_each_job_runs_once(jobs: J
     assert sorted(ran) == sorted(jobs.status(handle)["uuid"] for handle in handles)
 
 
-def test_a_runner_that_cannot_be_started_is_said_and_the_job_is_kept(jobs: Jobs) -> None:
+def test_a_runner_that_cannot_be_started_is_said_and_nothing_is_queued(jobs: Jobs) -> None:
     first = jobs.submit("--", "true")
     assert jobs.wait(first) == 0
-    until(lambda: jobs.cli("queue", "--json").returncode == 0)
+    until(lambda: not _runs(jobs), "the runner's end")  # it has nothing to do
     jobs.paths.runner_log.unlink()
     jobs.paths.runner_log.symlink_to("/etc/passwd")
-    until(lambda: not _runs(jobs), "the runner's end")
     done = jobs.cli("submit", "--", "true")
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "")
     assert "runner can't be started" in done.stderr
+    assert '"local://2"' not in jobs.cli("queue", "--json", "--all").stdout
+
+
+def test_a_job_that_waits_says_that_its_runner_cannot_be_started(jobs: Jobs) -> None:
+    hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
+    until(lambda: jobs.state(hold) == "running")
+    handle = jobs.submit("--", "true")
+    jobs.kill_runner()
     jobs.paths.runner_log.unlink()
-    assert '"local://2"' in jobs.cli("queue", "--json", "--all").stdout
-    assert jobs.wait("local://2") == 0
+    jobs.paths.runner_log.symlink_to("/etc/passwd")
+    assert "runner can't be started" in jobs.status(handle)["reason"]
+    jobs.paths.runner_log.unlink()
+    jobs.cli("cancel", hold)
+    assert jobs.wait(handle) == 0
+
+
+def test_what_a_runner_left_that_was_killed_while_it_started_a_job_is_no_obstacle(
+    jobs: Jobs,
+) -> None:
+    hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
+    until(lambda: jobs.state(hold) == "running")
+    handle = jobs.submit("--", "true")
+    jobs.paths.start(2, 1).directory.mkdir(parents=True)
+    jobs.paths.start(2, 1).lock.touch()
+    jobs.cli("cancel", hold)
+    assert jobs.wait(handle) == 0
+    assert jobs.status(handle)["restarts"] == 0
 
 
 def _runs(jobs: Jobs) -> bool:

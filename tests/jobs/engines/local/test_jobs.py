@@ -136,9 +136,7 @@ def test_a_command_that_is_not_there_fails_and_says_so(jobs: Jobs) -> None:
 
 
 def test_a_cancelled_job_ends_with_all_that_it_has_started(jobs: Jobs) -> None:
-    stubborn = (
-        "trap '' TERM; (trap '' TERM; echo $(exec sh -c 'echo $PPID') > pid; sleep 600) & sleep 600"
-    )
+    stubborn = "(trap '' TERM; echo $(exec sh -c 'echo $PPID') > pid; sleep 600) & sleep 600"
     handle = jobs.submit("--cwd", str(jobs.directory), "--", "bash", "-c", stubborn)
     waiting = jobs.submit("--gpus", "4", "--", "true")
     pid = until(lambda: (jobs.directory / "pid").exists() and (jobs.directory / "pid").read_text())

@@ -16,7 +16,7 @@ from gpuyard.jobs.engines.local.settling import settle
 from gpuyard.jobs.engines.local.start import look
 from gpuyard.jobs.engines.local.store import Row, Store
 from gpuyard.jobs.engines.local.views import Reports, length_is_known, progress, view_of
-from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.policies import Policy, Pool, policy_of
 from gpuyard.jobs.torchrun import torchrun_line
@@ -72,6 +72,8 @@ class LocalEngine(Engine):
 
     def __init__(self) -> None:
         self._paths = JobPaths.of_user()
+        self._problem = ""
+        """Why jobs that wait will not start now."""
 
     def available(self) -> Availability:
         try:
@@ -98,18 +100,18 @@ class LocalEngine(Engine):
         return LocalRequest(job, machine_gpus, self._known(job, config))
 
     def submit(self, request: LocalRequest) -> Handle:
+        """The runner first: where none can be started, nothing is queued."""
         self._paths.make()
         with Store(self._paths.store) as store:
+            ensure_runner(self._paths)
             handle = store.add(request.job, _environment(), request.known)
-        ensure_runner(self._paths)
+        self._look()  # it may have ended since, for want of jobs
         return handle
 
     def status(self, handle: Handle) -> JobStatus:
-        row = self._row(handle)
-        if row.in_progress:
+        if self._row(handle).state not in FINAL:
             self._look()
-            row = self._row(handle)
-        return self._status(row)
+        return self._status(self._row(handle))
 
     def list(self) -> Sequence[JobStatus]:
         if not self._paths.store.exists():
@@ -131,7 +133,7 @@ class LocalEngine(Engine):
         while True:
             self.status(handle)  # what has ended meanwhile has not been cancelled
             row = self._row(handle)
-            if row.state not in ("queued", "running") or row.cancelled is not None:
+            if row.state in FINAL or row.cancelled is not None:
                 return
             with Store(self._paths.store) as store:
                 if row.in_progress:
@@ -140,7 +142,7 @@ class LocalEngine(Engine):
                     done = store.change(row, cancelled=now, state="cancelled", ended=now, reason="")
             if done:
                 break
-        ensure_runner(self._paths)
+        self._look()
 
     def policy(self) -> Policy:
         """By which jobs share the GPUs."""
@@ -211,7 +213,10 @@ class LocalEngine(Engine):
             settle(store, self._paths)
             needed = bool(store.open_rows())
         if needed:
-            ensure_runner(self._paths)
+            try:
+                ensure_runner(self._paths)
+            except GpuyardError as error:
+                self._problem = str(error)
 
     def _logs(self, row: Row) -> Sequence[Path]:
         every = (self._paths.start(row.number, number).log for number in range(1, row.starts + 1))
@@ -242,7 +247,7 @@ class LocalEngine(Engine):
             done=None if made is None else made.share,
             samples_per_second=None if made is None else made.samples_per_second,
             expected_end=None if made is None else made.expected_end,
-            reason=row.reason,
+            reason=(self._problem if row.state == "queued" else "") or row.reason,
             command=job.spec.command,
             logs=tuple(map(str, self._logs(row))),
         )

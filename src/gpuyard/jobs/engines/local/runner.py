@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -50,13 +51,22 @@ _AFTER_ERROR_SECONDS = 1.0
 def ensure_runner(paths: JobPaths) -> bool:
     """Start one unless there is one; True: it was started now."""
     paths.make()
+    try:
+        return _start_runner(paths)
+    except (OSError, GpuyardError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise GpuyardError(
+            f"the jobs' runner can't be started: {said}; jobs wait until it can"
+        ) from error
+
+
+def _start_runner(paths: JobPaths) -> bool:
     lock = os.open(paths.runner_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return False
-    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         log = open_log(paths.runner_log)
         try:
             # the lock goes over to it: there is no moment in which a second one could start
@@ -70,10 +80,6 @@ def ensure_runner(paths: JobPaths) -> bool:
             start_apart(Command("here", argv, environment), output=log, kept=(lock,))
         finally:
             os.close(log)
-    except OSError as error:
-        raise GpuyardError(
-            f"the jobs' runner can't be started: {error.strerror}; jobs wait until it can"
-        ) from error
     finally:
         os.close(lock)
     return True
@@ -107,10 +113,18 @@ class Runner:
         started = [row for row in rows if row.in_progress]
         resizes = self._may_resize(started)
         if resizes or (waiting and self._is_new(rows)):
-            self._decide(waiting, started, views, resizes=resizes)
+            try:
+                self._decide(waiting, started, views, resizes=resizes)
+            except (
+                GpuyardError
+            ) as error:  # a lease service that does not answer, a policy that can't decide
+                for row in waiting:
+                    if row.reason != str(error):
+                        self._store.change(row, reason=str(error))
+                raise
         for row in self._store.unmeasured_rows():
-            keep_measurements(row, self._reports)
             self._store.note_measured(row, row.finished_starts)
+            keep_measurements(row, self._reports)
         return bool(rows)
 
     def _is_new(self, rows: Sequence[Row]) -> bool:
@@ -198,12 +212,11 @@ class Runner:
     def start_one(self, row: Row, gpus: int) -> None:
         """On so many GPUs, unless somebody has cancelled it meanwhile."""
         start = self._paths.start(row.number, row.starts + 1)
+        shutil.rmtree(start.directory, ignore_errors=True)  # of a runner that was killed right here
         with prepared(start, order_of(row, self._store.environment(row), gpus, start)) as set_off:
             if self._store.change(row, starts=row.starts + 1, gpus=gpus):
                 set_off()
                 return
-        import shutil
-
         shutil.rmtree(start.directory)
 
 
@@ -255,7 +268,7 @@ def main() -> None:
 
 
 def _serve(runner: Runner, paths: JobPaths) -> None:
-    idle_since = None
+    idle_since, said = None, ""
     while True:
         busy = True
         try:
@@ -265,7 +278,7 @@ def _serve(runner: Runner, paths: JobPaths) -> None:
         ) as error:  # a service that is down, a full disk, a fault of ours: the rest goes on
             if not paths.store.exists():
                 raise SystemExit(0) from error
-            _note(error)
+            said = _note(error, said)
             time.sleep(_AFTER_ERROR_SECONDS)
         _reap()
         if busy:
@@ -277,13 +290,16 @@ def _serve(runner: Runner, paths: JobPaths) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _note(error: Exception) -> None:
+def _note(error: Exception, before: str) -> str:
+    """In the log, once: what does not pass would fill it."""
     import traceback
 
     said = str(error) if isinstance(error, GpuyardError) else traceback.format_exc()
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
-        sys.stderr.flush()
+    if said != before:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
+            sys.stderr.flush()
+    return said
 
 
 def _reap() -> None:
