@@ -4,11 +4,11 @@ import contextlib
 import grp
 import os
 import pwd
-import socket
-import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+if TYPE_CHECKING:
+    import socket
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,14 @@ def this_process() -> Caller:
     return Caller(os.getuid(), os.getgid(), os.getpid())
 
 
-def peer(connection: socket.socket) -> Caller:
+def peer(connection: "socket.socket") -> Caller:
     """The process that opened the other end, as the kernel noted it at that time."""
-    size = _CREDENTIALS.size
-    pid, uid, gid = _CREDENTIALS.unpack(
-        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    import socket
+    import struct
+
+    credentials = struct.Struct("3i")  # struct ucred: pid, uid, gid
+    pid, uid, gid = credentials.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
     )
     return Caller(uid, gid, pid)
 

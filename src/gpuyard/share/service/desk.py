@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.service import wire
 from gpuyard.share.service.caller import this_process
 from gpuyard.share.service.location import own_directory, share_directory
 from gpuyard.share.store.broker import Broker, State, Turn
@@ -96,17 +95,20 @@ class ServiceDesk:
     """At the service that runs as the store's owner, and is told by the kernel who calls."""
 
     def __init__(self, directory: Path) -> None:
+        from gpuyard.share.service import wire  # an own store needs no sockets
+
+        self._wire = wire
         self.config = read_config(directory)
         self._directory = directory
 
     def ask(self, request: Request) -> tuple[Turn, int]:
-        answer, locks = wire.call(self._directory, "ask", request=request.document())
+        answer, locks = self._wire.call(self._directory, "ask", request=request.document())
         if len(locks) != 1:
             raise GpuyardError("the lease service gave no lock; it may be of another version")
-        return wire.read_turn(answer), locks[0]
+        return self._wire.read_turn(answer), locks[0]
 
     def claim(self, id_: str) -> Turn:
-        return wire.read_turn(self._call("claim", id=id_))
+        return self._wire.read_turn(self._call("claim", id=id_))
 
     def enclose(self, id_: str, pid: int) -> None:
         self._call("enclose", id=id_, pid=pid)
@@ -121,7 +123,7 @@ class ServiceDesk:
         return Lease.from_document(self._call("release", id=id_))
 
     def state(self) -> State:
-        return wire.read_state(self._call("state"))
+        return self._wire.read_state(self._call("state"))
 
     def history(self) -> list[Lease]:
         """Read from the store itself, which everybody may: it can be longer than a message."""
@@ -158,7 +160,7 @@ class ServiceDesk:
         """Nothing is open between calls."""
 
     def _call(self, operation: str, **values: object) -> Any:
-        return wire.call(self._directory, operation, **values)[0]
+        return self._wire.call(self._directory, operation, **values)[0]
 
 
 def open_desk() -> Desk:

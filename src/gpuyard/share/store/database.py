@@ -6,7 +6,6 @@ With synchronous=FULL nothing is acknowledged before its log is on the disk, and
 import contextlib
 import sqlite3
 import time
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +94,8 @@ class Database:
 
     def _read_only(self) -> sqlite3.Connection:
         """For those who can only look, and for a disk that is full; without its log where that can't be read."""
+        import urllib.parse
+
         address = f"file:{urllib.parse.quote(str(self.path.absolute()))}"
         error: sqlite3.Error | None = None
         for mode in ("mode=ro", "mode=ro&immutable=1"):
