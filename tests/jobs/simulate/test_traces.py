@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
+from gpuyard.jobs import predicted
+from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +51,19 @@ def test_a_curve_that_names_a_workload_is_predicted_on_the_cluster(tmp_path: Pat
     faster = read_cluster("2x8xv100-sxm2-16gb@100G")
     (job,) = read_trace(_file(tmp_path, text), cluster=faster).jobs
     assert inside < job.work.seconds(0, (4, 4)) < 0.8 * split
+
+
+def test_a_model_that_needs_the_memory_of_several_gpus_has_no_fewer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_four = Curve(np.array([0.0, 0, 0, 0, 4, 5, 6, 7, 8]))
+    monkeypatch.setattr(predicted, "predicted_curve", lambda *_: needs_four)
+    head = "submit_s,gpus,min_gpus,max_gpus,duration_s,curve\n"
+    cluster = read_cluster("8xv100-sxm2-16gb")
+    (job,) = read_trace(_file(tmp_path, f"{head}0,8,1,8,60,resnet50\n"), cluster=cluster).jobs
+    assert (job.least_gpus, job.asked_gpus) == (4, 8)
+    with pytest.raises(UserMistake, match="it can't run on 2: the model does not fit"):
+        read_trace(_file(tmp_path, f"{head}0,2,1,8,60,resnet50\n"), cluster=cluster)
 
 
 def test_philly(tmp_path: Path) -> None:

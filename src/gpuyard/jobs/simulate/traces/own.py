@@ -11,6 +11,8 @@ curve is predicted on the cluster, in samples a second. `work` is in the unit of
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
@@ -47,11 +49,14 @@ def _job(row: Row, name: str, curves: "_Curves") -> TraceJob:
             "a job with min_gpus below max_gpus needs one, like '1:30 2:58 4:110', or a workload",
         )
     curve = curves.of(row, gpus, most)
+    work = _work(row, gpus, curve)
+    if least < gpus:  # a model needs the memory of some GPUs
+        least = max(least, int(np.flatnonzero(curve.packed)[0]))
     deadline = row.number("deadline_s") if row.text("deadline_s") else None
     return TraceJob(
         name,
         row.number("submit_s"),
-        SteadyWork(_work(row, gpus, curve), curve),
+        SteadyWork(work, curve),
         gpus,
         least,
         most,
