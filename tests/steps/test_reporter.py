@@ -138,6 +138,24 @@ def test_who_reports(environment: dict[str, str], reports: bool) -> None:
     assert (reporter_of(environment) is not None) == reports
 
 
+@pytest.mark.parametrize(
+    ("environment", "samples"),
+    [
+        ({"WORLD_SIZE": "8"}, 80),
+        ({"SLURM_NTASKS": "8"}, 10),  # a batch script that starts one process
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0"}, 80),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 40),
+        ({"WORLD_SIZE": "0"}, 10),
+    ],
+)
+def test_how_many_train(environment: dict[str, str], samples: int, tmp_path: Path) -> None:
+    made = reporter_of({"GPUYARD_STEPS": str(tmp_path / "steps"), **environment})
+    assert made is not None
+    for _ in range(12):
+        made.step(1)
+    assert StepsFile(tmp_path / "steps").read()[0].samples == samples
+
+
 LOOP = """
 import sys, time, gpuyard
 for _ in range(14):

@@ -39,7 +39,8 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 60.0  # that a line is about
 _SHARE_OF_ALL = 1 / 20  # a line is about so much of the time until then: few lines in a month
 _MOST_TIMES = 1024
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
-_WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "HOROVOD_SIZE")
+# not SLURM_NTASKS: a batch script has it, too, and starts one process for all of them
+_WORLDS = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "HOROVOD_SIZE")
 
 
 class Reporter:
