@@ -98,6 +98,7 @@ def predict(
     from gpuyard.hardware.clusters import machine_of
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
+    from gpuyard.predict.stacks.measured import next_run
     from gpuyard.report.answers.predict import comparison_answer, predict_answer, why_svg
     from gpuyard.workloads import profile_of
 
@@ -152,6 +153,7 @@ def predict(
         answer = predict_answer(
             result,
             how,
+            next_run=next_run(scenario, max(result.predictions, key=lambda p: p.gpus)),
             calibration=constants,
             why=explained,
             notes=graph.notes if graph else (),

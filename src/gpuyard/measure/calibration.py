@@ -229,5 +229,6 @@ def _entry(one: Calibrated, rows: CalibrationRows) -> HardwareCalibration:
         torch=tuple(dict.fromkeys(m.provenance.torch for m in used)),
         constants=one.constants,
         lines=one.lines,
+        points=one.points,
         errors=one.errors,
     )

@@ -176,7 +176,7 @@ def compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> Compute
     precision = precision_on(gpu, workload, profile)
     estimate = roofline(profile, gpu, precision)
     figures: dict[tuple[str, Precision], list[tuple[float, float]]] = {}
-    for known in workload.measured:
+    for known in workload.measured_alone:
         at = figure_precision(known.gpu, known.precision, workload, profile)
         seconds = known.batch_per_gpu / known.samples_per_second
         figures.setdefault((known.gpu, at), []).append((known.batch_per_gpu, seconds))

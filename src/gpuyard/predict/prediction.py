@@ -26,6 +26,18 @@ class Step:
     input_seconds: float
     straggler_seconds: float
 
+    def lasting(self, seconds: float) -> "Step":
+        """The same with another length: what is waited for takes the difference, and then compute."""
+        more = seconds - self.seconds
+        waited = self.exposed_communication_seconds + self.straggler_seconds
+        kept = max(0.0, waited + more)
+        if self.exposed_communication_seconds > 0:
+            share = self.exposed_communication_seconds / waited
+        else:
+            share = 0.0
+        compute = self.compute_seconds + min(0.0, waited + more)
+        return Step(compute, share * kept, self.input_seconds, (1 - share) * kept)
+
     @property
     def seconds(self) -> float:
         return (
@@ -34,6 +46,15 @@ class Step:
             + self.input_seconds
             + self.straggler_seconds
         )
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """What would be predicted without any figure of several GPUs."""
+
+    samples_per_second: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,7 @@ class Prediction:
     hierarchical: bool = False
     beside: int = 0  # equal jobs on the same machines
     precision: Precision = "fp32"
+    before: Unmeasured | None = None  # where figures of several GPUs entered
 
     @property
     def placement(self) -> Placement:
@@ -97,6 +119,7 @@ class ClusterPrediction:
     constants: tuple[Constant, ...]
     precision: Precision = "fp32"
     precision_note: str = ""  # why this one, and what it means on this GPU
+    points: int = 0  # figures of several GPUs that entered
 
     @property
     def single_gpu_speed(self) -> str:
@@ -153,7 +176,7 @@ def step_parts(table: Table) -> StepParts:
     )
     straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
     busy = compute + exposed + straggling
-    input_exposed = np.maximum(0.0, _input_seconds(table) - busy)
+    input_exposed = np.maximum(0.0, input_seconds(table) - busy)
     return StepParts(compute, exposed, input_exposed, straggling, total)
 
 
@@ -162,7 +185,7 @@ def samples_per_second(table: Table) -> Floats:
     return table.gpus * table.batch_per_gpu / step_parts(table).step_seconds
 
 
-def _input_seconds(table: Table) -> Floats:
+def input_seconds(table: Table) -> Floats:
     """Storage (shared by all), what CPUs do to samples and the copy to each GPU, beside each other;
     the slowest counts."""
     traffic = table.traffic

@@ -16,11 +16,13 @@ from gpuyard.predict.prediction import (
     ClusterPrediction,
     Prediction,
     StepParts,
+    Unmeasured,
     samples_per_second,
     step_parts,
 )
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.table import Placement, Rows, Table
+from gpuyard.predict.stacks.measured import Point, measured_points, rates, with_points
+from gpuyard.predict.table import Floats, Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -80,6 +82,17 @@ def predict(
     reach = reach_of(table, parts, scenario.line.relative_uncertainty, platform.link_basis)
     low, high = reach.ends(throughput)
     chokes = _chokes(table, parts)
+    steps = [parts.at(row) for row in range(len(spots))]
+    before: list[Unmeasured | None] = [None] * len(spots)
+    points = measured_points(scenario)
+    if points:
+        before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
+        throughput, low, high, alone_rate = _updated(scenario, spots, points, before)
+        efficiency = throughput / (gpus * alone_rate)
+        steps = [
+            step.lasting(float(n * b / rate))
+            for step, n, b, rate in zip(steps, gpus, table.batch_per_gpu, throughput, strict=True)
+        ]
     memory = scenario.strategy.memory_bytes(
         workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
     )
@@ -95,7 +108,7 @@ def predict(
             low=float(low[i]),
             high=float(high[i]),
             scaling_efficiency=float(efficiency[i]),
-            step=parts.at(i),
+            step=steps[i],
             choke=chokes[i],
             epoch_seconds=samples / float(throughput[i]) if samples else None,
             training_seconds=workload.epochs * samples / float(throughput[i]) if samples else None,
@@ -110,6 +123,7 @@ def predict(
             hierarchical=exchange.hierarchical,
             beside=platform.beside,
             precision=scenario.precision,
+            before=before[i],
         )
         for i, (placement, batch) in enumerate(spots)
     )
@@ -122,7 +136,29 @@ def predict(
         scenario.constants,
         scenario.precision,
         precision_words(scenario.gpu, workload, scenario.profile),
+        len(points),
     )
+
+
+def _updated(
+    scenario: PlatformScenario,
+    spots: Sequence[tuple[Placement, int]],
+    points: Sequence[Point],
+    before: Sequence[Unmeasured | None],
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Rates with both ends now that figures of several GPUs are known, and those of one GPU at each batch. One GPU
+    that was measured itself keeps its figure."""
+    found = with_points(scenario, spots, points)
+    rate = rates(found, spots)
+    low, high = found.reach.ends(rate)
+    ones = [(_ONE_GPU, batch) for _, batch in spots]
+    plain = replace(scenario, platform=scenario.platform.unshared or scenario.platform)
+    if scenario.line.basis != "measured":
+        return rate, low, high, rates(with_points(plain, ones, points), ones)
+    for row, ((placement, _), as_it_was) in enumerate(zip(spots, before, strict=True)):
+        if placement.gpus == 1 and as_it_was is not None:
+            rate[row], low[row], high[row] = vars(as_it_was).values()
+    return rate, low, high, samples_per_second(plain.table(Rows.of(ones)))
 
 
 def _check(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:

@@ -109,14 +109,22 @@ NextToken = Literal["next-token"]
 
 
 class KnownThroughput(Spec):
-    """A single-GPU figure that somebody measured before."""
+    """A figure of one GPU, or of several, that somebody measured before."""
 
     gpu: GpuName
+    gpus: Annotated[Count, Field(description="that trained together")] = 1
+    nodes: Annotated[Count, Field(description="machines that they were in")] = 1
     batch_per_gpu: Count
     samples_per_second: Annotated[float, Field(gt=0, le=1e15)]
     precision: Annotated[
         Precision | None, Field(description="that it was measured in; default: the workload's")
     ] = None
+
+    @model_validator(mode="after")
+    def _a_gpu_in_every_node(self) -> "KnownThroughput":
+        if self.nodes > self.gpus:
+            raise ValueError(f"{self.gpus} GPUs can't be in {self.nodes} nodes")
+        return self
 
 
 class Workload(Spec):
@@ -165,6 +173,11 @@ class Workload(Spec):
                 "target: next-token needs tokens as input, like input: {shape: [1024], below: 50257}"
             )
         return self
+
+    @property
+    def measured_alone(self) -> tuple[KnownThroughput, ...]:
+        """Figures of one GPU."""
+        return tuple(known for known in self.measured if known.gpus == 1)
 
     @property
     def autocast(self) -> bool:

@@ -67,7 +67,7 @@ def calibrated_line(
     precision = precision_on(gpu, workload, profile)
     given = [
         (known.gpu, figure_precision(known.gpu, known.precision, workload, profile))
-        for known in workload.measured
+        for known in workload.measured_alone
     ]
     found = None if (gpu.id, precision) in given else _line(calibration, workload, profile, gpu)
     if found is not None:

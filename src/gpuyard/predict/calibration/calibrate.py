@@ -8,10 +8,11 @@ from gpuyard.predict.calibration.checking import Checked, cross_validate, errors
 from gpuyard.predict.calibration.document import (
     CalibratedConstant,
     CalibratedLine,
+    CalibratedPoint,
     CheckedErrors,
 )
 from gpuyard.predict.calibration.fit import Fit, fit
-from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
+from gpuyard.predict.calibration.rows import Configuration, Hardware, LinkRates, TrainingRow
 
 LEAST_RUNS = 4
 LEAST_CONFIGURATIONS = 3
@@ -27,6 +28,7 @@ class Calibrated:
     hardware: Hardware
     constants: tuple[CalibratedConstant, ...]
     lines: tuple[CalibratedLine, ...]
+    points: tuple[CalibratedPoint, ...]
     errors: CheckedErrors
     checked: tuple[Checked, ...]
 
@@ -113,7 +115,30 @@ def _calibrated(
         median_after=median(c.after for c in checked),
         mean_fitted=fmean(abs(error) for error in errors(hardware, found, rows)),
     )
-    return Calibrated(hardware, constants, tuple(lines), off, checked)
+    return Calibrated(hardware, constants, tuple(lines), _points(rows), off, checked)
+
+
+def _points(rows: Sequence[TrainingRow]) -> tuple[CalibratedPoint, ...]:
+    """Every configuration of several workers, its runs averaged."""
+    found: dict[Configuration, list[TrainingRow]] = {}
+    for row in rows:
+        if row.workers > 1:
+            found.setdefault(row.configuration, []).append(row)
+    return tuple(
+        CalibratedPoint(
+            model=key.model,
+            precision=key.precision,
+            gradient_bytes=key.gradient_bytes,
+            strategy=strategy,
+            workers=workers,
+            batch_per_worker=batch,
+            samples_per_second=_rounded(
+                workers * batch / fmean(row.step_seconds for row in members)
+            ),
+            runs=len(members),
+        )
+        for (key, strategy, workers, batch), members in found.items()
+    )
 
 
 def _rounded(value: float) -> float:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gpuyard.errors import UserMistake
 from gpuyard.files import too_many_values
 from gpuyard.predict.calibration.rows import Hardware, LineKey
-from gpuyard.specs import Precision
+from gpuyard.specs import Precision, StrategyName
 
 VERSION = 1
 ConstantName = Literal[
@@ -57,6 +57,19 @@ class CalibratedLine(_Record):
         return LineKey(self.model, self.precision, self.gradient_bytes)
 
 
+class CalibratedPoint(_Record):
+    """A workload on several GPUs of this hardware: what other numbers of GPUs are predicted with."""
+
+    model: str
+    precision: Precision
+    gradient_bytes: int
+    strategy: StrategyName
+    workers: Annotated[int, Field(gt=1)]
+    batch_per_worker: Annotated[int, Field(gt=0)]
+    samples_per_second: _Positive
+    runs: int
+
+
 class CheckedErrors(_Record):
     """Mean and median absolute errors of samples/s, relative, on configurations that were left out."""
 
@@ -83,6 +96,7 @@ class HardwareCalibration(_Record):
     torch: tuple[str, ...]
     constants: tuple[CalibratedConstant, ...]
     lines: tuple[CalibratedLine, ...]
+    points: tuple[CalibratedPoint, ...] = ()
     errors: CheckedErrors
 
     @property

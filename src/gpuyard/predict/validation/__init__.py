@@ -1,5 +1,6 @@
 """Predictions against every published table that ships, from its one-GPU figures alone."""
 
+from gpuyard.predict.validation.points import PointsScore
 from gpuyard.predict.validation.report import Report, report
 from gpuyard.predict.validation.score import (
     PredictedRow,
@@ -11,6 +12,7 @@ from gpuyard.predict.validation.score import (
 )
 
 __all__ = [
+    "PointsScore",
     "PredictedRow",
     "Report",
     "Score",

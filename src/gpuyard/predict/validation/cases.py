@@ -17,8 +17,9 @@ from gpuyard.predict.constants import Tuning
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import StepParts, step_parts
 from gpuyard.predict.scenario import Scenario
+from gpuyard.predict.stacks.grid import step_seconds
 from gpuyard.predict.strategies import Strategy, strategy_of
-from gpuyard.predict.table import Floats, Links, Truths
+from gpuyard.predict.table import Floats, Links, Table, Truths
 from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 
@@ -86,30 +87,43 @@ class Cases:
     measured_seconds: Floats
 
     def predicted(self, tuning: Tuning) -> StepParts:
-        """Every row from its anchor: one GPU's step, or, where the anchor has several GPUs, the compute
-        that makes the model give the anchor's step."""
+        """Every row from its anchor."""
+        return step_parts(self._table(self.spots, self._compute(tuning), tuning, self.accumulate))
+
+    def by_stack(self, tuning: Tuning) -> Floats:
+        """Logarithms of seconds by every software stack of the grid (down). An anchor of several GPUs ran under
+        the same stack, so that only what a row differs from it counts."""
+        compute = self._compute(tuning)
+        found = np.log(step_seconds(self._table(self.spots, compute, tuning, self.accumulate)))
+        if not np.any(self.anchor_spots.gpus > 1):
+            return found
+        of_anchor = compute * self.anchor_batch / self.batch
+        table = self._table(self.anchor_spots, of_anchor, tuning, self.anchor_accumulate)
+        usual = np.log(step_parts(table).step_seconds)
+        return found - np.where(self.anchor_spots.gpus > 1, np.log(step_seconds(table)) - usual, 0)
+
+    def _compute(self, tuning: Tuning) -> Floats:
+        """One GPU's step, or, where the anchor has several GPUs, the compute that makes the model give the
+        anchor's step; at each row's batch."""
         compute = self.anchor_seconds
         if np.any(self.anchor_spots.gpus > 1):
             for _ in range(_ANCHOR_ROUNDS):
-                parts = self._parts(self.anchor_spots, compute, tuning, self.anchor_accumulate)
-                compute = compute * self.anchor_seconds / parts.step_seconds
+                table = self._table(self.anchor_spots, compute, tuning, self.anchor_accumulate)
+                compute = compute * self.anchor_seconds / step_parts(table).step_seconds
         fixed = np.minimum(self.fixed_seconds, MOST_FIXED * compute)
-        compute = fixed + (compute - fixed) * self.batch / self.anchor_batch
-        return self._parts(self.spots, compute, tuning, self.accumulate)
+        return fixed + (compute - fixed) * self.batch / self.anchor_batch
 
     def no_overlap_seconds(self, tuning: Tuning) -> Floats:
         """The formula p·Tcomp/(Tcomm+Tcomp): the anchor's step and all of the exchange after it."""
         compute = self.perfect_seconds
-        parts = self._parts(self.spots, compute, tuning, self.accumulate)
+        parts = step_parts(self._table(self.spots, compute, tuning, self.accumulate))
         return compute + parts.communication_seconds / self.accumulate
 
     @property
     def perfect_seconds(self) -> Floats:
         return self.anchor_seconds * self.batch / self.anchor_batch
 
-    def _parts(
-        self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats
-    ) -> StepParts:
+    def _table(self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats) -> Table:
         tuning = replace(tuning, **self.says_more)
         nothing = np.zeros_like(compute)
         fleet = spots.fleet(self.networks, tuning)
@@ -126,7 +140,7 @@ class Cases:
             tuning=tuning,
         )
         table = scenario.table(fleet.rows(np.arange(len(compute)), nothing))
-        return step_parts(replace(table, accumulate=accumulate))
+        return replace(table, accumulate=accumulate)
 
 
 def compiled(rows: Sequence[PublishedRow]) -> list[Cases]:

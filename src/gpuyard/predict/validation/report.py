@@ -1,11 +1,13 @@
 """Everything that `gpuyard validate` knows, as one value and as JSON."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpuyard.catalog.published import LAB_TABLE, TRAINING_TABLES, published_sources
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
+from gpuyard.predict.validation.points import PointsScore, score_points
 from gpuyard.predict.validation.score import (
     Score,
     SourceScore,
@@ -33,6 +35,7 @@ class Report:
     single_gpu: dict[str, Score]
     all_reduces: dict[str, Score]
     lab: TableScore | None = None
+    points: dict[str, list[PointsScore]] = field(default_factory=dict)
     method: str = METHOD
 
     def as_json(self) -> dict[str, Any]:
@@ -59,6 +62,8 @@ class Report:
                 "series": {name: _plain(score) for name, score in self.all_reduces.items()},
                 "skipped": _skipped(skipped_all_reduces()),
             }
+        if self.points:
+            document["points"] = {n: [asdict(s) for s in found] for n, found in self.points.items()}
         if self.lab is not None:
             document["lab"] = _table(self.lab) | {
                 "constants": "those that ship; none is fitted to it"
@@ -66,12 +71,17 @@ class Report:
         return document
 
 
-def report(table: str | None = None) -> Report:
-    """All tables, or one; what stands beside the training tables is left out with one."""
+def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
+    """All tables, or one; what stands beside the training tables is left out with one. With `points`, also
+    what so many measured figures of several GPUs are worth, by source."""
+    worth = score_points(points) if points else {}
     if table is not None:
-        return Report(validate((table,)), {}, {})
+        training = validate((table,))
+        worth = {name: found for name, found in worth.items() if name in training.sources}
+        return Report(training, {}, {}, points=worth)
     lab = score_table(LAB_TABLE, fitted())
-    return Report(validate(TRAINING_TABLES), score_single_gpu(), score_all_reduces(), lab)
+    training = validate(TRAINING_TABLES)
+    return Report(training, score_single_gpu(), score_all_reduces(), lab, worth)
 
 
 def _table(scored: TableScore) -> dict[str, Any]:

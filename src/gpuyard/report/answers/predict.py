@@ -1,6 +1,7 @@
 """How a workload would scale: a table of predictions, and why one of them is as it is."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
@@ -24,6 +25,7 @@ from gpuyard.report.answer import (
 
 if TYPE_CHECKING:
     from gpuyard.predict.explain.why import Why
+    from gpuyard.predict.stacks.measured import NextRun
 
 _COLUMNS = (
     "GPUs",
@@ -38,6 +40,7 @@ _COLUMNS = (
     Column("straggling", 7),
     "choke",
 )
+_BEFORE = Column("before", 1)
 _LANES: dict[str, Tone] = {"compute": "good", "exchange": "accent", "wait": "bad", "": "quiet"}
 
 
@@ -49,13 +52,24 @@ def predict_answer(
     why: "Why | None" = None,
     notes: Sequence[str] = (),
     gpu: Gpu | None = None,
+    next_run: "NextRun | None" = None,
 ) -> Answer:
     """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
-    about how its machines are wired, `gpu` is what is in them."""
+    about how its machines are wired, `gpu` is what is in them; `next_run` would tell most."""
     title = f"{result.workload} on {result.cluster} ({', '.join([result.precision, *how])})"
-    table = Table(title, _COLUMNS, [_row(p) for p in result.predictions])
+    more = [_BEFORE] if result.points else []
+    columns: list[Column | str] = [*_COLUMNS[:5], *more, *_COLUMNS[5:]]
+    table = Table(title, columns, [_row(p) for p in result.predictions])
     sentences = [result.precision_note] if result.precision_note else []
     sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
+    if result.points:
+        many = "1 figure" if result.points == 1 else f"{result.points} figures"
+        sentences.append(
+            f"Several GPUs: predicted with {many} of several GPUs that were measured; 'before' is the interval "
+            "without."
+        )
+    if next_run is not None:
+        sentences.append(next_run.sentence)
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
     old = end_of_life(gpu) if gpu else None
@@ -65,6 +79,7 @@ def predict_answer(
         parts.append(_explained(why, title))
     document = result.as_json() | {
         "calibration": _calibrated(result, calibration),
+        "next_run": asdict(next_run) if next_run else None,
         "end_of_life": old.model_dump(mode="json") if old else None,
     }
     return Answer(
@@ -186,12 +201,14 @@ def _row(p: Prediction) -> list[Words]:
         p.step.input_seconds,
         p.step.straggler_seconds,
     )
+    was = p.before
     return [
         str(p.gpus),
         str(p.nodes),
         str(p.batch_per_gpu),
         Text(units.format_per_second(p.samples_per_second), "strong"),
         units.format_interval(p.low, p.high),
+        *([units.format_interval(was.low, was.high)] if was else []),
         units.format_share(p.scaling_efficiency),
         *(formats.seconds(part) for part in seconds),
         _choke(p),

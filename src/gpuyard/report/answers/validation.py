@@ -1,9 +1,17 @@
 """Predicted against published: the errors of every table, and the same as Markdown for the docs."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from gpuyard.draw.validation import validation_svg
-from gpuyard.predict.validation import Report, Score, SourceScore, TableScore, Validation
+from gpuyard.predict.validation import (
+    PointsScore,
+    Report,
+    Score,
+    SourceScore,
+    TableScore,
+    Validation,
+)
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -31,6 +39,7 @@ def validation_answer(found: Report) -> Answer:
     columns = ("table", *_ERRORS, *_INTERVAL, *_FORMULAS)
     parts: list[Part] = [Table("Errors of predicted throughput", columns, errors)]
     parts += _coverage(every)
+    parts += _points(found)
     if found.single_gpu:
         parts.append(_short("One GPU without a measurement of it", "one GPU", found.single_gpu))
         parts.append(_short("Bandwidth of timed all-reduces", "all-reduce", found.all_reduces))
@@ -75,6 +84,32 @@ def _coverage(every: Validation) -> list[Part]:
     )
     title = "Coverage by source, each with an interval that was sized without it"
     return [Table(title, columns, rows), Sentence(words)]
+
+
+def _points(found: Report) -> list[Part]:
+    """What so many measured figures of several GPUs are worth to each source."""
+    if not found.points:
+        return []
+    counts = [one.points for one in next(iter(found.points.values()))]
+    scores = list(found.points.values())
+    rows = [[name, *map(_worth, of)] for name, of in found.points.items()]
+    average = [
+        f"±{100 * fmean(of[i].median_interval_width for of in scores):.1f} %, "
+        f"{100 * fmean(of[i].inside_interval for of in scores):.0f} % inside"
+        for i in range(len(counts))
+    ]
+    rows.append(["average over sources", *average])
+    heads = [f"{count} point{'' if count == 1 else 's'}" for count in counts]
+    title = "Interval and coverage with so many figures of several GPUs measured"
+    words = (
+        "Each row of a source is predicted with other rows of it known: the same training on most GPUs of one "
+        "machine, then on the fewest machines. How likely stacks are is by all other sources."
+    )
+    return [Table(title, ("source", *heads), rows), Sentence(words)]
+
+
+def _worth(score: PointsScore) -> str:
+    return f"±{100 * score.median_interval_width:.1f} %, {100 * score.inside_interval:.0f} % inside"
 
 
 def _interval(score: Score) -> tuple[str, str]:

@@ -1,0 +1,169 @@
+"""Measured figures of several GPUs: what they do to predictions, and which one to get next."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gpuyard.catalog import models
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import read_cluster
+from gpuyard.predict import ClusterPrediction, PlatformScenario, Prediction, predict, scenario_of
+from gpuyard.predict.prediction import Step, step_parts
+from gpuyard.predict.stacks.grid import HIDES, RATES, STACKS, TAXES, prior, step_seconds
+from gpuyard.predict.stacks.measured import measured_points, next_run
+from gpuyard.predict.table import Rows
+from gpuyard.predict.validation.points import score_points
+from gpuyard.specs import ExchangeOptions, Workload
+from tests.conftest import Cli
+
+CLUSTER = "4x8xv100-sxm2-16gb@100G"
+ONE = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 32, "samples_per_second": 103.58}
+EIGHT = ONE | {"gpus": 8, "samples_per_second": 675.82}
+SIXTEEN = ONE | {"gpus": 16, "nodes": 2, "samples_per_second": 909.0}
+
+
+def scenario(
+    *measured: dict[str, object], exchange: ExchangeOptions | None = None
+) -> PlatformScenario:
+    workload = Workload.model_validate(
+        {"name": "BERT", "model": "bert-base", "batch_per_gpu": 32, "measured": measured}
+    )
+    return scenario_of(
+        workload, models().get("bert-base"), read_cluster(CLUSTER), exchange=exchange or ExchangeOptions()
+    )  # fmt: skip
+
+
+def predicted(made: PlatformScenario, *gpus: int) -> ClusterPrediction:
+    return predict(made, made.platform.placements(gpus))
+
+
+def width(p: Prediction) -> float:
+    return (p.high - p.low) / 2 / p.samples_per_second
+
+
+def test_a_measured_configuration_gets_its_own_figure_back() -> None:
+    made = predicted(scenario(ONE, EIGHT, SIXTEEN), 1, 8, 16)
+    assert [p.samples_per_second for p in made.predictions] == pytest.approx(
+        [103.58, 675.82, 909.0], rel=1e-3
+    )
+    for p in made.predictions:
+        assert p.low < p.samples_per_second < p.high
+        assert width(p) < 0.03
+        assert p.step.seconds == pytest.approx(p.gpus * p.batch_per_gpu / p.samples_per_second)
+
+
+def test_others_are_drawn_towards_what_was_measured_and_surer() -> None:
+    plain, one, two = (predicted(scenario(*m), 32).predictions[0]
+                       for m in ((ONE,), (ONE, EIGHT), (ONE, EIGHT, SIXTEEN)))  # fmt: skip
+    assert plain.samples_per_second > one.samples_per_second > two.samples_per_second
+    assert width(two) < width(one)
+    assert width(two) < width(plain) / 2
+    assert plain.before is None
+    assert two.before is not None
+    assert two.before.samples_per_second == pytest.approx(plain.samples_per_second)
+    assert (two.before.low, two.before.high) == pytest.approx((plain.low, plain.high))
+    assert two.low <= 1551.52 <= two.high  # what was published
+
+
+def test_figures_of_several_gpus_are_not_taken_for_one_gpus_speed() -> None:
+    with_both, alone = scenario(ONE, EIGHT), scenario(ONE)
+    assert with_both.line == alone.line
+    estimated = scenario(EIGHT)
+    assert estimated.line.basis == "roofline"
+    # eight GPUs say how fast one is, where nobody measured one
+    given = predicted(estimated, 1, 8).predictions
+    assert given[1].samples_per_second == pytest.approx(675.82, rel=1e-3)
+    assert width(given[0]) < width(predicted(scenario(), 1).predictions[0])
+
+
+def test_a_figure_of_another_gpu_or_precision_or_machine_does_not_count() -> None:
+    others = (
+        EIGHT | {"gpu": "a100-sxm4-40gb"},
+        EIGHT | {"precision": "fp16"},
+        EIGHT | {"gpus": 16},  # on one node, which has 8
+    )
+    assert measured_points(scenario(ONE, *others)) == ()
+    assert len(measured_points(scenario(ONE, EIGHT, *others))) == 1
+
+
+def test_another_exchange_does_not_get_the_figure_of_the_default_one_back() -> None:
+    halved = predicted(scenario(ONE, SIXTEEN, exchange=ExchangeOptions(compress="fp16")), 16)
+    assert halved.predictions[0].samples_per_second > 909.0 * 1.01
+
+
+def test_the_usual_stack_of_the_grid_is_the_step_model_itself() -> None:
+    made = scenario(ONE)
+    spots = [(p, 32) for p in made.platform.placements([1, 2, 8, 16, 32])]
+    table = made.table(Rows.of(spots))
+    by_stack = step_seconds(table)
+    usual = STACKS.index((1.0, 1.0, 0.0))
+    assert by_stack.shape == (len(RATES) * len(HIDES) * len(TAXES), len(spots))
+    assert by_stack[usual] == pytest.approx(step_parts(table).step_seconds)
+    # one GPU exchanges nothing
+    assert by_stack[:, 0] == pytest.approx(np.full(len(STACKS), by_stack[0, 0]))
+    slow = STACKS.index((RATES[0], 0.0, TAXES[-1]))
+    assert np.all(by_stack[slow, 1:] > by_stack[usual, 1:])
+    assert prior().sum() == pytest.approx(1.0)
+
+
+def test_the_next_run_is_a_smaller_one_and_keeps_its_promise() -> None:
+    made = scenario(ONE)
+    wanted = predicted(made, 32).predictions[0]
+    run = next_run(made, wanted)
+    assert run is not None
+    assert 1 < run.gpus < 32
+    assert run.width_after < run.width_now == pytest.approx(width(wanted))
+    assert f"{run.gpus} GPUs" in run.sentence
+    # what it promises is about what comes
+    point = ONE | {"gpus": run.gpus, "nodes": run.nodes}
+    point["samples_per_second"] = predicted(made, run.gpus).predictions[0].samples_per_second * 0.93
+    after = predicted(scenario(ONE, point), 32).predictions[0]
+    assert width(after) == pytest.approx(run.width_after, rel=0.35)
+
+
+def test_one_gpu_is_the_next_run_where_nothing_else_is_asked_about() -> None:
+    made = scenario()
+    run = next_run(made, predicted(made, 2).predictions[0])
+    assert run is not None
+    assert run.gpus in (1, 2)
+    assert next_run(made, predicted(made, 1).predictions[0]) is None
+
+
+def test_a_step_that_lasts_longer_waits_longer_and_a_shorter_one_less() -> None:
+    step = Step(1.0, 0.3, 0.0, 0.1)
+    assert step.lasting(1.8).compute_seconds == 1.0
+    assert step.lasting(1.8).exposed_communication_seconds == pytest.approx(0.6)
+    assert step.lasting(1.8).seconds == pytest.approx(1.8)
+    assert step.lasting(0.9) == Step(pytest.approx(0.9), 0.0, 0.0, 0.0)
+
+
+def test_more_nodes_than_gpus_is_refused() -> None:
+    with pytest.raises(ValueError, match="can't be in 3 nodes"):
+        scenario(ONE | {"gpus": 2, "nodes": 3})
+
+
+def test_figures_narrow_the_interval_on_every_published_source() -> None:
+    found = score_points((0, 1, 2))
+    assert len(found) > 20
+    for source, (none, one, two) in found.items():
+        assert one.median_interval_width < none.median_interval_width, source
+        assert two.median_interval_width < none.median_interval_width, source
+    for scores in zip(*found.values(), strict=True):
+        assert 0.87 <= np.mean([score.inside_interval for score in scores]) <= 0.95
+    errors = [np.mean([s.median_abs_error for s in scores]) for scores in zip(*found.values(), strict=True)]  # fmt: skip
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_validate_says_what_points_are_worth(cli: Cli) -> None:
+    done = cli("validate", "--table", "horovod", "--points", "0,2", "--json")
+    found = json.loads(done.stdout)
+    (scores,) = found["points"].values()
+    assert [score["points"] for score in scores] == [0, 2]
+    refused = cli("validate", "--points", "two", status=2)
+    assert "whole numbers from 0 to 9" in refused.stderr
+
+
+def test_unknown_machines_have_no_points() -> None:
+    with pytest.raises(UserMistake):
+        predicted(scenario(ONE, EIGHT), 64)
