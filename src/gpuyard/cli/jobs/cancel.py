@@ -6,7 +6,7 @@ import typer
 
 
 def cancel(
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE…", help="The jobs.")],
+    handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="The jobs.")],
 ) -> None:
     """End jobs, or take them out of the queue; those that have ended stay as they are.
 

@@ -11,7 +11,7 @@ _NOT_YET = 75  # as `lease --wait`: sysexits.h's EX_TEMPFAIL
 
 
 def wait(
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE…", help="The jobs.")],
+    handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="The jobs.")],
     *,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")

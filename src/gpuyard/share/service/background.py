@@ -8,6 +8,7 @@ from pathlib import Path
 from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
 from gpuyard.interpreter import import_path, module_argv
+from gpuyard.run.process import Command, start_apart
 from gpuyard.share.service.location import MACHINE
 from gpuyard.share.service.service import is_running
 
@@ -59,19 +60,11 @@ def start_service(directory: Path) -> str:
 
 
 def _start_process(directory: Path) -> None:
-    environment = {**os.environ, **import_path(), "GPUYARD_SHARE_DIR": str(directory)}
-    log = str(directory / _LOG)
-    # whoever started us may have left files and locks open, and the service would hold them for ever
-    inherited = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]  # noqa: PTH208
-    os.posix_spawn(
-        _SERVE[0],
-        _SERVE,
-        environment,
-        file_actions=(
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited),
-        ),
-        setsid=True,  # it outlives the terminal
+    environment = {**import_path(), "GPUYARD_SHARE_DIR": str(directory)}
+    log = os.open(
+        directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode=0o600
     )
+    try:
+        start_apart(Command("here", _SERVE, environment), output=log)
+    finally:
+        os.close(log)

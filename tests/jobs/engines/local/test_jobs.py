@@ -266,7 +266,8 @@ def test_a_job_submitted_on_a_lease_holds_nothing_of_it(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = (sys.executable, "-m", "gpuyard", "submit", "--", "sleep", "600")
-    done = jobs.cli("lease", "1", "--", *command)
+    until_runs = '"$@"; until test -s "$GPUYARD_HOME/jobs/runner.lock"; do sleep 0.1; done'
+    done = jobs.cli("lease", "1", "--", "sh", "-c", until_runs, "sh", *command)
     handle = done.stdout.strip()
     until(lambda: jobs.state(handle) == "running")
     held = json.loads(jobs.cli("who", "--json").stdout)["gpus"]

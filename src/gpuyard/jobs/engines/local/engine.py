@@ -24,7 +24,6 @@ from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import open_desk
 from gpuyard.share.service.location import share_directory
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
-from gpuyard.share.watch.processes import VARIABLE
 
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation
@@ -271,8 +270,8 @@ def _config() -> ShareConfig:
 
 
 def _environment() -> dict[str, str]:
-    """What the job sees of this process's: as sbatch does it, all of it, but for the lease that we may be on."""
-    kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    """What the job sees of this process's: as sbatch does it, all of it."""
+    kept = dict(os.environ)
     for name in ("GPUYARD_HOME", "GPUYARD_SHARE_DIR"):  # the job may run in another directory
         if kept.get(name):
             kept[name] = str(Path(kept[name]).expanduser().absolute())

@@ -8,7 +8,7 @@ from gpuyard.jobs.explain import Explanation, Range
 from gpuyard.jobs.job import JobStatus
 from gpuyard.jobs.policies import POLICIES, Policy
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Words
-from gpuyard.report.answers.jobs.status import gpus_text, moment_text, state_text
+from gpuyard.report.answers.jobs.status import gpus_text, moment_text, one_line, state_text
 from gpuyard.share.store.clock import stamp
 
 _LONGEST_NAME = 40
@@ -101,10 +101,9 @@ def policy_answer(policy: Policy) -> Answer:
 
 
 def _row(job: JobStatus) -> list[Words]:
-    name = " ".join(job.name.split())
     return [
         str(job.handle),
-        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…",
+        one_line(job.name, _LONGEST_NAME),
         state_text(job),
         gpus_text(job),
         str(job.restarts),

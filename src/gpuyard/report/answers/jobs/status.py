@@ -21,7 +21,7 @@ _LONGEST = 400
 def status_answer(status: JobStatus) -> Answer:
     """One job, everything that is known of it."""
     facts: list[tuple[str, Words]] = [
-        ("job", f"{status.handle} {status.name}"),
+        ("job", f"{status.handle} {one_line(status.name, _LONGEST)}"),
         ("state", state_text(status)),
         ("GPUs", gpus_text(status)),
         ("restarts", str(status.restarts)),
@@ -36,9 +36,7 @@ def status_answer(status: JobStatus) -> Answer:
         if (moment := getattr(status, name)) is not None
     ]
     if status.command:
-        command = shlex.join(status.command)
-        shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]}…"
-        facts.append(("command", shown.replace("\n", " ")))
+        facts.append(("command", one_line(shlex.join(status.command), _LONGEST)))
     facts += [("log", log) for log in status.logs]
     return Answer([Facts(facts)], status.document(), verb="status")
 
@@ -67,6 +65,12 @@ def state_text(status: JobStatus) -> Text:
     """With why, where there is something to say."""
     why = f": {status.reason}" if status.reason else ""
     return Text(f"{status.state}{why}", _TONES.get(status.state, "plain"))
+
+
+def one_line(text: str, longest: int) -> str:
+    """Of what may be a page, the beginning."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[:longest]}…"
 
 
 def gpus_text(status: JobStatus) -> str:
