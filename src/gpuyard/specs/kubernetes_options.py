@@ -32,6 +32,8 @@ def _like(shape: re.Pattern[str], most: int, what: str) -> tuple[AfterValidator,
 def _absolute(path: str) -> str:
     if not path.startswith("/") or ":" in path or ".." in path.split("/"):
         raise ValueError(f"expected an absolute path in the container, got {path!r}")
+    if path.rstrip("/") == "/dev/shm":  # noqa: S108
+        raise ValueError("expected another path: gpuyard mounts the node's memory there")
     return path
 
 

@@ -55,6 +55,7 @@ class ApiServer(ThreadingHTTPServer):
         self.objects: dict[str, dict[str, Any]] = {}
         """By path below /api or /apis."""
         self.logs: dict[str, Log] = {}
+        """By pod; "before POD" is of its container's start before."""
         self.kinds = set(_KNOWN)
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str]] = []
@@ -159,7 +160,9 @@ class Handler(BaseHTTPRequestHandler):
     def _answered(self, answer: Callable[[], None]) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         self.body = json.loads(self.rfile.read(size)) if size else None
-        self.server.requests.append((self.command, self.path))
+        with self.server.changed:
+            self.server.requests.append((self.command, self.path))
+            self.server.changed.notify_all()
         split = urlsplit(self.path)
         self.query = {key: values[-1] for key, values in parse_qs(split.query).items()}
         for fault in list(self.server.faults):
@@ -272,7 +275,8 @@ class Handler(BaseHTTPRequestHandler):
             said = f'container "job" in pod "{self.name}" is waiting to start: ContainerCreating'
             self.refuse(400, "BadRequest", said)
             return
-        log = self.server.logs.setdefault(str(self.name), Log())
+        before = "before " if self.query.get("previous") in {"True", "true"} else ""
+        log = self.server.logs.setdefault(before + str(self.name), Log())
         follow = self.query.get("follow") in {"True", "true"}
         self._begin("text/plain")
         breaks = log.breaks.pop(0) if log.breaks else None

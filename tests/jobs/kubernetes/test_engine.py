@@ -42,11 +42,6 @@ def refusing(code: int, reason: str, message: str, method: str = "", part: str =
     return fault
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "CALL_SECONDS", (0.5, 0.5))
-
-
 @pytest.mark.parametrize("kind", list(PLURALS))
 def test_submit_makes_the_object_that_was_planned(
     engine: KubernetesEngine, api: ApiServer, kind: str
@@ -127,6 +122,15 @@ def test_a_kind_that_is_not_installed_is_said_in_words(
     api.kinds -= {"trainer.kubeflow.org/v1alpha1/trainjobs"}
     with pytest.raises(GpuyardError, match="knows no TrainJob: it needs Kubeflow Trainer"):
         submitted(engine, kubernetes={"kind": "trainjob"})
+
+
+def test_a_namespace_that_is_not_there_is_no_missing_kind(
+    engine: KubernetesEngine, api: ApiServer
+) -> None:
+    api.faults.append(refusing(404, "NotFound", 'namespaces "team" not found', "POST"))
+    with pytest.raises(GpuyardError, match='namespaces "team" not found') as fault:
+        submitted(engine, kubernetes={"kind": "trainjob"})
+    assert "knows no TrainJob" not in str(fault.value)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ def test_pods_that_one_may_not_see_leave_the_state_known(
 
 
 def test_a_cluster_that_does_not_answer_makes_a_job_unknown(
-    engine: KubernetesEngine, api: ApiServer, impatient: None
+    engine: KubernetesEngine, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = submitted(engine, gpus=4)
     free = threading.Event()
@@ -274,6 +278,7 @@ def test_a_cluster_that_does_not_answer_makes_a_job_unknown(
         return True
 
     api.faults.append(hang)
+    monkeypatch.setattr(clusters, "CALL_SECONDS", (0.5, 0.5))
     try:
         status = engine.status(handle)
         assert (status.state, status.final) == ("unknown", False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.jobs.engines.kubernetes import cluster as clusters
 from gpuyard.jobs.engines.kubernetes import logs
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.job import Handle
@@ -173,6 +174,45 @@ def test_follow_of_a_job_that_is_cancelled_ends(
     say(api, "p", ends=True)
     api.add_pod("p", uuid, "Failed")  # its last change
     assert list(lines) == []
+
+
+def test_follow_waits_for_a_job_that_prints_nothing_for_long(
+    engine: KubernetesEngine, api: ApiServer, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "_QUIET_SECONDS", 0.4)
+    api.add_pod("p", engine.status(handle).uuid)
+    say(api, "p", "one")
+    lines = engine.logs(handle, follow=True)
+    assert next(lines) == "one\n"
+
+    def asked() -> int:
+        return len([path for _, path in api.requests if "/log" in path])
+
+    with api.changed:
+        assert api.changed.wait_for(
+            lambda: asked() > 7, timeout=60
+        )  # far more than breaks are borne
+    say(api, "p", "two", ends=True)
+    assert next(lines) == "two\n"
+    complete(api, "p")
+    assert list(lines) == []
+
+
+def test_a_container_that_is_started_again_in_its_pod_is_read_again(
+    engine: KubernetesEngine, api: ApiServer, handle: Handle
+) -> None:
+    uuid = engine.status(handle).uuid
+    api.add_pod("p", uuid)
+    say(api, "p", "first", ends=True)
+    lines = engine.logs(handle, follow=True)
+    assert next(lines) == "first\n"
+    api.logs["before p"] = api.logs["p"]
+    api.logs["p"] = Log(stamped("second", second=2))
+    assert "".join(engine.logs(handle, follow=False)) == "second\n"
+    api.add_pod("p", uuid, restarts=1)
+    assert next(lines) == "second\n"
+    assert "".join(engine.logs(handle, follow=False)) == "first\nsecond\n"
+    complete(api, "p")
 
 
 def test_follow_says_when_it_may_not(

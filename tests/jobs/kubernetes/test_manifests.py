@@ -280,6 +280,7 @@ def test_a_notebook_is_inside_the_cluster_and_its_token_in_a_secret() -> None:
         ({"after": ["local://17"]}, "can't wait for others"),
         ({"checkpoint": {"directory": "/ckpt", "signal": "SIGUSR1"}}, "with SIGTERM, not SIGUSR1"),
         ({"checkpoint": "/ckpt"}, "would be lost with its pod"),
+        ({"checkpoint": "/ckpt/../x", "kubernetes": {"volumes": {"/ckpt": "c"}}}, "would be lost"),
         ({"checkpoint": "/ckpt2", "kubernetes": {"volumes": {"/ckpt": "c"}}}, "would be lost"),
         ({"env": {f"V{n}": "x" * 90_000 for n in range(3)}}, "too long for Kubernetes"),
         ({"kubernetes": {"kind": "trainjob"}, "cwd": "/work"}, "cwd: a TrainJob"),

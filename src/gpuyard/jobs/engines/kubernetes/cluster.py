@@ -29,8 +29,6 @@ _MEANINGS = {
     422: "the cluster finds the manifest invalid (422)",
     429: "the cluster has too much to do (429); try again later",
 }
-
-
 _NO_TLS = "speaks no TLS, or with a certificate that your kubeconfig does not trust"
 
 
@@ -38,7 +36,7 @@ class Refused(GpuyardError):
     """The API answered no."""
 
     def __init__(self, status: int, message: str) -> None:
-        self.status = status
+        self.status, self.message = status, message
         meaning = _MEANINGS.get(status, f"the cluster answered with status {status}")
         super().__init__(f"{meaning}: {message}" if message else meaning)
 
@@ -49,6 +47,10 @@ class NoAnswer(GpuyardError):
     def __init__(self, message: str, *, sent: bool = True) -> None:
         self.sent = sent
         super().__init__(message)
+
+
+class Quiet(NoAnswer):
+    """A log that is followed had nothing new for long; it may still."""
 
 
 def why_unusable() -> str | None:
@@ -162,14 +164,19 @@ class Cluster:
         finally:
             answer.close()
 
-    def log(self, namespace: str, pod: str, container: str, *, follow: bool) -> Iterator[bytes]:
-        """In pieces, each line with its moment first."""
+    def log(
+        self, namespace: str, pod: str, container: str, *, follow: bool, previous: bool = False
+    ) -> Iterator[bytes]:
+        """In pieces, each line with its moment first; `previous`: of the container's start before."""
+        from urllib3.exceptions import ReadTimeoutError
+
         answer = self._answer(
             lambda: self._core.read_namespaced_pod_log(
                 pod,
                 namespace,
                 container=container,
                 follow=follow,
+                previous=previous,
                 timestamps=True,
                 _preload_content=False,
                 _request_timeout=(CALL_SECONDS[0], _QUIET_SECONDS if follow else CALL_SECONDS[1]),
@@ -177,6 +184,8 @@ class Cluster:
         )
         try:
             yield from answer.stream(amt=None if follow else 65_536)
+        except ReadTimeoutError:
+            raise Quiet(f"{self.address} sends no more of a log") from None
         except _network_faults() as fault:
             raise _no_answer(self.address, fault) from None
         finally:

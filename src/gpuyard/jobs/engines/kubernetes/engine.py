@@ -213,7 +213,9 @@ def _create_once(cluster: Cluster, spot: Spot, manifest: Manifest) -> Manifest:
                     "the cluster answers"
                 ) from None
         except Refused as refused:
-            if refused.status == 404 and kind.needs:
+            if (
+                refused.status == 404 and kind.needs and not refused.message
+            ):  # its kind, not its namespace
                 raise GpuyardError(
                     f"the cluster knows no {kind.resource.kind}: it needs {kind.needs}; kubernetes.kind: job "
                     f"needs nothing ({refused})"

@@ -7,11 +7,12 @@ was shown already is left out by its moments: no line is lost, and none is shown
 import codecs
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Refused
+from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Quiet, Refused
 from gpuyard.jobs.engines.kubernetes.draft import Manifest
 
 _LONGEST_LINE = 1_000_000
@@ -39,8 +40,9 @@ def printed(source: LogSource, nodes: int) -> Iterator[str]:
     """All that there is now, pod after pod."""
     pods, _ = source.pods()
     for pod in pods:
-        if _has_started(pod, source.container):
-            for line in _Reader(source, pod["metadata"]["name"]).lines(follow=False):
+        starts = _starts(pod, source.container)
+        for previous in [True, False][max(0, 2 - starts) :]:
+            for line in _Reader(source, pod["metadata"]["name"], previous).lines(follow=False):
                 yield _lead(pod, nodes) + line
 
 
@@ -108,10 +110,11 @@ class _Follower:
 
     def _start_readers(self, pods: Sequence[Manifest]) -> None:
         for pod in pods:
-            name = pod["metadata"]["name"]
-            if name not in self.readers and _has_started(pod, self.source.container):
-                self.readers[name] = threading.Thread(target=self._read, args=(pod,), daemon=True)
-                self.readers[name].start()
+            starts = _starts(pod, self.source.container)
+            start = f"{pod['metadata']['name']}/{starts}"
+            if starts and start not in self.readers:
+                self.readers[start] = threading.Thread(target=self._read, args=(pod,), daemon=True)
+                self.readers[start].start()
 
     def _read(self, pod: Manifest) -> None:
         try:
@@ -138,6 +141,8 @@ class _Reader:
 
     source: LogSource
     pod: str
+    previous: bool = False
+    """Of the container's start before this one, of which the node keeps the log."""
     shown: tuple[str, int] = ("", 0)
     """The moment of the last line that was shown, and how many of that moment were."""
 
@@ -152,11 +157,15 @@ class _Reader:
                     if read > before:
                         self.shown = read
                         yield text
+            except Quiet:
+                if not follow:
+                    raise
+                continue
             except NoAnswer:
                 breaks = 1 if self.shown != before else breaks + 1
                 if not follow or breaks > _MOST_BREAKS:
                     raise
-                threading.Event().wait(_PAUSE_SECONDS)
+                time.sleep(_PAUSE_SECONDS)
                 continue
             except Refused as refused:
                 if refused.status in {400, 404}:  # its container has not started, or it is gone
@@ -169,7 +178,10 @@ class _Reader:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         rest = ""
         where = self.source
-        for piece in where.cluster.log(where.namespace, self.pod, where.container, follow=follow):
+        pieces = where.cluster.log(
+            where.namespace, self.pod, where.container, follow=follow, previous=self.previous
+        )
+        for piece in pieces:
             *whole, rest = (rest + decoder.decode(piece)).split("\n")
             for line in whole:
                 yield _cut(line + "\n")
@@ -190,12 +202,13 @@ def _cut(line: str) -> tuple[str, str]:
     return moment.rstrip("Z\n"), text or "\n"
 
 
-def _has_started(pod: Manifest, container: str) -> bool:
+def _starts(pod: Manifest, container: str) -> int:
+    """How often the container was started; 0: not yet."""
     for each in pod.get("status", {}).get("containerStatuses") or []:
         state = each.get("state", {})
         if each.get("name") == container and (state.get("running") or state.get("terminated")):
-            return True
-    return False
+            return int(each.get("restartCount", 0)) + 1
+    return 0
 
 
 def _lead(pod: Manifest, nodes: int) -> str:

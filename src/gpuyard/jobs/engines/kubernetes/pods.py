@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 
-_SHARED_MEMORY = "shared-memory"
+_SHARED_MEMORY, _SHARED_MEMORY_PATH = "shared-memory", "/dev/shm"  # noqa: S108
 _RUNNING, _PENDING, _SUCCEEDED, _FAILED = "Running", "Pending", "Succeeded", "Failed"
 
 
@@ -93,9 +94,9 @@ def volume_mounts(draft: Draft) -> list[Manifest]:
     claims = list(dict.fromkeys(draft.options.volumes.values()))
     checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None and checkpoint.directory is not None:
-        _check_kept(PurePosixPath(checkpoint.directory), draft)
+        _check_kept(PurePosixPath(normpath(checkpoint.directory)), draft)
     return [
-        {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108
+        {"name": _SHARED_MEMORY, "mountPath": _SHARED_MEMORY_PATH},
         *(
             {"name": f"claim-{claims.index(claim)}", "mountPath": path}
             for path, claim in draft.options.volumes.items()
@@ -142,7 +143,7 @@ class PodsView:
         """Of the pods that the API lists."""
         phases = [pod.get("status", {}).get("phase") for pod in pods]
         ended = sorted(
-            (_moment(end.get("finishedAt")) or 0.0, int(end.get("exitCode", 0)))
+            (moment(end.get("finishedAt")) or 0.0, int(end.get("exitCode", 0)))
             for pod in pods
             for end in _ends(pod)
         )
@@ -195,7 +196,7 @@ def _ends(pod: Manifest) -> list[Manifest]:
 def _started(pod: Manifest) -> float | None:
     if pod.get("status", {}).get("phase") not in {_RUNNING, _SUCCEEDED, _FAILED}:
         return None
-    return _moment(pod["status"].get("startTime"))
+    return moment(pod["status"].get("startTime"))
 
 
 def _waiting(pod: Manifest) -> str:
@@ -216,5 +217,9 @@ def _sentence(said: Manifest) -> str:
     return ": ".join(text for text in (said.get("reason"), said.get("message")) if text)
 
 
-def _moment(text: str | None) -> float | None:
-    return None if not text else datetime.fromisoformat(text).timestamp()
+def moment(text: object) -> float | None:
+    """Seconds since 1970 of what the API writes; None for what is not there or is none."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None

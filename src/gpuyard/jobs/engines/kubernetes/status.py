@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import (
@@ -15,7 +14,7 @@ from gpuyard.jobs.engines.kubernetes.draft import (
 )
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
 from gpuyard.jobs.engines.kubernetes.kinds.base import Kind
-from gpuyard.jobs.engines.kubernetes.pods import PodsView
+from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
 from gpuyard.jobs.engines.kubernetes.records import record_of
 from gpuyard.jobs.job import Handle, Job, JobStatus
 
@@ -74,7 +73,6 @@ def job_of(found: Manifest) -> Job | None:
 def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
     progress = spot.kind.progress(found, pods)
     annotations = found["metadata"].get("annotations") or {}
-    made = found["metadata"].get("creationTimestamp")
     job = job_of(found)
     begun = progress.state == "running" or pods.started is not None
     gpus = annotations.get(GPUS_ANNOTATION, "")
@@ -88,7 +86,7 @@ def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
         exit_status=_exit_status(progress.state, pods),
         gpus=int(gpus) if begun and gpus.isdecimal() else None,
         nodes=pods.nodes,
-        submitted=None if not made else datetime.fromisoformat(made).timestamp(),
+        submitted=moment(found["metadata"].get("creationTimestamp")),
         started=pods.started,
         ended=progress.ended,
         reason=progress.reason,

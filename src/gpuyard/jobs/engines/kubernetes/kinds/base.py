@@ -3,12 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import ClassVar
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import QUEUE_LABEL, Draft, Manifest
-from gpuyard.jobs.engines.kubernetes.pods import PodsView
+from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
 from gpuyard.jobs.job import JobState
 
 
@@ -95,8 +94,7 @@ def ended_as(state: JobState, condition: Manifest, *, ended: str | None = None) 
     """A state that stays, with what the controller says of it."""
     said = [condition.get("reason"), condition.get("message")]
     reason = "" if state == "succeeded" else ": ".join(text for text in said if text)
-    when = ended or condition.get("lastTransitionTime")
-    return Progress(state, reason, None if not when else datetime.fromisoformat(when).timestamp())
+    return Progress(state, reason, moment(ended or condition.get("lastTransitionTime")))
 
 
 def unfinished(found: Manifest, pods: PodsView, *, suspended: bool, running: bool) -> Progress:
