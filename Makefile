@@ -46,7 +46,7 @@ format: $(TOOLS) ## Format the code and fix what lint can fix.
 	@$(BIN)/ruff format .
 
 schemas: $(RUNTIME) ## Write the JSON Schemas of the specs again.
-	@for name in workload cluster study offers plan site sweep job; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
+	@for name in workload cluster study offers plan site sweep job deployment; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
 
 bench: $(RUNTIME) ## Run every benchmark.
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done

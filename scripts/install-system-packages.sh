@@ -13,6 +13,7 @@ ldconfig -p 2>/dev/null | grep -q 'libatomic\.so\.1' || missing="$missing libato
 needs slurmctld slurm-wlm
 needs munged munge
 needs sshd openssh-server
+needs debootstrap debootstrap
 needs ip iproute2
 [ -n "$missing" ] || exit 0
 as_root=

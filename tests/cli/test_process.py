@@ -33,6 +33,7 @@ cancel local:17
 catalog gpus t4
 cost --rent $1.50/h --buy $8000 --hours-per-year 2000 --json
 data fetch spoken-digit
+deploy status
 doctor --jsn
 facility examples/rack.cluster.yaml --json
 horovod --help

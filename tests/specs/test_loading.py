@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog.specfiles import (
+    read_deployment,
     read_job,
     read_offers,
     read_plan,
@@ -61,6 +62,8 @@ def test_examples_are_valid_and_name_their_schema(path: Path) -> None:
             read_sweep(path)
         case "job":
             read_job(path)
+        case "deployment":
+            read_deployment(path)
         case _:
             raise AssertionError(kind)
 

@@ -16,6 +16,7 @@ from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import kind_of
 
 if TYPE_CHECKING:
+    from gpuyard.specs.deployment import Deployment
     from gpuyard.specs.job import JobSpec
     from gpuyard.specs.offers import Offers
     from gpuyard.specs.plan import Plan
@@ -111,6 +112,13 @@ def read_sweep(path: Path) -> "SweepFile":
     from gpuyard.specs.sweep import SweepFile
 
     return read_spec(path, SweepFile, known_names())
+
+
+def read_deployment(path: Path) -> "Deployment":
+    """The cluster that it names is read by whoever builds it."""
+    from gpuyard.specs.deployment import Deployment
+
+    return read_spec(path, Deployment, known_names())
 
 
 def read_job(path: Path) -> "JobSpec":

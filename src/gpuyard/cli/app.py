@@ -32,6 +32,7 @@ _GROUPS = (
     "catalog",
     "cost",
     "data",
+    "deploy",
     "facility",
     "horovod",
     "lab",

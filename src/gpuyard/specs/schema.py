@@ -5,6 +5,7 @@ import json
 from gpuyard.errors import UnknownName
 from gpuyard.specs.base import Spec
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.deployment import Deployment
 from gpuyard.specs.job import JobSpec
 from gpuyard.specs.offers import Offers
 from gpuyard.specs.plan import Plan
@@ -22,6 +23,7 @@ SPECS: dict[str, type[Spec]] = {
     "site": Site,
     "sweep": SweepFile,
     "job": JobSpec,
+    "deployment": Deployment,
 }
 
 

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,6 +56,13 @@ class OtherMachines(Place):
 class Hosts(OtherMachines):
     """Reached over ssh; the first must be reached by the others by its name here."""
 
+    ssh_config: Path | None = None
+    """In which ssh finds these names; else the user's own."""
+    python: str | None = None
+    """Of every host, where it is not at the path of this one's."""
+    directory: str | None = None
+    """That commands run in; else the one of here, which every host has."""
+
     kind: ClassVar[Kind] = "hosts"
 
     def __post_init__(self) -> None:
@@ -78,10 +86,12 @@ class Hosts(OtherMachines):
         forwarded = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
         variables = {**forwarded, **(environment or {})}
         # ssh hands one line to the other side's shell, so that line is quoted
-        there = shlex.join(
-            ["env", f"--chdir={Path.cwd()}", *(f"{k}={v}" for k, v in variables.items()), *argv]
-        )
-        options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+        if self.python is not None and argv[0] == sys.executable:
+            argv = (self.python, *argv[1:])
+        chdir = f"--chdir={self.directory or Path.cwd()}"
+        there = shlex.join(["env", chdir, *(f"{k}={v}" for k, v in variables.items()), *argv])
+        config = () if self.ssh_config is None else ("-F", str(self.ssh_config))
+        options = (*config, "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
         return Command(self.names[node], ("ssh", *options, "--", self.names[node], there))
 
 

@@ -1,0 +1,140 @@
+"""One deployment's directory: what it was made from, Terraform's state, the inventory and logs; locked while it changes.
+
+No secret is in it. The key for machines that gpuyard makes is the user's own file beside all deployments, as ssh keeps
+its keys; tokens of services are made on the machine that they belong to, and stay there.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gpuyard import files
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that is there, and how ssh reaches it."""
+
+    name: str
+    address: str
+    user: str = "root"
+    port: int = 22
+    host_key: str = ""
+    proxy_command: str = ""
+
+
+@dataclass(frozen=True)
+class StateDirectory:
+    """Of one deployment."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return _all() / self.name
+
+    @property
+    def terraform(self) -> Path:
+        return self.path / "terraform"
+
+    @property
+    def ansible(self) -> Path:
+        return self.path / "ansible"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.path / "ssh_config"
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """One at a time; the kernel frees it with its process."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise GpuyardError(
+                    f"another gpuyard is changing the deployment {self.name!r}; wait for it to end"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def hosts(self) -> tuple[Host, ...]:
+        """As they were after the last `up`; none before."""
+        try:
+            document = json.loads(files.read_text(self.path / "hosts.json"))
+            return tuple(Host(**host) for host in document)
+        except UserMistake:
+            return ()
+        except (ValueError, TypeError) as error:
+            raise GpuyardError(
+                f"{self.path / 'hosts.json'} can't be read ({error}); `gpuyard deploy up` writes it anew"
+            ) from error
+
+    def write_hosts(self, hosts: tuple[Host, ...]) -> None:
+        """With what ssh needs to know them."""
+        document = [asdict(host) for host in hosts]
+        files.write_text(self.path / "hosts.json", json.dumps(document, indent=1), mode=0o600)
+        known = [f"{host.name} {host.host_key}" for host in hosts if host.host_key]
+        files.write_text(self.path / "known_hosts", "".join(f"{k}\n" for k in known), mode=0o600)
+        files.write_text(self.ssh_config, self._ssh_config(hosts), mode=0o600)
+
+    def _ssh_config(self, hosts: tuple[Host, ...]) -> str:
+        lines = []
+        for host in hosts:
+            lines += [
+                f"Host {host.name}",
+                f"  HostName {host.address}",
+                f"  HostKeyAlias {host.name}",
+                f"  User {host.user}",
+                f"  Port {host.port}",
+            ]
+            if host.host_key:  # we made it: only its own key is believed, and ours is shown
+                lines += [
+                    f'  UserKnownHostsFile "{self.path / "known_hosts"}"',
+                    "  StrictHostKeyChecking yes",
+                    f'  IdentityFile "{key_file()}"',
+                    "  IdentitiesOnly yes",
+                ]
+            if host.proxy_command:
+                lines.append(f"  ProxyCommand {host.proxy_command}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path)
+
+
+def key_file() -> Path:
+    """The private key for machines that gpuyard makes; a new one where there is none yet."""
+    path = files.home() / "ssh" / "id_ed25519"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if shutil.which("ssh-keygen") is None:
+            raise MissingRequirement("machines are reached over ssh, and ssh is not installed")
+        argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuyard", "-f", str(path))
+        subprocess.run(argv, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    return path
+
+
+def public_key() -> str:
+    return key_file().with_suffix(".pub").read_text(encoding="ascii").strip()
+
+
+def deployments() -> list[str]:
+    """Those that have a directory."""
+    return (
+        sorted(path.name for path in _all().iterdir() if path.is_dir()) if _all().is_dir() else []
+    )
+
+
+def _all() -> Path:
+    return files.home() / "deployments"

@@ -1,0 +1,1 @@
+"""Terraform: how it is run, and the provider that gpuyard brings."""

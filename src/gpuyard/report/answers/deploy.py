@@ -1,0 +1,134 @@
+"""What `gpuyard deploy` says: what would change, what has, whether it works, and what is there."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuyard.deploy.ansible.run import Outcome
+from gpuyard.deploy.deployment import DeploymentPlan, Opened
+from gpuyard.deploy.state import Host
+from gpuyard.deploy.terraform.run import Changes
+from gpuyard.deploy.verify import Verdict
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
+from gpuyard.units import format_usd
+
+
+def plan_answer(planned: DeploymentPlan) -> Answer:
+    rows = planned.machines()
+    table = Table(
+        planned.deployment.name,
+        ("machine", Column("address", drop=1), "roles"),
+        [(name, address or "not made yet", roles) for name, address, roles in rows],
+    )
+    parts: list[Part] = [
+        table,
+        Sentence(f"Machines and networks: {planned.changes}."),
+        Sentence(f"It costs {format_usd(planned.usd_per_hour)} an hour."),
+        *(Sentence(note, "quiet") for note in planned.notes),
+    ]
+    document = {
+        "deployment": planned.deployment.name,
+        "target": planned.deployment.target.kind,
+        "machines": [
+            {"name": name, "address": address or None, "roles": roles.split(", ") if roles else []}
+            for name, address, roles in rows
+        ],
+        "changes": _changes(planned.changes),
+        "usd_per_hour": planned.usd_per_hour,
+    }
+    return Answer(parts, document, verb="deploy plan")
+
+
+def up_answer(opened: Opened, changes: Changes, outcome: Outcome, file: Path) -> Answer:
+    rows = [
+        (host.name, host.address, str(outcome.changed.get(host.name, 0)))
+        for host in opened.state.hosts()
+    ]
+    table = Table(
+        opened.deployment.name,
+        ("machine", Column("address", drop=1), "tasks that changed it"),
+        rows,
+    )
+    made = f"{changes.added} made, {changes.changed} changed, {changes.removed} removed"
+    parts: list[Part] = [
+        table,
+        Sentence(
+            f"It is up. Machines and networks: {made}."
+            if changes.any or outcome.changes
+            else "It is up, and nothing had to be changed.",
+            "good",
+        ),
+        Sentence(f"See whether it works: gpuyard deploy verify {file}"),
+    ]
+    document = {
+        "deployment": opened.deployment.name,
+        "changes": _changes(changes),
+        "changed_tasks": dict(outcome.changed),
+        "hosts": [_host(host) for host in opened.state.hosts()],
+    }
+    return Answer(parts, document, verb="deploy up")
+
+
+def verify_answer(verdict: Verdict) -> Answer:
+    rows = [
+        (
+            Text("ok", "good") if check.ok else Text("FAILED", "bad"),
+            check.name,
+            check.host,
+            check.found,
+        )
+        for check in verdict.checks
+    ]
+    wrong = sum(not check.ok for check in verdict.checks)
+    words = (
+        f"All {len(rows)} checks passed." if not wrong else f"{wrong} of {len(rows)} checks failed."
+    )
+    parts: list[Part] = [
+        Table("Checks", ("", "check", "machine", "found"), rows),
+        Sentence(words, "bad" if wrong else "good"),
+    ]
+    document = {"ok": verdict.ok, "checks": [check.document() for check in verdict.checks]}
+    return Answer(parts, document, verb="deploy verify")
+
+
+def status_answer(known: Sequence[tuple[str, Sequence[Host]]]) -> Answer:
+    rows = [(name, host.name, host.address, host.user) for name, hosts in known for host in hosts]
+    parts: list[Part] = []
+    if rows:
+        columns = ("deployment", "machine", "address", Column("user", drop=1))
+        parts.append(Table("Deployments", columns, rows))
+    parts.extend(
+        Sentence(f"{name} has no machine yet, or its `up` was cut off.", "caution")
+        for name, hosts in known
+        if not hosts
+    )
+    if not known:
+        parts.append(Sentence("There is no deployment."))
+    document = {
+        "deployments": [
+            {"name": name, "hosts": [_host(host) for host in hosts]} for name, hosts in known
+        ]
+    }
+    return Answer(parts, document, verb="deploy status")
+
+
+def down_answer(opened: Opened, left: Sequence[str]) -> Answer:
+    parts: list[Part] = []
+    if opened.target.module() is None:
+        words = "is forgotten; its machines are yours and stay as they are"
+        parts.append(Sentence(f"{opened.deployment.name} {words}: {', '.join(left)}."))
+    elif left:
+        parts.append(Sentence(f"This remains, and may cost money: {', '.join(left)}", "bad"))
+    else:
+        parts.append(Sentence(f"{opened.deployment.name} is removed. Nothing remains.", "good"))
+    document = {"deployment": opened.deployment.name, "remains": list(left)}
+    return Answer(parts, document, verb="deploy down")
+
+
+def _changes(changes: Changes) -> dict[str, int]:
+    return asdict(changes)
+
+
+def _host(host: Host) -> dict[str, Any]:
+    return {"name": host.name, "address": host.address, "user": host.user, "port": host.port}
