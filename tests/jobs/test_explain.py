@@ -123,6 +123,18 @@ def test_a_job_behind_an_unsure_one_is_unsure_itself() -> None:
     assert told.deadline_probability == pytest.approx(0.5, abs=0.06)
 
 
+def test_the_interval_of_a_job_that_is_resized_is_around_what_is_expected() -> None:
+    elastic = {"least_gpus": 1, "most_gpus": 8, "elastic": True, "restart_s": 60.0}
+    curve = Curve.of_points({1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}, low=0.8, high=1.25)
+    jobs = [job(f"job-{n}", 1 + n / 3, 4, **elastic, curve=curve) for n in range(12)]
+    told = explain("job-9", jobs, EIGHT, policy_of("min-time"), now_s=0.0)
+    found = forecast(jobs, EIGHT, policy_of("min-time"), 0.0, "job-9")
+    drawn = spread(found, jobs, EIGHT, "job-9").ends_s
+    assert sum(stay.job == "job-9" for stay in found.stays) > 1, "it should be resized"
+    assert told.end is not None
+    assert float((drawn <= told.end.expected_s).mean()) == pytest.approx(0.5, abs=0.15)
+
+
 @pytest.mark.parametrize("name", ["fifo", "fair-share", "shortest-first", "max-jobs"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forecast_is_what_the_simulator_would_do(name: str, seed: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from gpuyard.economics.billing import HOURS_PER_YEAR, Array
 from gpuyard.economics.demand import Demand
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.quiet import quiet
 
 MOST_LEVELS = 2000  # distinct levels of demand in one program; more are merged into these
 
@@ -85,13 +86,14 @@ def _solve(
         np.floor(min(tier.most_gpus, levels.max() + tier.gpus_each) / tier.gpus_each)
         for tier in tiers
     ]
-    found = milp(
-        costs,
-        constraints=[LinearConstraint(within, ub=0.0), LinearConstraint(together, ub=levels)],
-        integrality=np.concatenate([np.ones(kinds), np.zeros(usage)]),
-        bounds=Bounds(0.0, np.concatenate([most, np.full(usage, np.inf)])),
-        options={"mip_rel_gap": 0.0},
-    )
+    with quiet():
+        found = milp(
+            costs,
+            constraints=[LinearConstraint(within, ub=0.0), LinearConstraint(together, ub=levels)],
+            integrality=np.concatenate([np.ones(kinds), np.zeros(usage)]),
+            bounds=Bounds(0.0, np.concatenate([most, np.full(usage, np.inf)])),
+            options={"mip_rel_gap": 0.0},
+        )
     if found.x is None:
         raise GpuyardError(f"HiGHS found no mix: {found.message}")
     return [round(value) for value in found.x[:kinds]]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gpuyard.jobs.policies.packing import LATE_S, Block, Mode, Packing, Start, Task
+from gpuyard.quiet import quiet
 
 Choice: TypeAlias = dict[int, Mode]
 """Modes of tasks, by the tasks' numbers."""
@@ -91,14 +92,15 @@ def _chosen(
             row[[number[i, mode] for mode in modes]] = 1 / max(len(cut) - 1, LATE_S)
         rows.append(row)
     weights = np.array([tasks[i].weight for i, _ in columns])
-    solved = milp(
-        _TIE * min(weights) * used / max(used.sum(), LATE_S) - weights,
-        integrality=np.ones(len(columns)),
-        bounds=(0, 1),
-        # a little more room than there is: it only has to be no less
-        constraints=LinearConstraint(np.array(rows), -np.inf, 1 + LATE_S),
-        options={"mip_rel_gap": 0.0},
-    )
+    with quiet():
+        solved = milp(
+            _TIE * min(weights) * used / max(used.sum(), LATE_S) - weights,
+            integrality=np.ones(len(columns)),
+            bounds=(0, 1),
+            # a little more room than there is: it only has to be no less
+            constraints=LinearConstraint(np.array(rows), -np.inf, 1 + LATE_S),
+            options={"mip_rel_gap": 0.0},
+        )
     chosen = {i: mode for (i, mode), x in zip(columns, solved.x > 0.5, strict=True) if x}
     return chosen, float(sum(tasks[i].weight for i in chosen))
 
