@@ -2,13 +2,15 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.curve import Curve
-from gpuyard.jobs.policies import JobView, Policy, Pool, policy_of
+from gpuyard.jobs.policies import JobView, Policy, Pool, min_time, policy_of
+from gpuyard.jobs.simulate import loop
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.outcome import Outcome, Stay
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
@@ -107,6 +109,33 @@ def test_the_queue_s_loop_and_the_general_one_agree(name: str, seed: int) -> Non
     one, other = run(jobs, policy_of(name), pool), run(jobs, AnyWay(policy_of(name)), pool)
     assert one.started_s.tolist() == pytest.approx(other.started_s.tolist())
     assert one.ended_s.tolist() == pytest.approx(other.ended_s.tolist())
+
+
+@pytest.mark.parametrize("name", ["shortest-first", "tiresias", "optimus", "min-time"])
+def test_a_long_history_goes_through_lines_with_the_same_outcome(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(3)
+    jobs = [
+        rigid(
+            f"job-{n}",
+            50.0 * n,
+            chance.uniform(100, 3000),
+            chance.choice((1, 1, 2, 4, 8)),
+            priority=chance.choice((0, 0, 1)),
+        )
+        for n in range(150)
+    ]
+    pool = Pool.uniform(3, 4)
+    monkeypatch.setattr(min_time, "_MOST_WAYS", 0)  # these it only tries where few wait
+    each = run(jobs, policy_of(name), pool)
+    monkeypatch.setattr(loop, "_LONG_HISTORY", 100)
+    lines = run(jobs, policy_of(name), pool)
+    assert lines.policy == name
+    assert lines.decisions != each.decisions, "it went another way"
+    assert lines.started_s.tolist() == pytest.approx(each.started_s.tolist())
+    elastic = [replace(job, elastic=True) for job in jobs]
+    assert run(elastic, policy_of(name), pool).decisions != lines.decisions, "these can be stopped"
 
 
 @pytest.mark.parametrize("name", ["fifo", "tiresias", "optimus", "min-time"])

@@ -8,7 +8,7 @@ know of the past (GPU-seconds so far, when it started) is in the view.
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -115,6 +115,11 @@ class Policy(ABC):
         """Machines for what `allocate` gave."""
         return place(gpus, jobs, pool)
 
+    def as_queue(self) -> "QueuePolicy | None":
+        """The same for jobs of which none can be stopped or have other GPUs than it asks for, if it then starts them
+        in an order that waiting doesn't change: for a history of many thousands, all that can be followed."""
+        return None
+
 
 class QueuePolicy(Policy):
     """One that starts jobs with the GPUs that they asked for, in some order, and never stops one.
@@ -127,6 +132,8 @@ class QueuePolicy(Policy):
     round_s: ClassVar[float | None] = None
     backfill: ClassVar[int] = 0
     """When the first in turn doesn't fit, so many behind it are tried; 0: all wait for it."""
+    passes_by: ClassVar[bool] = False
+    """Whoever doesn't fit is passed by, by however many behind it."""
 
     @abstractmethod
     def rank(self, job: JobView) -> tuple[Any, ...]:
@@ -152,18 +159,41 @@ class QueuePolicy(Policy):
         return kept | {job.id: job.asked_gpus for job in started}
 
 
+class InOrder(QueuePolicy):
+    """Another policy as a queue: the first by rank that fits, however many wait before it."""
+
+    passes_by = True
+
+    def __init__(self, policy: Policy, rank: Callable[[JobView], tuple[Any, ...]]) -> None:
+        self.name = policy.name  # type: ignore[misc]
+        self.summary = policy.summary  # type: ignore[misc]
+        self.round_s = policy.round_s  # type: ignore[misc]
+        self._rank = rank
+
+    def rank(self, job: JobView) -> tuple[Any, ...]:
+        return self._rank(job)
+
+
+_Entry = tuple[tuple[Any, ...], int, JobView]
+_Line = tuple[str, int]
+"""Its name, and the GPUs that all in it ask for; 0: any number."""
+
+
 @dataclass
 class Lines:
     """Who waits under a `QueuePolicy`, and what each line's running jobs hold."""
 
     policy: QueuePolicy
     held: dict[str, int] = field(default_factory=dict)
-    _waiting: dict[str, list[tuple[tuple[Any, ...], int, JobView]]] = field(default_factory=dict)
+    _waiting: dict[_Line, list[_Entry]] = field(default_factory=dict)
     _joined: int = 0
 
     def join(self, job: JobView) -> None:
-        line = self._waiting.setdefault(self.policy.line_of(job), [])
-        heapq.heappush(line, (self.policy.rank(job), self._joined, job))
+        # where some are passed by, those that ask for as many wait apart: nobody is looked at who can't fit
+        line = self.policy.line_of(job), job.asked_gpus if self.policy.passes_by else 0
+        heapq.heappush(
+            self._waiting.setdefault(line, []), (self.policy.rank(job), self._joined, job)
+        )
         self._joined += 1
 
     def hold(self, line: str, gpus: int) -> None:
@@ -173,33 +203,34 @@ class Lines:
     def start(self, free: int) -> list[JobView]:
         """Those whose turn it is, as long as their GPUs are free; they leave their lines and hold."""
         started = []
-        passed: list[tuple[str, tuple[tuple[Any, ...], int, JobView]]] = []
-        while free > 0 and (name := self._next()) is not None:
-            entry = heapq.heappop(self._waiting[name])
-            if not self._waiting[name]:
-                del self._waiting[name]
+        passed: list[tuple[_Line, _Entry]] = []
+        while free > 0 and (line := self._next(free)) is not None:
+            entry = heapq.heappop(self._waiting[line])
+            if not self._waiting[line]:
+                del self._waiting[line]
             job = entry[2]
             if job.asked_gpus <= free:
                 free -= job.asked_gpus
-                self.hold(name, job.asked_gpus)
+                self.hold(line[0], job.asked_gpus)
                 started.append(job)
                 continue
-            passed.append((name, entry))
+            passed.append((line, entry))
             if len(passed) > self.policy.backfill:
                 break
-        for name, entry in passed:
-            heapq.heappush(self._waiting.setdefault(name, []), entry)
+        for line, entry in passed:
+            heapq.heappush(self._waiting.setdefault(line, []), entry)
         return started
 
-    def _next(self) -> str | None:
-        if not self._waiting:
-            return None
-        if len(self._waiting) == 1:
-            return next(iter(self._waiting))
-        return min(
-            self._waiting,
-            key=lambda name: (
-                self.policy.claim(name, self.held.get(name, 0), self._waiting[name][0][2].weight),
-                self._waiting[name][0][:2],
-            ),
+    def _next(self, free: int) -> _Line | None:
+        fitting = [line for line in self._waiting if line[1] <= free]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        return min(fitting, key=self._turn)
+
+    def _turn(self, line: _Line) -> tuple[float, tuple[Any, ...], int]:
+        rank, joined, first = self._waiting[line][0]
+        return (
+            self.policy.claim(line[0], self.held.get(line[0], 0), first.weight),
+            rank,
+            joined,
         )

@@ -15,7 +15,7 @@ from math import inf, prod
 import numpy as np
 
 from gpuyard.jobs.curve import Point, hull_of
-from gpuyard.jobs.policies.base import JobView, Policy, Pool
+from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy
 
 _HORIZON_S = 3600.0  # a restart has to pay for itself within: later the GPUs are dealt anew anyhow
 _MOST_WAYS = 200  # that are followed
@@ -34,6 +34,15 @@ class MinTime(Policy):
         left = pool.gpus - sum(given.values())
         free = [job for job in jobs if job.id not in given]
         return given | (_best_of_few(free, left) or _greedy(free, left))
+
+    def as_queue(self) -> QueuePolicy:
+        """Urgency is then the order of GPU-seconds; what is dealt to a few is not tried in all ways."""
+        return InOrder(self, _gpu_seconds)
+
+
+def _gpu_seconds(job: JobView) -> tuple[int, float, float]:
+    alone_s = job.seconds_left(job.asked_gpus)
+    return (-job.priority, job.asked_gpus * alone_s / job.weight, job.submitted_s)
 
 
 def _greedy(free: Sequence[JobView], left: int) -> dict[str, int]:
@@ -116,7 +125,7 @@ def _urgencies(jobs: Sequence[JobView], gpus: int) -> list[float]:
     work = np.array([job.remaining_work for job in jobs])
     weights = np.array([job.weight for job in jobs])
     per_work = np.array(lengths)
-    longest_first = np.argsort(-per_work * work / weights, kind="stable")
+    longest_first = np.argsort(per_work * work / weights, kind="stable")[::-1]
     behind = np.empty(len(jobs))
     behind[longest_first] = np.cumsum(weights[longest_first])
     urgencies: list[float] = (behind * per_work).tolist()

@@ -4,7 +4,7 @@ most. The remaining work is known to it, as in the Pollux paper's "Optimus+Oracl
 import heapq
 from collections.abc import Mapping, Sequence
 
-from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool
+from gpuyard.jobs.policies.base import Allocation, InOrder, JobView, Policy, Pool, QueuePolicy
 from gpuyard.jobs.policies.placement import place
 
 
@@ -43,6 +43,9 @@ class Optimus(Policy):
         """The smallest first, as in the paper."""
         order = sorted(jobs, key=lambda job: gpus.get(job.id, 0))
         return place(gpus, order, pool, emptiest=True)
+
+    def as_queue(self) -> QueuePolicy:
+        return InOrder(self, lambda job: (-job.priority, job.submitted_s))
 
 
 def _gain(job: JobView, gpus: int) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuyard.jobs.policies.base import JobView, Policy, Pool
+from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy
 
 
 class ShortestFirst(Policy):
@@ -24,6 +24,9 @@ class ShortestFirst(Policy):
                 given[job.id] = gpus
                 left -= gpus
         return given
+
+    def as_queue(self) -> QueuePolicy:
+        return InOrder(self, _turn)
 
 
 def _turn(job: JobView) -> tuple[int, float, float]:

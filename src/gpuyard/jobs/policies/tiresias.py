@@ -6,7 +6,7 @@ submitted comes first; who doesn't fit is passed by. It runs with the GPUs that 
 
 from collections.abc import Mapping, Sequence
 
-from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool
+from gpuyard.jobs.policies.base import Allocation, InOrder, JobView, Policy, Pool, QueuePolicy
 from gpuyard.jobs.policies.placement import place
 
 _FIRST_QUEUE_GPU_S = 16 * 3600.0  # what the simulations of the Pollux paper set
@@ -32,6 +32,9 @@ class Tiresias(Policy):
         self, gpus: Mapping[str, int], jobs: Sequence[JobView], pool: Pool
     ) -> Mapping[str, Allocation]:
         return place(gpus, sorted(jobs, key=_turn), pool, emptiest=True)
+
+    def as_queue(self) -> QueuePolicy:
+        return InOrder(self, _turn)  # who waits has had nothing, and stays in the first queue
 
 
 def _turn(job: JobView) -> tuple[bool, int, float]:

@@ -22,6 +22,7 @@ from gpuyard.units import format_duration
 Tell = Callable[[int, int], None]
 """How many jobs are over, of how many."""
 _TELL_EVERY = 500  # decisions
+_LONG_HISTORY = 2000  # jobs
 _MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
 _MOST_ROUNDS = (
     3_000_000  # nearly six years of minutes; a job that takes longer has a slip in its line
@@ -31,9 +32,24 @@ _MOST_ROUNDS = (
 def simulate(trace: Trace, policy: Policy, pool: Pool, tell: Tell | None = None) -> Outcome:
     """The whole trace under this policy."""
     trace = trace.fitting(pool)
-    if isinstance(policy, QueuePolicy):
-        return _Queue(trace, policy, pool, tell).run()
+    queue = policy if isinstance(policy, QueuePolicy) else _queue_of(trace, policy)
+    if queue is not None:
+        return _Queue(trace, queue, pool, tell).run()
     return _Rounds(trace, policy, pool, tell).run()
+
+
+def _queue_of(trace: Trace, policy: Policy) -> QueuePolicy | None:
+    """The policy as a queue, for a history that is too long to show all who wait at each event."""
+    if len(trace.jobs) < _LONG_HISTORY or any(
+        job.elastic or not job.least_gpus == job.asked_gpus == job.most_gpus for job in trace.jobs
+    ):
+        return None
+    return policy.as_queue()
+
+
+def _round(time_s: float, every_s: float | None) -> float:
+    """The first round at or after that time."""
+    return math.ceil(time_s / every_s) * every_s if every_s else time_s
 
 
 @dataclass
@@ -120,7 +136,9 @@ class _Rounds:
         self.stalled = 0
 
     def run(self) -> Outcome:
-        now_s = self._round(self.trace.jobs[0].submitted_s) if self.trace.jobs else 0.0
+        now_s = (
+            _round(self.trace.jobs[0].submitted_s, self.policy.round_s) if self.trace.jobs else 0.0
+        )
         while True:
             changed = self._advance(now_s)
             if not self.active and self.arrived == len(self.trace.jobs):
@@ -196,7 +214,7 @@ class _Rounds:
             return self._checked(now_s + self.policy.round_s)
         if math.isinf(happens):
             self.stalled = _MOST_STALLED + 1
-        return self._checked(max(self._round(happens), now_s))
+        return self._checked(max(_round(happens, self.policy.round_s), now_s))
 
     def _checked(self, next_s: float) -> float:
         if self.stalled > _MOST_STALLED:
@@ -205,11 +223,6 @@ class _Rounds:
                 f"policy {self.policy.name} leaves jobs waiting forever on {self.pool.gpus} GPUs: {waiting}"
             )
         return next_s
-
-    def _round(self, time_s: float) -> float:
-        """The first round at or after that time."""
-        every = self.policy.round_s
-        return math.ceil(time_s / every) * every if every else time_s
 
 
 class _Queue:
@@ -230,7 +243,8 @@ class _Queue:
         arrived, free = 0, self.pool.gpus
         while arrived < len(jobs) or self.ends:
             coming = jobs[arrived].submitted_s if arrived < len(jobs) else math.inf
-            now_s = min(coming, self.ends[0][0] if self.ends else math.inf)
+            happens = min(coming, self.ends[0][0] if self.ends else math.inf)
+            now_s = _round(happens, self.policy.round_s)
             while self.ends and self.ends[0][0] <= now_s:
                 _, _, allocation, line = heapq.heappop(self.ends)
                 gpus = sum(n for _, n in allocation)

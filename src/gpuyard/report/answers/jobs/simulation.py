@@ -19,7 +19,7 @@ from gpuyard.report.answer import (
 )
 from gpuyard.report.figures.simulation import completion_option, use_option
 from gpuyard.report.formats import percent
-from gpuyard.units import counted, format_seconds
+from gpuyard.units import counted
 
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _MOST_GANTT_ROWS = 200  # more lines than that are no picture
@@ -107,13 +107,14 @@ def alike(seconds: Sequence[float]) -> list[str]:
 
 def _verdict(best_first: Sequence[Outcome]) -> str:
     best = best_first[0]
-    mean = float(best.completion_seconds.mean())
-    said = f"{best.policy} has the lowest mean completion time: {format_seconds(mean)}"
+    means = [float(outcome.completion_seconds.mean()) for outcome in best_first]
+    lowest = alike(means)[0]
     if len(best_first) == 1:
-        return f"Under {best.policy} a job ends {format_seconds(mean)} after its submission, on average."
-    second = best_first[1]
-    less = 1 - mean / float(second.completion_seconds.mean())
-    return f"{said}, {percent(less)} less than {second.policy}."
+        return f"Under {best.policy} a job ends {lowest} after its submission, on average."
+    return (
+        f"{best.policy} has the lowest mean completion time: {lowest}, "
+        f"{percent(1 - means[0] / means[1])} less than {best_first[1].policy}."
+    )
 
 
 def _deadlines(best_first: Sequence[Outcome]) -> list[Sentence]:
