@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.jobs.engines.slurm import rows
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
+from gpuyard.jobs.engines.slurm.engine import SlurmEngine
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request
 from gpuyard.jobs.engines.slurm.script import launch
 from gpuyard.jobs.engines.slurm.status import tasks_of_array
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
+from tests.conftest import Cli
 
 FACTS = Facts("here", 17, 300.0, gpus_per_node=True, switches=False)
 NODES = Nodes((4, 4, 4, 8))
@@ -124,6 +126,22 @@ def test_older_plugins_are_asked_by_gres_and_switches_are_hinted_where_slurm_kno
     assert said["switches"] == "1@0-00:05:00"
     assert "switches" not in dict(request(old, gpus=8).options), "one node has no switch between"
     assert "switches" not in dict(request(old, gpus=8, nodes=2, slurm={"switches": 0}).options)
+
+
+def test_a_dry_run_needs_no_slurm_and_handing_over_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cli: Cli
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    submit = ("submit", "--engine", "slurm", "--gpus", "16", "--nodes", "2")
+    said = cli(*submit, "--dry-run", "--", "torchrun", "train.py").stdout
+    assert "\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n" in said
+    assert "\n# Slurm was not asked" in said
+    assert job_in(said)["argv"] == ["torchrun", "train.py"]
+    refused = cli(*submit, "--", "torchrun", "train.py", status=1)
+    assert "sbatch is not on the PATH" in refused.stderr
+    with pytest.raises(MissingRequirement, match="scontrol is not on the PATH"):
+        engine = SlurmEngine()
+        engine.submit(engine.plan(request().job))
 
 
 def test_time_that_ends_needs_a_checkpoint_that_fits() -> None:

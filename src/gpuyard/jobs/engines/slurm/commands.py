@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
 from gpuyard.printable import printable
+from gpuyard.specs.job import MOST_GPUS
 
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo")
 _ASK_SECONDS = 20.0
@@ -44,15 +45,19 @@ class Facts:
     """Whether it knows which nodes are at which switch."""
 
 
+NOT_ASKED = Facts("", 0, 0.0, gpus_per_node=True, switches=False)
+"""Where there is no Slurm, for a dry run: what most clusters have."""
+
+
 @dataclass(frozen=True)
 class Nodes:
-    """Those that a job could get: GPUs of each."""
+    """Those that a job could get: GPUs of each; None where Slurm was not asked."""
 
-    gpus: tuple[int, ...]
+    gpus: tuple[int, ...] | None = None
 
     def with_gpus(self, least: int) -> int:
         """How many have so many."""
-        return sum(gpus >= least for gpus in self.gpus)
+        return MOST_GPUS if self.gpus is None else sum(gpus >= least for gpus in self.gpus)
 
 
 def missing_program() -> str | None:

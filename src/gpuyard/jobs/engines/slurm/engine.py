@@ -45,6 +45,7 @@ class SlurmEngine(Engine):
 
     name: ClassVar[str] = "slurm"
     keeps_measurements: ClassVar[bool] = True
+    plans_anywhere: ClassVar[bool] = True
 
     def available(self) -> Availability:
         if (missing := commands.missing_program()) is not None:
@@ -56,12 +57,20 @@ class SlurmEngine(Engine):
         return Availability(ok=True)
 
     def plan(self, job: Job) -> SlurmRequest:
-        facts = commands.facts()
-        nodes = commands.nodes(default_partition(job))
+        facts, nodes = commands.NOT_ASKED, commands.Nodes()
+        try:
+            facts, nodes = commands.facts(), commands.nodes(default_partition(job))
+        except UserMistake:
+            raise
+        except GpuyardError:
+            pass  # a dry run, maybe where there is no Slurm
         return make_request(job, facts, nodes, records.directory_of(job.uuid), self._after(job))
 
     def submit(self, request: SlurmRequest) -> Handle:
         uuid = request.job.uuid
+        if not request.cluster:  # it was planned without Slurm
+            commands.facts()
+            request = self.plan(request.job)
         with records.held(uuid):
             environment = commands.job_environment()
             record = records.create(request, environment)

@@ -53,6 +53,11 @@ class SlurmRequest(Request):
             options.append(("kill-on-invalid-dep", "yes"))
         lines = ["#!/usr/bin/env python3"]
         lines += [f"#SBATCH --{name}{_value(value)}" for name, value in options]
+        if not self.cluster:
+            lines += [
+                "",
+                "# Slurm was not asked: a node is taken to have as many GPUs as it takes.",
+            ]
         said = _literal(self._job_document())
         return (
             "\n".join(lines)
@@ -133,12 +138,12 @@ def _shape(job: Job, nodes: Nodes) -> tuple[int, int, int]:
                 each = gpus // count
                 fewest = spec.nodes or math.ceil(spec.gpus.min / each)
                 return fewest, count, each
-    best = max(nodes.gpus, default=0)
+    found = nodes.gpus or ()
     asked = spec.nodes or (None if spreads else 1)
     on = "" if asked is None else " on one node" if asked == 1 else f" on {asked} nodes"
     raise UserMistake(
-        f"Slurm can't give {spec.gpus} GPUs{on}: its partition has {len(nodes.gpus)} nodes, with up to "
-        f"{best} GPUs each"
+        f"Slurm can't give {spec.gpus} GPUs{on}: its partition has {len(found)} nodes, with up to "
+        f"{max(found, default=0)} GPUs each"
         + ("" if spec.nodes or spreads else "; for several nodes, say how many: nodes")
     )
 
