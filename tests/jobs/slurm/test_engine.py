@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import results_file
+from gpuyard.jobs.engines.slurm import records
 from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
 from gpuyard.jobs.job import Handle
 from gpuyard.measure.job_runs.records import JobRun
@@ -29,6 +31,7 @@ dist.init_process_group("gloo")
 total = torch.tensor([2.0 ** dist.get_rank()])
 dist.all_reduce(total)
 sys.stdout.write(f"total {total.item()} of {dist.get_world_size()} on {os.environ['SLURMD_NODENAME']}\\n")
+dist.destroy_process_group()
 """
 
 
@@ -121,6 +124,8 @@ def test_an_array_comes_after_another_job_and_each_task_has_its_own_log(yard: Ya
         own = Handle("slurm", f"{handle.id}_{task}")
         assert yard.status(own).state == state
         assert yard.printed(own) == f"task {task}\n"
+    with pytest.raises(UserMistake, match="follow one task"):
+        next(yard.engine.logs(handle, follow=True))
     with pytest.raises(UserMistake, match="has no task 5"):
         yard.status(Handle("slurm", f"{handle.id}_5"))
     done = yard.plan("true", after=[str(first)])
@@ -138,6 +143,25 @@ def test_a_job_is_cancelled_by_its_uuid_and_stays_cancelled(yard: Yard) -> None:
         assert yard.ended(handle).state == "cancelled"
         yard.engine.cancel(handle)
     assert [status.state for status in yard.engine.list()] == ["cancelled", "cancelled"]
+
+
+def test_a_job_of_another_cluster_is_unknown_here_and_not_submitted_again(yard: Yard) -> None:
+    handle = yard.submit("true")
+    record = records.find(handle)[0]
+    elsewhere = replace(
+        record,
+        job=record.job.again(now=record.job.submitted + 1),
+        cluster="elsewhere",
+        handle_id="elsewhere/1",
+    )
+    elsewhere.directory.mkdir()
+    elsewhere.write()
+    status = yard.status(elsewhere.handle)
+    assert status.state == "unknown"
+    assert status.reason == "Slurm here is gpuyard, and the job is on elsewhere"
+    yard.ended(handle)
+    assert [one.state for one in yard.engine.list()] == ["succeeded", "unknown"]
+    elsewhere.directory.rename(yard.directory / "elsewhere")
 
 
 def test_what_cant_be_had_is_a_sentence_and_leaves_nothing(yard: Yard) -> None:

@@ -14,9 +14,8 @@ from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.jobs.engines.slurm import rows
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.engine import SlurmEngine
-from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request
+from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request, tasks_of_array
 from gpuyard.jobs.engines.slurm.script import launch
-from gpuyard.jobs.engines.slurm.status import tasks_of_array
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
@@ -202,6 +201,8 @@ def test_on_one_node_torchrun_takes_no_port_that_another_job_has() -> None:
 def test_tasks_of_an_array() -> None:
     assert tasks_of_array("0-9:4,3,4-5%2") == ("0", "4", "8", "3", "5")
     assert tasks_of_array(None) == (None,)
+    with pytest.raises(UserMistake, match="at most 10,000 tasks"):
+        request(slurm={"array": "0-9999999"})
 
 
 @pytest.mark.parametrize(

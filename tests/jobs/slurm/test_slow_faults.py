@@ -24,6 +24,7 @@ while not again:
     dist.all_reduce(torch.zeros(1))
     time.sleep(0.05)
 print("rank", rank, "is done", flush=True)
+dist.destroy_process_group()
 """
 CHECKPOINTS = """\
 import pathlib, signal, sys, time

@@ -20,6 +20,7 @@ _SILENT = re.compile(
     r"authentication|no route to host|configuration source|in standby",
     re.IGNORECASE,
 )
+_ENDED = re.compile(r"already complet|invalid job id", re.IGNORECASE)
 # what a user has set for looking at queues changes what these programs print
 _SETTINGS = re.compile(
     r"(?:SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|SBATCH)_|SLURM_(?!CONF$)|GPUYARD_STEPS$"
@@ -107,6 +108,15 @@ def sbatch(script: str, environment: Mapping[str, str]) -> int:
     if not number.isdigit():
         raise GpuyardError(f"sbatch did not print a number: {printable(said.strip())[:200]!r}")
     return int(number)
+
+
+def scancel(job: str) -> None:
+    """End it, unless it has just ended by itself."""
+    try:
+        ask("scancel", job)
+    except GpuyardError as error:
+        if not _ENDED.search(str(error)):
+            raise
 
 
 def client_environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import write_text
 from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.commands import NoAnswer
+from gpuyard.jobs.engines.slurm.commands import Facts, NoAnswer
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
@@ -27,7 +27,6 @@ from gpuyard.jobs.engines.slurm.status import (
     finished,
     look,
     part_of,
-    tasks_of_array,
 )
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
@@ -90,7 +89,7 @@ class SlurmEngine(Engine):
 
     def status(self, handle: Handle) -> JobStatus:
         record, task = records.find(handle)
-        if task is not None and task not in tasks_of_array(record.array):
+        if task is not None and task not in record.tasks:
             raise UserMistake(f"{record.handle} has no task {task}")
         return self._status(record, None, task)
 
@@ -101,6 +100,8 @@ class SlurmEngine(Engine):
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         record, task = records.find(handle)
+        if follow and record.array is not None and task is None:
+            raise UserMistake(f"follow one task of the array at a time, like {record.handle}_0")
         ended = _seldom(lambda: self.status(handle).final)
         yield from read_logs(lambda: self._logs(record, task), ended, follow=follow)
         if not self._logs(record, task):  # it has never started, maybe because its script could not
@@ -111,10 +112,9 @@ class SlurmEngine(Engine):
         if record.end:
             return
         with records.held(record.job.uuid):
-            for row in queue_rows():
-                if row.uuid == record.job.uuid and not row.final and task in {None, row.task}:
-                    number = f"{row.number}" if row.task is None else f"{row.number}_{row.task}"
-                    commands.ask("scancel", number)
+            own = [row for row in queue_rows() if row.uuid == record.job.uuid and not row.final]
+            for number in {row.number for row in own if task in {None, row.task}}:
+                commands.scancel(f"{number}" if task is None else f"{number}_{task}")
             if task is None:
                 replace(records.read(record.job.uuid), cancelled=True).write()
 
@@ -129,7 +129,7 @@ class SlurmEngine(Engine):
         if task is None and (end := finished(record)) is not None:
             return combined(record, [end], logs)
         seen = seen or look()
-        tasks = tasks_of_array(record.array) if task is None else [task]
+        tasks = record.tasks if task is None else [task]
         parts = [part_of(record, one, seen.rows, seen.reason) for one in tasks]
         if any(part is None for part in parts):
             record, found = self._missing(record, tasks)
@@ -148,27 +148,30 @@ class SlurmEngine(Engine):
                 return record, [Part("queued", reason="it is being submitted")] * len(tasks)
             record = records.read(record.job.uuid)
             try:
+                facts = commands.facts()
+                if facts.cluster != record.cluster:
+                    reason = f"Slurm here is {facts.cluster}, and the job is on {record.cluster}"
+                    return record, [Part("unknown", reason=reason)] * len(tasks)
                 rows = queue_rows()  # now that nobody else submits it
                 numbers = [one.number for one in record.submissions]
                 if numbers and not any(row.uuid == record.job.uuid for row in rows):
                     rows = accounting_rows(numbers, record.job.uuid)
                 found = [part_of(record, task, rows, "") for task in tasks]
                 if all(part is None for part in found) and not record.cancelled:
-                    record, lost = self._lost(record)
+                    record, lost = self._lost(record, facts)
                 else:
                     lost = _forgotten(record)
             except NoAnswer as silent:
                 return record, [Part("unknown", reason=str(silent))] * len(tasks)
             return record, [part or lost for part in found]
 
-    def _lost(self, record: Record) -> tuple[Record, Part]:
+    def _lost(self, record: Record, facts: Facts) -> tuple[Record, Part]:
         """Submit it again if Slurm has certainly lost it, and only once."""
         if not record.submissions:
             return record, Part(
                 "lost", reason="Slurm never took it; submit it again with: gpuyard retry"
             )
         last = record.submissions[-1]
-        facts = commands.facts()
         age = time.time() - last.at
         certain = (
             last.number >= facts.next_number  # it counts from before
@@ -177,17 +180,24 @@ class SlurmEngine(Engine):
         )
         if not certain or len(record.submissions) >= _MOST_SUBMISSIONS:
             return record, _forgotten(record)
-        if record.job.spec.after:
-            after = ":".join(map(str, self._after(record.job)))
-            line = (
-                f"#SBATCH --dependency=afterok:{after}" if after else "# dependency: none is left"
-            )
-            text = _DEPENDENCY.sub(line, record.script.read_text(encoding="utf-8"))
-            write_text(record.script, text, mode=0o700)
-        number = commands.sbatch(str(record.script), record.environment())
+        try:
+            number = self._submit_again(record)
+        except NoAnswer:
+            raise
+        except GpuyardError as error:
+            return record, Part("lost", reason=f"Slurm has lost it; submitting it again: {error}")
         record = record.submitted_as(number, time.time())
         record.write()
         return record, Part("queued", reason=_LOST_AND_BACK)
+
+    def _submit_again(self, record: Record) -> int:
+        """The same script and environment, after jobs whose numbers may have changed."""
+        if record.job.spec.after:
+            after = ":".join(map(str, self._after(record.job)))
+            line = f"#SBATCH --dependency=afterok:{after}" if after else "# no dependency is left"
+            text = _DEPENDENCY.sub(line, record.script.read_text(encoding="utf-8"))
+            write_text(record.script, text, mode=0o700)
+        return commands.sbatch(str(record.script), record.environment())
 
     def _after(self, job: Job) -> Sequence[int]:
         """Numbers of the jobs that have to succeed first; those that have are not asked for again."""
@@ -226,7 +236,7 @@ class SlurmEngine(Engine):
         return rows[0].number
 
     def _logs(self, record: Record, task: str | None) -> Sequence[Path]:
-        tasks = tasks_of_array(record.array) if task is None else [task]
+        tasks = record.tasks if task is None else [task]
         return [start.log for one in tasks for start in starts_of(record.directory, one)]
 
 

@@ -9,14 +9,14 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.jobs.engines.slurm.request import SlurmRequest
+from gpuyard.jobs.engines.slurm.request import SlurmRequest, tasks_of_array
 from gpuyard.jobs.job import Handle, Job
 
 _ENGINE = "slurm"
@@ -51,6 +51,11 @@ class Record:
     @property
     def directory(self) -> Path:
         return directory_of(self.job.uuid)
+
+    @property
+    def tasks(self) -> Sequence[str | None]:
+        """Of its array; None alone where it is none."""
+        return tasks_of_array(self.array)
 
     @property
     def handle(self) -> Handle:

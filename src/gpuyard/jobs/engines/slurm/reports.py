@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.starts import starts_of
-from gpuyard.jobs.engines.slurm.status import tasks_of_array
 from gpuyard.jobs.job import JobStatus
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def keep_measurements(record: Record) -> None:
 
 def all_reports(record: Record) -> "Sequence[StepWindow]":
     """Of all its starts; of an array, of all its tasks."""
-    return [one for task in tasks_of_array(record.array) for one in _windows(record, task)]
+    return [one for task in record.tasks for one in _windows(record, task)]
 
 
 def _windows(record: Record, task: str | None) -> "Sequence[StepWindow]":

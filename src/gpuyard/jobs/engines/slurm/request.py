@@ -19,6 +19,7 @@ from gpuyard.specs.slurm_options import SlurmOptions
 
 _PLAIN = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
 _LONGEST_NAME = 200
+_MOST_TASKS = 10_000
 _LATEST_SIGNAL_SECONDS = 65535
 _SIGNAL_MARGIN_SECONDS = 10
 # what a site or a user sets for all of their jobs; the script says it, where the job does not
@@ -105,6 +106,7 @@ def make_request(
 ) -> SlurmRequest:
     """Raises where the job asks for what this cluster can't give."""
     fewest, most, gpus_per_node = _shape(job, nodes)
+    tasks_of_array(_options(job).array)
     return SlurmRequest(
         job=job,
         cluster=facts.cluster,
@@ -115,6 +117,20 @@ def make_request(
         options=tuple(_sbatch_options(job, facts, (fewest, most, gpus_per_node))),
         after=tuple(after),
     )
+
+
+def tasks_of_array(array: str | None) -> Sequence[str | None]:
+    """0-9:2,15%4 → 0, 2, 4, 6, 8, 15; a job that is no array is its only part."""
+    if array is None:
+        return (None,)
+    ranges = []
+    for part in array.partition("%")[0].split(","):
+        ends, _, step = part.partition(":")
+        first, _, last = ends.partition("-")
+        ranges.append(range(int(first), int(last or first) + 1, int(step or 1) or 1))
+    if sum(map(len, ranges)) > _MOST_TASKS:
+        raise UserMistake(f"an array has at most {_MOST_TASKS:,} tasks, got {array}")
+    return tuple(map(str, dict.fromkeys(task for one in ranges for task in one)))
 
 
 def default_partition(job: Job) -> str | None:

@@ -51,18 +51,6 @@ def look() -> Look:
         return Look(None, str(silent))
 
 
-def tasks_of_array(array: str | None) -> Sequence[str | None]:
-    """0-9:2,15%4 → 0, 2, 4, 6, 8, 15; a job that is no array is its only part."""
-    if array is None:
-        return (None,)
-    found: dict[int, None] = {}
-    for part in array.partition("%")[0].split(","):
-        ends, _, step = part.partition(":")
-        first, _, last = ends.partition("-")
-        found |= dict.fromkeys(range(int(first), int(last or first) + 1, int(step or 1)))
-    return tuple(map(str, found))
-
-
 def part_of(record: Record, task: str | None, rows: Sequence[Row] | None, why: str) -> Part | None:
     """None where neither Slurm nor the script tell how it ended, or that it has not."""
     starts = starts_of(record.directory, task)
