@@ -182,6 +182,7 @@ SPECS: dict[str, Callable[[str], object]] = {
     "offers": lambda path: specfiles.read_offers(Path(path)),
     "site": lambda path: specfiles.read_site(Path(path)),
     "sweep": lambda path: specfiles.read_sweep(Path(path)),
+    "job": lambda path: specfiles.read_job(Path(path)),
 }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
+from gpuyard.files import sweep
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.jobs.engines.local.ending import Endings
 from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
@@ -124,6 +125,8 @@ class Runner:
                 raise
         for row in self._store.unmeasured_rows():
             self._store.note_measured(row, row.finished_starts)
+            for number in range(row.measured + 1, row.finished_starts + 1):
+                sweep(self._paths.start(row.number, number).directory)
             keep_measurements(row, self._reports)
         return bool(rows)
 
