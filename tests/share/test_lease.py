@@ -1,6 +1,7 @@
 """What somebody who leases GPUs relies on: with real processes, on test GPUs."""
 
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -60,6 +61,35 @@ def test_gpus_are_held_while_the_command_runs_and_now_fails(
     assert leased.wait(10) == 143
     assert holders(who()) == {} and who()["queue"] == []
     assert id_
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "closed"])
+def test_a_terminals_ctrl_c_and_its_end_give_the_gpus_back(share: Path, who: Who, how: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        line = ("-m", "gpuyard", "lease", "2", "--", "sh", "-c", "echo up; exec sleep 600")
+        os.execv(sys.executable, [sys.executable, *line])  # noqa: S606
+    said = b""
+    while b"up" not in said:
+        said += os.read(terminal, 4096)
+    assert sorted(holders(who())) == [0, 1]
+    if how == "ctrl-c":
+        os.write(terminal, b"\x03")
+    else:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (130 if how == "ctrl-c" else 129)
+    assert holders(who()) == {}
+    if how == "ctrl-c":
+        os.close(terminal)
+
+
+def test_amd_gpus_have_their_own_variables(share: Path, start: Start) -> None:
+    config = share / "share.json"
+    config.write_text(config.read_text().replace('"nvidia"', '"amd"'), encoding="utf-8")
+    shown = "echo $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES"
+    # ROCR's choice is made first, and HIP counts what is left from 0 on
+    asked = start("lease", "--gpus", "3,4", "--", "sh", "-c", shown)
+    assert asked.communicate(timeout=60) == ("3,4 0,1 0,1\n", "")
 
 
 def test_a_turn_comes_first_come_first_served(start: Start, who: Who) -> None:

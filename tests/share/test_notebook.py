@@ -1,4 +1,4 @@
-"""Notebooks on leases: with a stand-in for JupyterLab everywhere, and with a real Jupyter server where there is one."""
+"""Notebooks on leases: with a stand-in for JupyterLab everywhere, and with a real JupyterLab in `make soak`."""
 
 import json
 import os
@@ -182,15 +182,15 @@ def test_a_module_in_the_directory_one_stands_in_is_not_taken_for_jupyterlab(
 
 @pytest.fixture
 def jupyter(tmp_path: Path) -> Path:
-    """An environment with a real one: $GPUYARD_TEST_JUPYTER, or made now (about 150 MB)."""
+    """An environment with a real one: $GPUYARD_TEST_JUPYTER, or made now (about 250 MB)."""
     named = os.environ.get("GPUYARD_TEST_JUPYTER")
     if named:
         return Path(named)
     directory = tmp_path / "jupyter-environment"
     subprocess.run((sys.executable, "-m", "venv", str(directory)), check=True)
-    install = (directory / "bin" / "pip", "install", "--quiet", "jupyter_server", "ipykernel")
+    install = (directory / "bin" / "pip", "install", "--quiet", "jupyterlab", "ipykernel")
     if subprocess.run(install, capture_output=True, check=False, cwd=tmp_path).returncode != 0:
-        pytest.skip("jupyter_server and ipykernel can't be installed here")
+        pytest.skip("jupyterlab and ipykernel can't be installed here")
     return directory
 
 

@@ -73,6 +73,19 @@ def test_priority_comes_first_then_who_used_less(broker: Broker) -> None:
         os.close(one)
 
 
+def test_by_group_a_member_who_used_nothing_has_the_groups_use(broker: Broker) -> None:
+    broker.set_rules(ME, Rules(half_life_seconds=86400.0, fair_share="group"))
+    heavy, light = (Caller(uid, gid, os.getpid()) for uid, gid in ((70001, 0), (70002, 1)))
+    newcomer = Caller(70003, heavy.gid, os.getpid())
+    all_, lock = broker.ask(heavy, Request(count=8))
+    with broker.database.transaction() as connection:
+        connection.execute("UPDATE leases SET start = start - 3600 WHERE id = ?", (all_.lease.id,))
+    locks = [lock, *(broker.ask(who, Request(count=8))[1] for who in (newcomer, light))]
+    assert [one.uid for one in broker.state().waiting] == [light.uid, newcomer.uid]
+    for one in locks:
+        os.close(one)
+
+
 def test_use_halves_with_each_half_life(broker: Broker) -> None:
     turn, lock = broker.ask(ME, Request(count=2))
     old = replace(turn.lease, start=0.0, end=100.0)

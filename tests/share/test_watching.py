@@ -53,6 +53,79 @@ def test_who_shows_how_busy_gpus_are_and_na_where_nobody_knows(
     assert "3 GB" in line and "75 %" in line and "N/A" in line and "201" in line
 
 
+class Nvml:
+    """As nvidia-ml-py answers for two GPUs, of which the second does not tell its power."""
+
+    class NVMLError(Exception):
+        """As it raises."""
+
+    class Told:
+        def __init__(self, **values: Any) -> None:
+            vars(self).update(values)
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def nvmlInit(self) -> None: ...
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, _: int) -> str:
+        return "Tesla V100-SXM2-16GB"
+
+    def nvmlDeviceGetMemoryInfo(self, _: int) -> Told:
+        return self.Told(total=16_000_000_000, used=3_000_000_000)
+
+    def nvmlDeviceGetUtilizationRates(self, index: int) -> Told:
+        return self.Told(gpu=97 * index)
+
+    def nvmlDeviceGetTemperature(self, _: int, __: int) -> int:
+        return 61
+
+    def nvmlDeviceGetPowerUsage(self, index: int) -> int:
+        if index:
+            raise self.NVMLError
+        return 250_000
+
+    def nvmlDeviceGetComputeRunningProcesses(self, index: int) -> list[Told]:
+        return [self.Told(pid=self.pid)] if index else []
+
+
+def test_the_driver_tells_how_busy_real_gpus_are_and_who_is_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    from gpuyard.cli.share.who import look
+    from gpuyard.share.service.desk import open_to_look
+
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(stranger.pid))
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
+    set_up(tmp_path / "share")
+    desk = open_to_look()
+    said = look(desk)
+    desk.close()
+    first, second = said["gpus"]
+    assert (first["name"], first["memory_bytes"]) == ("Tesla V100-SXM2-16GB", 16_000_000_000)
+    assert (first["memory_used_bytes"], first["temperature_c"]) == (3_000_000_000, 61)
+    assert (first["utilisation"], second["utilisation"]) == (0, 0.97)
+    assert (first["power_watts"], second["power_watts"]) == (250, None)
+    (found,) = said["violations"]
+    assert (found["kind"], found["gpu"], found["pid"]) == ("no-lease", 1, stranger.pid)
+
+
+def test_who_goes_on_showing_when_asked_to(start: Start) -> None:
+    watching = start("who", "--watch", "--json")
+    assert watching.stdout is not None
+    seen = 0
+    while seen < 2:  # two documents, one after the other
+        seen += watching.stdout.readline().startswith('  "queue"')
+    assert watching.poll() is None
+
+
 def test_who_keeps_its_keys(share: Path, start: Start, who: Who) -> None:
     leased(start, "2", "--for", "1h", "--project", "speech")
     start("lease", "8", "--", "true")

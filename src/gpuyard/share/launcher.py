@@ -144,7 +144,8 @@ def _wait(
                 _stop_all(child, lease, lock, grace_seconds)
         arrived = signal.sigtimedwait(blocked, max(0.0, left))
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code != _SI_KERNEL:
+            # but when a terminal is closed only the first process of its session is told
+            if arrived.si_code != _SI_KERNEL or arrived.si_signo == signal.SIGHUP:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, arrived.si_signo)
             continue

@@ -206,7 +206,7 @@ class Broker:
         living = [lease for lease in self._living() if lease.id not in gone]
         return State(
             tuple(lease for lease in living if lease.held),
-            tuple(in_order([lease for lease in living if not lease.held], self._recent_use())),
+            tuple(self._in_order([lease for lease in living if not lease.held])),
             tuple(self._reservations.current()),
         )
 
@@ -334,7 +334,7 @@ class Broker:
             return Turn(lease)
         held = tuple(one for one in living if one.held)
         waiting = [one for one in living if not one.held and not _stopped(one, id_)]
-        order = in_order(waiting, self._recent_use() if len(waiting) > 1 else {})
+        order = self._in_order(waiting)
         allowed = self._allowance(living)
         calendar = self._reservations.calendar()
         now = self.clock.boot()
@@ -354,15 +354,15 @@ class Broker:
         over = self._over_quota(lease)
         return Turn(lease, position, None if over else expected, over)
 
-    def _recent_use(self) -> dict[int, float]:
+    def _in_order(self, waiting: Sequence[Lease]) -> list[Lease]:
         half_life = self.config.rules.half_life_seconds
-        if half_life is None:
-            return {}
+        if half_life is None or len(waiting) < 2:
+            return in_order(waiting)
         now = self.clock.wall()
         recent = self._select(
             'start IS NOT NULL AND COALESCE("end", ?) > ?', now, now - 10 * half_life
         )
-        return recent_use(self.config.rules, recent, now)
+        return in_order(waiting, recent_use(self.config.rules, recent, now, waiting))
 
     def _allowance(self, living: Sequence[Lease]) -> Allowance:
         rules, now = self.config.rules, self.clock.wall()

@@ -103,8 +103,10 @@ def allowance(
     return Allowance(left, groups)
 
 
-def recent_use(rules: Rules, history: Sequence[Lease], now: float) -> dict[int, float]:
-    """GPU-seconds by uid, halved after each half-life; by group, everybody has their group's."""
+def recent_use(
+    rules: Rules, history: Sequence[Lease], now: float, waiting: Sequence[Lease] = ()
+) -> dict[int, float]:
+    """GPU-seconds by uid, halved after each half-life; by group, everybody who waits has their group's."""
     if rules.half_life_seconds is None:
         return {}
     half_life = rules.half_life_seconds
@@ -123,7 +125,7 @@ def recent_use(rules: Rules, history: Sequence[Lease], now: float) -> dict[int, 
         )
         gpus = lease.count * lease.parts / WHOLE
         used[whose(lease)] = used.get(whose(lease), 0.0) + counted * gpus
-    return {lease.uid: used[whose(lease)] for lease in history}
+    return {lease.uid: used.get(whose(lease), 0.0) for lease in (*history, *waiting)}
 
 
 def groups_of(uid: int) -> frozenset[str]:
