@@ -262,6 +262,8 @@ READERS = (
 OWN = "gpuyard's own data, shipped with it"
 HOST = "what the kernel of this host says"
 RANKS = "what gpuyard's own processes say to each other"
+KEPT = "what gpuyard kept for this user, where nobody else may write"
+CLUSTER = "what the scheduler answers that the user named, and what was kept of it for this user"
 OWNER = "what the owner of a share wrote where nobody else may, and the kernel"
 READ_BY: dict[str, str] = {
     "catalog/price_update.py": "prices.csv",
@@ -280,6 +282,9 @@ READ_BY: dict[str, str] = {
     "hardware/discover.py": HOST,
     "hardware/readers/read.py": "topology",
     "hardware/readers/xml_text.py": "topology",
+    "jobs/engines/kubernetes/": CLUSTER,
+    "jobs/engines/local/": KEPT,
+    "jobs/engines/slurm/": CLUSTER,
     "jobs/simulate/traces/__init__.py": "trace.csv",
     "jobs/simulate/traces/history.py": "sacct of jobs",
     "jobs/simulate/traces/rows.py": "trace.csv",
