@@ -137,6 +137,8 @@ def contents(log: bytes) -> dict[str, Any]:
     return {
         "kinds": [next(number for number in record if number in (2, 3, 17, 18, 21)) for record in records
                   if set(record) & {2, 3, 17, 18, 21}],
+        "awaited": [next(n for n in (17, 18) if n in record) for record in records
+                    if 16 in record and 4 in dict(fields(record[16]))],
         "min_consumer": dict(fields(dict(fields(records[0][21]))[1]))[2],
         "id": run[1].decode(),
         "project": run[3].decode(),
@@ -169,6 +171,7 @@ def test_a_run_for_wandb_has_what_wandb_itself_writes(
     assert place.name == f"offline-run-20260921_141310-{exported[1].id}"
     ours, real = contents(file.read_bytes()), contents(RECORDED.read_bytes())
     assert ours["min_consumer"] == real["min_consumer"]
+    assert ours["awaited"] == real["awaited"] == [17, 18]
     assert (ours["kinds"][:2], ours["kinds"][-1]) == (real["kinds"][:2], real["kinds"][-1])
     assert (ours["id"], ours["project"]) == (exported[1].id, "team")
     assert ours["config"]["workers"] == 2

@@ -23,9 +23,34 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _OLDEST_READER = "0.70.0"  # what wandb itself writes: a version of the format, not of the package
 
 # of Record
-_NUM, _HISTORY, _SUMMARY, _RUN, _EXIT, _HEADER_RECORD = 1, 2, 3, 17, 18, 21
+_NUM, _HISTORY, _SUMMARY, _CONTROL, _RUN, _EXIT, _HEADER_RECORD = 1, 2, 3, 16, 17, 18, 21
 # of items of history, summary and config
 _KEY, _VALUE_JSON = 1, 16
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
+
+
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _text(field: int, value: str) -> bytes:
+    return _message(field, value.encode())
+
+
+# a run and its end have an answer; without a slot for it (mailbox_slot) `wandb sync` waits for ever
+_AWAITED = _message(_CONTROL, _text(4, "gpuyard"))
 
 
 def write_wandb_runs(directory: Path, runs: Sequence[ExportedRun], project: str) -> list[Path]:
@@ -69,7 +94,7 @@ def log_of(records: Iterable[bytes]) -> Iterator[bytes]:
 def _records(run: ExportedRun, project: str) -> Iterator[bytes]:
     bodies = [
         _message(_HEADER_RECORD, _message(1, _text(1, f"gpuyard {__version__}") + _text(2, _OLDEST_READER))),
-        _message(_RUN, _run(run, project)),
+        _message(_RUN, _run(run, project)) + _AWAITED,
     ]  # fmt: skip
     elapsed = 0.0
     for index, moment in enumerate(run.moments):
@@ -90,7 +115,7 @@ def _records(run: ExportedRun, project: str) -> Iterator[bytes]:
         "_step": max(0, len(run.moments) - 1),
     }
     updates = b"".join(_message(1, _item(key, value)) for key, value in last.items())
-    bodies += [_message(_SUMMARY, updates), _message(_EXIT, b"")]
+    bodies += [_message(_SUMMARY, updates), _message(_EXIT, b"") + _AWAITED]
     for number, body in enumerate(bodies, 1):
         yield _integer(_NUM, number) + body
 
@@ -115,24 +140,3 @@ def _run(run: ExportedRun, project: str) -> bytes:
 
 def _item(key: str, value: str | float) -> bytes:
     return _text(_KEY, key) + _text(_VALUE_JSON, json.dumps(value))
-
-
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _text(field: int, value: str) -> bytes:
-    return _message(field, value.encode())
