@@ -1,5 +1,6 @@
 """A Slurm that breaks: no job is lost, none runs twice at once, and what is not known is said to be so."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError
+from gpuyard.jobs.engines.base import choose_engine
 from gpuyard.jobs.engines.slurm import commands, records
+from tests.conftest import Cli
 from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
 
@@ -102,7 +105,7 @@ def test_a_job_that_ended_is_known_by_its_own_file_and_not_run_again(
 
 
 def test_slurm_that_says_nothing_makes_jobs_unknown_and_never_lost(
-    faulty: Yard, monkeypatch: pytest.MonkeyPatch
+    faulty: Yard, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     handle = faulty.submit("sh", "-c", "echo run >> ran; until test -e go; do sleep 0.1; done")
     faulty.file("ran")
@@ -113,7 +116,12 @@ def test_slurm_that_says_nothing_makes_jobs_unknown_and_never_lost(
     assert (status.state, status.exit_status, status.nodes) == ("unknown", None, ("node1",))
     assert "has not answered for 2 s" in status.reason
     assert [one.state for one in faulty.engine.list()] == ["unknown"]
-    assert not faulty.engine.available().ok
+    found = faulty.engine.available()
+    assert (found.ok, found.down) == (False, True)
+    with pytest.raises(GpuyardError, match="set up here, and can't be used now"):
+        choose_engine()  # it does not go to this machine instead
+    listed = cli("queue", "--json")
+    assert [job["state"] for job in json.loads(listed.stdout)["jobs"]] == ["unknown"]
     controller.resume()
     monkeypatch.setattr(commands, "_ASK_SECONDS", 60.0)
     assert faulty.status(handle).state == "running"

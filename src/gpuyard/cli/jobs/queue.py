@@ -56,7 +56,7 @@ def _list(*, all_: bool, json_output: bool) -> None:
     jobs, engines = [], []
     for engine, availability in available_engines():
         found = availability
-        if availability.ok:
+        if availability.ok or availability.down:
             try:
                 jobs += [job for job in engine.list() if all_ or not job.final]
             except GpuyardError as error:

@@ -36,6 +36,8 @@ class Availability:
 
     ok: bool
     reason: str = ""
+    down: bool = False
+    """It is set up here and does not answer now: jobs that are meant for it are not to go elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,11 @@ def choose_engine(named: str | None = None, *, dry_run: bool = False) -> Engine:
     for found, availability in available_engines():
         if availability.ok:
             return found
+        if availability.down:
+            raise GpuyardError(
+                f"the engine {found.name} is set up here, and can't be used now: {availability.reason}; "
+                "to use another one, name it: --engine local"
+            )
         reasons.append(f"{found.name}: {availability.reason}")
     raise GpuyardError("no engine can run jobs from here; " + "; ".join(reasons))
 

@@ -17,7 +17,7 @@ _SUBMIT_SECONDS = 60.0
 _SILENT = re.compile(
     r"unable to contact|connection (?:refused|reset|timed out)|socket timed out|timed out on send|"
     r"zero bytes were transmitted|transport endpoint|unexpected message received|munge|"
-    r"authentication|no route to host|configuration source|in standby",
+    r"authentication|no route to host|in standby",
     re.IGNORECASE,
 )
 _ENDED = re.compile(r"already complet|invalid job id", re.IGNORECASE)
@@ -30,6 +30,10 @@ _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 class NoAnswer(GpuyardError):
     """Slurm was asked and said nothing: what it runs is not known now, and nothing may be concluded."""
+
+
+class NotSetUp(GpuyardError):
+    """Slurm's programs are here, and no configuration says where its controller is."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ def _run(words: tuple[str, ...], environment: Mapping[str, str], seconds: float)
     why = printable(said.stderr.decode(errors="replace").strip())
     lines = [re.sub(rf"^{words[0]}: (?:error: |fatal: )?", "", line) for line in why.splitlines()]
     why = "; ".join(lines)[-500:]
+    if "configuration source" in why:
+        raise NotSetUp("Slurm is not set up here: there is no slurm.conf")
     if _SILENT.search(why):
         raise NoAnswer(f"Slurm does not answer ({lines[-1]}); see whether it is up: scontrol ping")
     raise GpuyardError(f"Slurm refused {words[0]}: {why or said.returncode}")

@@ -52,7 +52,7 @@ class SlurmEngine(Engine):
         try:
             commands.facts()
         except GpuyardError as error:
-            return Availability(ok=False, reason=str(error))
+            return Availability(ok=False, reason=str(error), down=isinstance(error, NoAnswer))
         return Availability(ok=True)
 
     def plan(self, job: Job) -> SlurmRequest:
@@ -161,7 +161,7 @@ class SlurmEngine(Engine):
                     record, lost = self._lost(record, facts)
                 else:
                     lost = _forgotten(record)
-            except NoAnswer as silent:
+            except GpuyardError as silent:
                 return record, [Part("unknown", reason=str(silent))] * len(tasks)
             return record, [part or lost for part in found]
 

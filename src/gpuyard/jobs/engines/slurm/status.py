@@ -5,8 +5,8 @@ import pwd
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
+from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.slurm import records
-from gpuyard.jobs.engines.slurm.commands import NoAnswer
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.rows import Row, queue_rows
 from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
@@ -47,7 +47,7 @@ class Part:
 def look() -> Look:
     try:
         return Look(tuple(queue_rows()))
-    except NoAnswer as silent:
+    except GpuyardError as silent:
         return Look(None, str(silent))
 
 

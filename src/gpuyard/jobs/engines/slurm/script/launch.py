@@ -66,9 +66,10 @@ def command(job: Document, nodes: List[str], node: int, meeting: Document) -> Li
         added.append("--standalone")  # other jobs on this node have the usual port
     else:
         addresses = meeting["addresses"]
+        host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
         added += [
             "--rdzv-backend=c10d",
-            f"--rdzv-endpoint={addresses[0]}:{meeting['port']}",
+            f"--rdzv-endpoint={host}:{meeting['port']}",
             f"--rdzv-id={meeting['id']}",
             f"--rdzv-conf=is_host={'true' if node == 0 else 'false'}",
         ]
