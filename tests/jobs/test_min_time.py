@@ -131,6 +131,24 @@ def test_a_higher_priority_comes_first() -> None:
     assert MinTime().allocate(jobs, few, 0.0) == {"urgent": 4}
 
 
+def test_nobody_gets_gpus_on_more_machines_that_only_slow_it() -> None:
+    def over_a_slow_network(by_machine: tuple[int, ...]) -> float:
+        return sum(by_machine) * (0.3 if len(by_machine) > 1 else 1.0)
+
+    speeds = [over_a_slow_network((gpus,) if gpus <= 4 else (4, gpus - 4)) for gpus in range(9)]
+    curve = Curve(np.array(speeds), over_a_slow_network)
+    rigid = [
+        JobView(name, Curve.rigid(2), 1e6, 2, 2, 2, allocation=((machine, 2),))
+        for machine, name in enumerate("ab")
+    ]
+    job = JobView("new", curve, 1e6, 4, 1, 8, elastic=True)
+    pool = Pool.uniform(2, 4)
+    assert MinTime().allocate([*rigid, job], pool, 0.0) == {"a": 2, "b": 2, "new": 2}
+    other = replace(job, id="other")
+    given = MinTime().allocate([*rigid, job, other], pool, 0.0)
+    assert given == {"a": 2, "b": 2, "new": 2, "other": 2}, "what it leaves is not left idle"
+
+
 STEPS_OF_8 = Curve(np.array([0.01 * n + min(n // 8, 1) + 0.2 * (n >= 16) for n in range(65)]))
 
 

@@ -15,9 +15,11 @@ from math import inf, prod
 import numpy as np
 
 from gpuyard.jobs.curve import Point, hull_of
-from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy
+from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy, gpus_of
+from gpuyard.jobs.policies.placement import place
 
 _HORIZON_S = 3600.0  # a restart has to pay for itself within: later the GPUs are dealt anew anyhow
+_ATTEMPTS = 3  # to deal again what splits would waste
 _MOST_WAYS = 200  # that are followed
 _OF_FAIR_SHARE = 2  # jobs' lengths are compared on so many times an equal share of the GPUs
 
@@ -33,11 +35,25 @@ class MinTime(Policy):
         given = {job.id: job.gpus for job in jobs if job.running and not job.elastic}
         left = pool.gpus - sum(given.values())
         free = [job for job in jobs if job.id not in given]
-        return given | (_best_of_few(free, left) or _greedy(free, left))
+        dealt = given | (_best_of_few(free, left) or _greedy(free, left))
+        for _ in range(_ATTEMPTS):
+            slower = _split_in_vain(dealt, jobs, pool)
+            if not slower:
+                break
+            free = [replace(job, most_gpus=slower.get(job.id, job.most_gpus)) for job in free]
+            dealt = given | _greedy(free, left)
+        return dealt
 
     def as_queue(self) -> QueuePolicy:
         """Urgency is then the order of GPU-seconds; what is dealt to a few is not tried in all ways."""
         return InOrder(self, _gpu_seconds)
+
+
+def _split_in_vain(dealt: Mapping[str, int], jobs: Sequence[JobView], pool: Pool) -> dict[str, int]:
+    """Of jobs that fewer GPUs on fewer machines would make faster than these, how many those are."""
+    placed = place(dealt, jobs, pool, shrink=True)
+    fewer = {job_id: gpus_of(allocation) for job_id, allocation in placed.items()}
+    return {job_id: gpus for job_id, gpus in fewer.items() if gpus < dealt[job_id]}
 
 
 def _gpu_seconds(job: JobView) -> tuple[int, float, float]:

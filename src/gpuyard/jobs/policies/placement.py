@@ -13,11 +13,17 @@ Free = npt.NDArray[np.int64]
 
 
 def place(
-    gpus: Mapping[str, int], jobs: Sequence["JobView"], pool: "Pool", *, emptiest: bool = False
+    gpus: Mapping[str, int],
+    jobs: Sequence["JobView"],
+    pool: "Pool",
+    *,
+    emptiest: bool = False,
+    shrink: bool = False,
 ) -> dict[str, "Allocation"]:
     """Machines for each job that gets GPUs. Who keeps its number stays where it is; then the largest chooses first.
 
     `emptiest`: jobs choose in the order given, each the machines with the most free GPUs, as published simulations do.
+    `shrink`: a job takes fewer GPUs where, by its curve, the split that is left for all of them makes it slower.
     """
     kept = [job for job in jobs if job.running and gpus.get(job.id, 0) == job.gpus]
     placed = {job.id: job.allocation for job in kept if job.allocation is not None}
@@ -30,6 +36,8 @@ def place(
             chosen = _emptiest(free, wanted)
         else:
             chosen = _around(job, wanted, free) or choose(free, wanted, racks)
+            if shrink and len(chosen) > 1:
+                chosen = _fastest(job, chosen, free, racks)
         take(free, chosen)
         placed[job.id] = chosen
     return placed
@@ -53,6 +61,25 @@ def take(free: Free, allocation: "Allocation", sign: int = -1) -> None:
     """Out of what is free; back into it with a `sign` of 1."""
     for machine, gpus in allocation:
         free[machine] += sign * gpus
+
+
+def _fastest(
+    job: "JobView", chosen: "Allocation", free: Free, racks: npt.NDArray[np.int64] | None
+) -> "Allocation":
+    """These GPUs, or fewer of them that are faster because they are less split."""
+    wanted = sum(gpus for _, gpus in chosen)
+    best, speed = chosen, job.curve.speed_on([gpus for _, gpus in chosen])
+    if speed >= job.curve.speed(wanted):
+        return chosen
+    hull = {gpus for gpus, _ in job.curve.hull(job.least_gpus, wanted)[1:]}
+    of_fewer_machines = np.cumsum(np.sort(free)[::-1])[: len(chosen) - 1].tolist()
+    for gpus in sorted(hull.union(of_fewer_machines), reverse=True):
+        if job.least_gpus <= gpus < wanted and job.curve.speed(gpus) > speed:
+            fewer = choose(free, gpus, racks)
+            there = job.curve.speed_on([count for _, count in fewer])
+            if there > speed:
+                best, speed = fewer, there
+    return best
 
 
 def _around(job: "JobView", gpus: int, free: Free) -> "Allocation | None":
