@@ -1,14 +1,18 @@
 """The simulations of the Pollux paper, done again: its baselines within 5 %, and ours against them."""
 
+import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.jobs.policies import policy_of
+from gpuyard.jobs.policies import JobView, policy_of
 from gpuyard.jobs.simulate.loop import simulate
+from gpuyard.jobs.simulate.trace import TraceJob
 from gpuyard.jobs.simulate.traces.pollux import POOL, Batch, read_application, read_pollux
 from gpuyard.jobs.simulate.work import packed_shape
 
@@ -36,6 +40,24 @@ def test_min_time_beats_both_with_the_users_batch() -> None:
 
 def test_min_time_beats_pollux_where_it_may_choose_the_batch_too() -> None:
     assert mean("min-time", "adaptive") < POLLUX
+
+
+@pytest.mark.parametrize(("batch", "beaten"), [("user", TIRESIAS), ("adaptive", POLLUX)])
+def test_min_time_keeps_its_lead_where_it_is_told_up_to_four_times_too_much_or_too_little_work(
+    batch: Batch, beaten: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth, well_told = TraceJob.view, mean("min-time", batch)
+
+    def told(job: TraceJob, *state: Any) -> JobView:
+        view = truth(job, *state)
+        wrong = 4 ** random.Random(job.id).uniform(-1, 1)
+        return replace(view, remaining_work=wrong * view.remaining_work)
+
+    monkeypatch.setattr(TraceJob, "view", told)
+    trace = read_pollux(TRACES / "workload-6.csv", TRACES, batch)
+    reached = simulate(trace, policy_of("min-time"), POOL).completion_seconds.mean()
+    assert reached != well_told
+    assert reached < 0.8 * beaten
 
 
 def test_a_measured_placement_is_taken_as_measured() -> None:
