@@ -24,9 +24,7 @@ Tell = Callable[[int, int], None]
 _TELL_EVERY = 500  # decisions
 _LONG_HISTORY = 2000  # jobs
 _MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
-_MOST_ROUNDS = (
-    3_000_000  # nearly six years of minutes; a job that takes longer has a slip in its line
-)
+_MOST_ROUNDS = 3_000_000  # nearly six years of minutes: who takes longer has a slip in its line
 
 
 def simulate(trace: Trace, policy: Policy, pool: Pool, tell: Tell | None = None) -> Outcome:
