@@ -29,6 +29,14 @@ def until(found: Callable[[], Any], what: str = "it") -> Any:
     return answer
 
 
+def is_gone(pid: int) -> bool:
+    """Also where nobody has waited for it yet."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
 class Jobs:
     """Jobs on this machine, as a user has them."""
 

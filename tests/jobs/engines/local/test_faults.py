@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.engines.local.conftest import Jobs, until
+from tests.jobs.engines.local.conftest import Jobs, is_gone, until
 
 # notes its pid when it starts; a second one at the same time finds the first one's mark; ends when it may
 ALONE = """
@@ -38,13 +38,6 @@ def pids(directory: Path) -> list[int]:
 def kill(*pids: int) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
 
 
 def test_a_job_outlives_its_killed_runner_and_is_adopted_by_the_next(jobs: Jobs) -> None:

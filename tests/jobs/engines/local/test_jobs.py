@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.engines.local.conftest import GPUS, Jobs, until
+from tests.jobs.engines.local.conftest import GPUS, Jobs, is_gone, until
 from tests.jobs.test_job import NASTY
 
 SHOW = """
@@ -55,7 +55,7 @@ def test_a_dry_run_prints_what_would_run_and_does_nothing(jobs: Jobs) -> None:
     )
     last = done.stdout.splitlines()[-1]
     assert last == (
-        "gpuyard lease 2 --for 3600s -- torchrun --nproc-per-node=2 --standalone train.py"
+        "gpuyard lease 2 --for 3600.0s -- torchrun --nproc-per-node=2 --standalone train.py"
     )
     assert not jobs.paths.store.exists()
     document = json.loads(jobs.cli("submit", "--dry-run", "--json", "--", "train").stdout)
@@ -103,6 +103,7 @@ def test_options_go_before_what_the_file_says(jobs: Jobs) -> None:
         (("--deadline", "Fry 18:00", "--", "x"), "expected a time like 'Mon 18:00'"),
         (("--time-limit", "12", "--", "x"), "has no unit"),
         (("--after", "local://9", "--", "x"), "there is no job local://9"),
+        (("--after", "slurm://c/9", "--", "x"), "can't wait for slurm://c/9, which is elsewhere"),
         (("--engine", "slum", "--", "x"), "did you mean 'slurm'"),
         (("--workload", "resnet5", "--", "x"), "did you mean 'resnet50'"),
         ((), "nothing to run"),
@@ -143,7 +144,7 @@ def test_a_cancelled_job_ends_with_all_that_it_has_started(jobs: Jobs) -> None:
     assert jobs.cli("cancel", waiting, handle).returncode == 0
     assert jobs.wait(waiting, handle) == 1
     assert jobs.state(handle) == jobs.state(waiting) == "cancelled"
-    assert not Path(f"/proc/{pid.strip()}").exists()
+    assert is_gone(int(pid))
     assert json.loads(jobs.cli("who", "--json").stdout)["queue"] == []
     assert "is cancelled already" in jobs.cli("cancel", handle).stderr
 
@@ -266,7 +267,8 @@ def test_a_job_submitted_on_a_lease_holds_nothing_of_it(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = (sys.executable, "-m", "gpuyard", "submit", "--", "sleep", "600")
-    until_runs = '"$@"; until test -s "$GPUYARD_HOME/jobs/runner.lock"; do sleep 0.1; done'
+    until_runs = '"$@"; until test -s "$RUNNER_LOCK"; do sleep 0.1; done'
+    monkeypatch.setenv("RUNNER_LOCK", str(jobs.paths.runner_lock))
     done = jobs.cli("lease", "1", "--", "sh", "-c", until_runs, "sh", *command)
     handle = done.stdout.strip()
     until(lambda: jobs.state(handle) == "running")

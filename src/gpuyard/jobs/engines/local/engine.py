@@ -46,7 +46,7 @@ class LocalRequest(Request):
         """As one would type it."""
         job, gpus = self.job, self.most_gpus
         argv = torchrun_line(job.spec.command, gpus_per_node=gpus)
-        limit = f" --for {job.spec.time_limit:g}s" if job.spec.time_limit else ""
+        limit = f" --for {job.spec.time_limit!r}s" if job.spec.time_limit else ""
         project = f" --project {shlex.quote(job.spec.project)}" if job.spec.project else ""
         lines = [f"cd {shlex.quote(str(job.cwd))}"]
         lines += [
@@ -95,7 +95,12 @@ class LocalEngine(Engine):
                 f"the job wants {job.spec.gpus.min} GPUs or more; this machine has {machine_gpus}"
             )
         for text in job.spec.after:
-            self._row(Handle.parse(text))
+            before = Handle.parse(text)
+            if before.engine != self.name:
+                raise UserMistake(
+                    f"a job of this machine can't wait for {before}, which is elsewhere"
+                )
+            self._row(before)
         return LocalRequest(job, machine_gpus, self._known(job, config))
 
     def submit(self, request: LocalRequest) -> Handle:

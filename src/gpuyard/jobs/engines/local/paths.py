@@ -1,5 +1,6 @@
 """Where everything about a user's jobs on this machine is."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,8 @@ class JobPaths:
 
     @classmethod
     def of_user(cls) -> "JobPaths":
-        return cls(files.home().absolute() / "jobs")
+        """By machine: where several share a home, none may take another's jobs for lost."""
+        return cls(files.home().absolute() / "jobs" / "local" / os.uname().nodename)
 
     def make(self) -> None:
         try:
