@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,33 @@ def test_a_loss_that_is_not_finite_leaves_the_line_readable() -> None:
     loop.reporter.close()
     last = loop.windows[-1]
     assert (last.loss, last.number, last.total) == (None, 501, 900)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, float("nan"), -1, [], 1e300])
+def test_a_wrong_argument_does_not_end_a_training(wrong: Any) -> None:
+    loop = Loop()
+    for _ in range(12):
+        loop.now += 0.1
+        loop.reporter.step(wrong, wrong, wrong, wrong)
+    loop.reporter.close()
+    assert [window.steps for window in loop.windows] == [10, 1]
+    assert loop.windows[-1].samples_done == 0
+
+
+def test_a_handler_of_a_signal_may_come_in_between() -> None:
+    """And ends in a step of its own; with a lock that is not its own it would wait for ever."""
+    lines: list[str] = []
+
+    def interrupted(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 1:
+            inside.step(1)
+
+    inside = Reporter(interrupted, {})
+    for _ in range(12):
+        inside.step(1)
+    inside.close()
+    assert len(lines) == 2
 
 
 @pytest.mark.parametrize(

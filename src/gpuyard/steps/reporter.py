@@ -18,7 +18,6 @@ Only rank 0 reports. What goes wrong here never stops the training.
 import atexit
 import contextlib
 import json
-import math
 import os
 import sys
 import threading
@@ -38,6 +37,7 @@ _LEAST_WARMUP_STEPS, _LONG_WARMUP_SECONDS = 3, 10.0  # where steps are slow, few
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 60.0  # that a line is about
 _SHARE_OF_ALL = 1 / 20  # a line is about so much of the time until then: few lines in a month
 _MOST_TIMES = 1024
+_MOST = 1e15
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
 # not SLURM_NTASKS: a batch script has it, too, and starts one process for all of them
 _WORLDS = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "HOROVOD_SIZE")
@@ -58,7 +58,7 @@ class Reporter:
         self._said = dict(said)
         self._workers = workers
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come in between, and train
         self._first: float | None = None
         self._warm = False
         self._testbed_said = False
@@ -79,15 +79,16 @@ class Reporter:
     ) -> None:
         """One more is done."""
         now = self._clock()
+        samples = _number(samples) or 0.0
         with self._lock:
             self._steps_done += 1
             self._samples_done += samples
             if loss is not None:
-                self._loss = float(loss)
+                self._loss = _number(loss, least=-_MOST)
             if number is not None:
-                self._number = number
+                self._number = _whole_number(number)
             if total is not None:
-                self._total = total
+                self._total = _whole_number(total)
             if self._first is None:  # when it began is not known
                 self._first = now
                 self._begin(now)
@@ -109,7 +110,7 @@ class Reporter:
 
     def unlock(self) -> None:
         """In a forked process nobody else holds it, and what its parent counted is its parent's to say."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._first = None
 
     def _begin(self, now: float) -> None:
@@ -152,13 +153,28 @@ class Reporter:
             "samples_done": self._samples_done * self._workers,
             "number": self._number,
             "total": self._total,
-            "loss": self._loss if self._loss is None or math.isfinite(self._loss) else None,
+            "loss": self._loss,
         }
         if not self._testbed_said:
-            line["testbed"] = _testbed()
             self._testbed_said = True
+            with contextlib.suppress(Exception):  # of torch, maybe; the training is worth more
+                line["testbed"] = _testbed()
         self._begin(now)
         self._write(MARKER + json.dumps(line, allow_nan=False) + "\n")
+
+
+def _number(value: object, least: float = 0.0) -> float | None:
+    """None where it is none: a wrong argument is no reason to end a training."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return number if least <= number <= _MOST else None
+
+
+def _whole_number(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
 
 
 def _testbed() -> dict[str, object]:
@@ -170,14 +186,9 @@ def _testbed() -> dict[str, object]:
 
     torch = sys.modules.get("torch")
     gpus: list[str] = []
-    try:
-        if torch is not None and torch.cuda.is_available():
-            gpus = [torch.cuda.get_device_name(i)[:100] for i in range(torch.cuda.device_count())]
-            gpus = _with_hidden(gpus)
-        threads = 0 if torch is None else int(torch.get_num_threads())
-        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, RuntimeError, ValueError):
-        threads = memory_bytes = 0
+    if torch is not None and torch.cuda.is_available():
+        gpus = [torch.cuda.get_device_name(i)[:100] for i in range(torch.cuda.device_count())]
+        gpus = _with_hidden(gpus)
     return {
         "gpuyard": __version__,
         "torch": str(getattr(torch, "__version__", "none"))[:50],
@@ -187,9 +198,9 @@ def _testbed() -> dict[str, object]:
         "host": platform.node()[:100],
         "cpu_model": cpu_model()[:100],
         "cores": len(usable_cores()),
-        "memory_bytes": memory_bytes,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": gpus[:64],
-        "threads_per_worker": threads,
+        "threads_per_worker": 0 if torch is None else int(torch.get_num_threads()),
     }
 
 

@@ -1,5 +1,6 @@
 """What a job reports becomes a measurement: once for each start, with what speaks against it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,36 @@ def test_a_log_that_has_no_report_is_a_sentence(cli: Cli, tmp_path: Path) -> Non
 def test_a_log_needs_its_workload(cli: Cli, tmp_path: Path) -> None:
     assert "Name it with --workload" in cli("results", "add", str(tmp_path), status=2).stderr
     assert "local://17" in cli("results", "add", "local://17", status=2).stderr
+
+
+def test_a_prediction_is_what_jobs_have_shown(cli: Cli, tmp_path: Path) -> None:
+    """From a log to the store, to a calibration, to the next prediction."""
+    said = [
+        {
+            "start": f"{gpus}-{batch}", "gpus": gpus, "steps": 50, "samples": 50 * batch * gpus, "seconds": 50 * seconds,
+            "testbed": {**V100S, "host": "node7"},
+        }
+        for gpus, batch, seconds in ((1, 32, 0.13), (1, 64, 0.24), (2, 64, 0.245), (4, 64, 0.25))
+        for _ in range(3)
+    ]  # fmt: skip
+    log = tmp_path / "log"
+    log.write_text("".join(f"gpuyard-steps: {json.dumps(line)}\n" for line in said))
+    asked = (
+        "predict",
+        "resnet50",
+        "--on",
+        "1x4xv100-sxm2-16gb",
+        "--gpus",
+        "4",
+        "--batch",
+        "64",
+        "--json",
+    )
+
+    def predicted() -> float:
+        return float(json.loads(cli(*asked).stdout)["predictions"][0]["samples_per_second"])
+
+    before = predicted()
+    cli("results", "add", str(log), "--workload", "resnet50")
+    cli("calibrate")
+    assert abs(predicted() / 1024 - 1) < 0.05 < abs(before / 1024 - 1)
