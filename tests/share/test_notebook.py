@@ -133,6 +133,29 @@ def test_an_idle_notebook_gives_its_gpus_back_and_a_busy_or_used_one_does_not(
     assert (files / "mine.ipynb").exists()
 
 
+def test_a_notebook_in_the_background_goes_on_without_its_terminal(
+    start: Start, who: Who, cli: Cli, usage: Usage, environment: Path, files: Path
+) -> None:
+    with_it = ("--background", "--python", str(environment), "--dir", str(files), "--json")
+    process = start("notebook", *with_it)
+    said, complained = process.communicate(timeout=60)
+    assert process.returncode == 0 and "goes on in the background" in complained
+    notebook = json.loads(said)
+    token = notebook["url"].partition("token=")[2]
+    assert ask(notebook, "/api/status", token) == 200
+    assert holders(who()) == {0: [notebook["id"]]}
+    log = home() / "notebooks" / "notebook.log"
+    assert log.stat().st_mode & 0o777 == 0o600 and token not in log.read_text()
+    busy = start("notebook", *with_it, "--now", "--gpus", "8")
+    assert "can't be had now" in busy.communicate(timeout=60)[1] and busy.returncode == 75
+    cli("notebook", "stop", notebook["id"])
+    assert holders(who()) == {}
+    (files / "open").touch()
+    refused = start("notebook", *with_it)
+    assert "without its token" in refused.communicate(timeout=60)[1] and refused.returncode == 1
+    assert holders(who()) == {}
+
+
 def test_a_server_that_answers_without_its_token_is_ended(
     start: Start, who: Who, environment: Path, files: Path
 ) -> None:

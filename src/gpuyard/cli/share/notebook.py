@@ -38,6 +38,9 @@ def notebook(
     wait: Annotated[
         str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")
     ] = None,
+    background: Annotated[
+        bool, typer.Option("--background", help="Return once it runs; it goes on when you log out.")
+    ] = False,
     project: Annotated[str, typer.Option(help="What it is for, as `usage` counts it.")] = "",
     json_output: JsonOption = False,
 ) -> None:
@@ -65,15 +68,11 @@ def notebook(
         project=project,
         waits=not now,
     )
-    told = Told(
-        tell,
-        lambda started: _ready(started, json_output=json_output),
-        lambda sentence: _say(f"gpuyard: {sentence}"),
-    )
     idle_seconds = None if idle == "0" else parse_seconds(idle)
     wait_seconds = parse_seconds(wait) if wait else None
-    try:
-        status = run_notebook(
+
+    def run(told: Told) -> int:
+        return run_notebook(
             open_desk(),
             request,
             directory=where,
@@ -81,6 +80,22 @@ def notebook(
             idle_seconds=idle_seconds,
             wait_seconds=wait_seconds,
             told=told,
+        )
+
+    try:
+        if background:
+            from gpuyard.share.notebook.background import run_in_background
+
+            started, log = run_in_background(run, tell)
+            _ready(started, json_output=json_output)
+            _say(f"gpuyard: it goes on in the background; its words are in {log}")
+            return
+        status = run(
+            Told(
+                tell,
+                lambda started: _ready(started, json_output=json_output),
+                lambda sentence: _say(f"gpuyard: {sentence}"),
+            )
         )
     except KeyboardInterrupt:
         _say("gpuyard: stopped waiting; the place in the queue is given up")
