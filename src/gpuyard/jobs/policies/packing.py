@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 LATE_S = 1e-6  # ends are sums of floats
 _LIGHT = 1e-9
+_MANY = 200  # tasks
 Shares = npt.NDArray[np.float64]
 
 
@@ -232,7 +233,11 @@ def _orders(tasks: Sequence[Task], shares: Shares) -> Iterator[tuple[list[Task],
         lambda i: (-tasks[i].weight, tasks[i].modes[0].gpu_seconds),
         lambda i: (tasks[i].deadline_s - min(mode.seconds for mode in tasks[i].modes),),
     )
-    for key in keys:
+    few = (
+        len(tasks) <= _MANY
+    )  # of many, what is put early and what has least slack is never the best
+    for key in keys if few else keys[:-1]:
         order = [tasks[i] for i in sorted(every, key=key)]
-        yield order, False
+        if few:
+            yield order, False
         yield order, True
