@@ -37,16 +37,18 @@ def test_what_was_measured_here_does_where_nothing_can_be_predicted(
     files.home().mkdir(parents=True)
     store = ResultsStore(files.results_file())
     here = make_measurement().provenance.model_copy(update={"host": os.uname().nodename})
-    for number, workers, speed, provenance in (
-        (1, 1, 100.0, here),
-        (2, 2, 150.0, here),
-        (3, 2, 9e9, make_measurement().provenance),  # elsewhere
+    for number, workers, batch, speed, provenance in (
+        (1, 1, 32, 100.0, here),
+        (2, 2, 32, 150.0, here),
+        (3, 2, 32, 9e9, make_measurement().provenance),  # elsewhere
+        (4, 2, 8, 9e9, here),  # with another batch
     ):
         store.add(
             make_measurement(
                 number,
                 workload="spoken-digits-linear",
                 workers=workers,
+                batch_per_worker=batch,
                 samples_per_second=speed,
                 provenance=provenance,
             )

@@ -12,13 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpuyard import files
-from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.progress import corrected_curve
-from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.measurement import Measurement
 from gpuyard.specs import DEFAULT_EXCHANGE, Workload
 from gpuyard.specs.job import JobSpec
 from gpuyard.steps.windows import StepWindow
@@ -58,9 +54,11 @@ def known_work(spec: JobSpec, *, gpu: str | None, gpus: int) -> KnownWork:
     """On one machine with so many GPUs of a kind; `gpu` is its row in the catalog, None where it has none."""
     if spec.workload is None:
         return KnownWork(samples=spec.samples)
+    from gpuyard.catalog.specfiles import read_workload
+
     workload = read_workload(spec.workload)
     predicted = None if gpu is None else _predicted(workload, gpu, min(gpus, _MOST_GPUS))
-    runs = _measured(workload.name, None if gpu is None else "cuda")
+    runs = _measured(workload, None if gpu is None else "cuda")
     curve = corrected_curve(predicted, runs, gpus=min(gpus, spec.gpus.max))
     basis = ["predicted"] if predicted is not None else []
     if runs:
@@ -84,11 +82,15 @@ def _predicted(workload: Workload, gpu: str, gpus: int) -> Curve | None:
         return None
 
 
-def _measured(workload: str, device: str | None) -> list[StepWindow]:
+def _measured(workload: Workload, device: str | None) -> list[StepWindow]:
     """Runs of this workload on this machine, each as what a job would have reported of it.
 
     What its CPU does says nothing of its GPUs; without a GPU that is known, everything counts.
     """
+    from gpuyard.measure.job_runs.records import JobRun
+    from gpuyard.measure.store import ResultsStore
+    from gpuyard.measure.training.measurement import Measurement
+
     path = files.results_file()
     if not path.exists():
         return []
@@ -102,7 +104,7 @@ def _measured(workload: str, device: str | None) -> list[StepWindow]:
             gpus=run.gpus,
             nodes=run.nodes,
         )
-        for run in store.records(JobRun, workload)
+        for run in store.records(JobRun, workload.name)
         if run.provenance.host == here
         and run.nodes == 1
         and device in (None, run.device)
@@ -116,10 +118,11 @@ def _measured(workload: str, device: str | None) -> list[StepWindow]:
             step_seconds=run.step.step_seconds,
             gpus=run.workers,
         )
-        for run in store.records(Measurement, workload)
+        for run in store.records(Measurement, workload.name)
         if run.provenance.host == here
         and run.place.kind == "here"
         and run.strategy == "ddp"
+        and run.batch_per_worker == workload.batch_per_gpu
         and device in (None, run.device)
         and run.remedy == DEFAULT_EXCHANGE
         and (run.synthetic, run.doubt) == (None, None)
