@@ -125,6 +125,12 @@ def test_an_end_is_never_in_the_past() -> None:
     assert found.share == 1
 
 
+def test_an_end_in_a_thousand_years_is_none() -> None:
+    found = progress_of(reports(1e-9), curve=None, gpus=4, now=1100.0, total_samples=1e15)
+    assert (found.expected_end, found.latest_end) == (None, None)
+    assert found.samples_per_second == pytest.approx(1e-9)
+
+
 def test_a_rigid_curve_learns_of_a_number_that_it_did_not_know() -> None:
     corrected = corrected_curve(Curve.rigid(4, 400.0), reports(100, gpus=2), gpus=2)
     assert speed_of(corrected, 2) == pytest.approx(100)

@@ -13,6 +13,8 @@ from gpuyard.jobs.job import Handle, Job, JobStatus
 from gpuyard.jobs.waiting import keep_reported
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.report.answer import Facts, Words
+from gpuyard.report.answers.jobs.status import status_answer
 from gpuyard.specs.job import JobSpec
 from gpuyard.steps.reporter import MARKER
 
@@ -99,6 +101,20 @@ def test_what_was_printed_is_a_measurement_once() -> None:
     assert run.samples_per_second == pytest.approx(1280)
     keep_reported(Elsewhere(lines(5), job(workload=None)), HANDLE)
     assert stored() == [run]
+
+
+def facts_of(status: JobStatus) -> dict[str, Words]:
+    (facts,) = status_answer(status).parts
+    assert isinstance(facts, Facts)
+    return dict(facts.facts)
+
+
+def test_the_status_says_how_fast_it_is_and_when_it_will_end() -> None:
+    status = JobStatus(HANDLE, "running", done=0.42, samples_per_second=1280.0, expected_end=1.79e9)
+    said = facts_of(status)
+    assert (said["done"], said["samples/s"]) == ("42 %", "1,280.0")
+    assert str(said["expected end"]).startswith("Mon 2026-09-21")
+    assert "samples/s" not in facts_of(JobStatus(HANDLE, "running"))
 
 
 def test_waiting_for_a_job_keeps_what_its_engine_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ _FIRST_WINDOW = 0.1  # σ of the speed where there is one window only
 _LEAST_ERROR = 0.02  # σ; the next hour is never more like this one
 _MOST_ERROR = 1.0  # σ; windows that differ by more say nothing
 _MOST_RATIO = 1e4  # between what is seen and the curve; beyond it they are not of the same thing
+_NEVER_SECONDS = 100 * 365 * 86400.0  # who would need longer has no end that could be said
 _DOUBLINGS = 3.0  # of GPUs, over which what was seen tells a third of what it tells right here
 
 
@@ -64,17 +65,17 @@ def progress_of(
     planned, done = _planned(windows, total_samples, done)
     corrected = corrected_curve(curve, windows, gpus=gpus)
     speed = corrected.speed(gpus) if corrected is not None else 0.0
-    if corrected is None or planned is None or speed <= 0:
-        return Progress(done, planned, speed or None, corrected, None, None, None)
     reported = max((window.at for window in windows if window.at is not None), default=now)
-    since, seconds = min(reported, now), max(0.0, planned - done) / speed
+    since = min(reported, now)
 
-    def end(factor: float) -> float:
-        return max(now, since + seconds / factor)
+    def end(factor: float) -> float | None:
+        if corrected is None or planned is None or speed <= 0:
+            return None
+        seconds = max(0.0, planned - done) / speed / factor
+        return max(now, since + seconds) if seconds < _NEVER_SECONDS else None
 
-    return Progress(
-        done, planned, speed, corrected, end(1.0), end(corrected.high), end(corrected.low)
-    )
+    low, high = (corrected.low, corrected.high) if corrected is not None else (1.0, 1.0)
+    return Progress(done, planned, speed or None, corrected, end(1.0), end(high), end(low))
 
 
 def corrected_curve(

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from gpuyard.jobs.job import JobState, JobStatus
 from gpuyard.report.answer import Answer, Facts, Text, Tone, Words
+from gpuyard.units import format_per_second, format_share
 
 _TONES: dict[JobState, Tone] = {
     "running": "accent",
@@ -30,9 +31,13 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("exit status", str(status.exit_status)))
     if status.nodes:
         facts.append(("nodes", ", ".join(status.nodes)))
+    if status.done is not None:
+        facts.append(("done", format_share(status.done)))
+    if status.samples_per_second is not None:
+        facts.append(("samples/s", format_per_second(status.samples_per_second)))
     facts += [
-        (name, moment_text(moment))
-        for name in ("submitted", "started", "ended", "deadline")
+        (name.replace("_", " "), moment_text(moment))
+        for name in ("submitted", "started", "expected_end", "ended", "deadline")
         if (moment := getattr(status, name)) is not None
     ]
     if status.command:
