@@ -182,6 +182,7 @@ SPECS: dict[str, Callable[[str], object]] = {
     "offers": lambda path: specfiles.read_offers(Path(path)),
     "site": lambda path: specfiles.read_site(Path(path)),
     "sweep": lambda path: specfiles.read_sweep(Path(path)),
+    "deployment": lambda path: specfiles.read_deployment(Path(path)),
     "job": lambda path: specfiles.read_job(Path(path)),
 }
 
@@ -274,6 +275,9 @@ READ_BY: dict[str, str] = {
     "cli/cost/hybrid.py": "demand.csv",
     "cli/options.py": "calibration.json",
     "cli/plan.py": "usage.json",
+    "deploy/state.py": KEPT,
+    "deploy/targets/lab_target.py": OWN,
+    "deploy/terraform/run.py": KEPT,
     "economics/demand.py": "demand.csv",
     "economics/usage.py": "usage.json",
     "files.py": "demand.csv",
@@ -288,6 +292,10 @@ READ_BY: dict[str, str] = {
     "jobs/simulate/traces/__init__.py": "trace.csv",
     "jobs/simulate/traces/history.py": "sacct of jobs",
     "jobs/simulate/traces/rows.py": "trace.csv",
+    "lab/machine_init.py": RANKS,
+    "lab/machine_root.py": HOST,
+    "lab/machines.py": KEPT,
+    "lab/operation.py": RANKS,
     "lab/network.py": HOST,
     "lab/state.py": "lab.json",
     "measure/collectives/mpi_worker.py": RANKS,

@@ -41,7 +41,7 @@ with contextlib.ExitStack() as held:
     sys.stdin.read()
 """
 TOKEN = new_token()
-KINDS = ["file", "storage", "digits", "ranks", "torchrun", "horovod"]
+KINDS = ["file", "storage", "digits", "ranks", "torchrun", "horovod", "root"]
 
 
 @contextlib.contextmanager
