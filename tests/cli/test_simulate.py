@@ -191,6 +191,15 @@ def test_deadlines_can_be_made_up_and_the_policy_that_meets_most_is_said(cli: Cl
     assert "max-jobs meets the most deadlines: 7 of 7." in team.stdout
 
 
+def test_a_horizon_is_a_deadline_of_all_that_come_before_it(cli: Cli) -> None:
+    arguments = ("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo", "--json")
+    most, fifo = json.loads(cli(*arguments, "--deadlines", "1 h").stdout)["policies"]
+    assert most["deadlines"] == 7, "gnmt is submitted at that moment"
+    assert most["deadlines_met"] > fifo["deadlines_met"]
+    done = cli(*arguments, "--deadlines", "8", status=2)
+    assert "'8' has no unit" in done.stderr
+
+
 def test_who_asks_for_more_than_there_is_gets_all(cli: Cli) -> None:
     document = json.loads(
         cli("simulate", POLLUX, "--cluster", "2x4", "--policy", "fifo", "--json").stdout

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuyard.jobs.simulate.what_if import Faster, Ratio
     from gpuyard.specs import Cluster
 
+_RANGE = re.compile(r"(\d{1,4}(?:\.\d{1,4})?)\.\.(\d{1,4}(?:\.\d{1,4})?)")
 _MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
 
 
@@ -77,8 +78,9 @@ def simulate(
     deadlines: Annotated[
         str | None,
         typer.Option(
-            metavar="LOW..HIGH",
-            help="Make up deadlines: so many times as long as a job takes alone, like 1..3.",
+            metavar="WHEN",
+            help="Make up deadlines: so many times as long as a job takes alone, like 1..3, or one "
+            "horizon for all, like '8 h' from the beginning.",
         ),
     ] = None,
     html: PageOption = None,
@@ -108,7 +110,7 @@ def simulate(
     read = _trace(trace, format, traces, batch, machines)
     pool = _pool(machines, read)
     if deadlines is not None:
-        read = read.with_deadlines(*_range(deadlines), pool)
+        read = _due(read, deadlines, pool)
     cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
     cases += [change.case(cases[0], _faster(machines, workload)) for change in changes]
     with progress_bar("simulating") as tell:
@@ -190,11 +192,16 @@ def _leases() -> "Trace":
     return lease_trace(desk.history(), len(desk.config.gpus))
 
 
-def _range(text: str) -> tuple[float, float]:
-    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)\.\.(\d{1,4}(?:\.\d{1,4})?)", text.strip())
+def _due(trace: "Trace", text: str, pool: "Pool") -> "Trace":
+    """A range of times that jobs take alone, or one moment for all."""
+    from gpuyard.units import parse_seconds
+
+    if ".." not in text:
+        return trace.due_at(parse_seconds(text))
+    match = _RANGE.fullmatch(text.strip())
     if match is None or not 0 < float(match[1]) <= float(match[2]):
         raise UserMistake(f"--deadlines: expected a range like 1..3, got {text!r}")
-    return float(match[1]), float(match[2])
+    return trace.with_deadlines(float(match[1]), float(match[2]), pool)
 
 
 def _batch(text: str) -> "Batch":

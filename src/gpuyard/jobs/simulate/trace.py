@@ -84,3 +84,11 @@ class Trace:
             due_s = job.submitted_s + chance.uniform(low, high) * alone_s
             jobs.append(replace(job, deadline_s=due_s))
         return replace(self, jobs=tuple(jobs))
+
+    def due_at(self, horizon_s: float) -> "Trace":
+        """All that are submitted before that moment are due at it, and no others."""
+        jobs = [
+            replace(job, deadline_s=horizon_s if job.submitted_s < horizon_s else None)
+            for job in self.jobs
+        ]
+        return replace(self, jobs=tuple(jobs))
