@@ -1,6 +1,7 @@
 """Clocks that jump, reboots, full disks, old and damaged stores: no lease ends early, and none is given twice."""
 
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import NoneFree, Request
 from gpuyard.share.store.schema import VERSION
+from gpuyard.share.watch import processes
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders, needs_root
 
@@ -62,6 +64,23 @@ def test_after_a_reboot_all_leases_are_free(share: Path) -> None:
         os.close(descriptor)
     for opened in (broker, rebooted):
         opened.close()
+
+
+def test_who_can_open_no_file_takes_nobody_for_gone(share: Path) -> None:
+    """Of many who ask at once a service may run out of them; a process that it can't look at still has its GPU."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    looks: tuple[Callable[[], object], ...] = (
+        Clock,
+        lambda: processes.start_time(os.getppid()),
+        lambda: processes.processes_of("0000abcd", os.getuid()),
+    )
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        for look in looks:
+            with pytest.raises(GpuyardError, match="no lease can be given now"):
+                look()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.fixture

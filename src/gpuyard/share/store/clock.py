@@ -4,12 +4,18 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuyard.errors import GpuyardError
+
 
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
+    except FileNotFoundError:
         return "unknown"
+    except OSError as error:  # not "unknown": every lease would be of another boot, and free
+        raise GpuyardError(
+            f"no lease can be given now, because the boot can't be named: {error.strerror}; try again"
+        ) from error
 
 
 def _since_boot() -> float:

@@ -5,11 +5,14 @@ lease's name in its environment: a program that closes what it inherits is found
 """
 
 import contextlib
+import errno
 import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from gpuyard.errors import GpuyardError
 
 VARIABLE = "GPUYARD_LEASE"
 
@@ -48,17 +51,27 @@ def _read(pid: int, name: str) -> bytes:
     """Without pathlib and buffers: thousands of them are read."""
     try:
         descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _raise_if_short(error)
         return b""
     try:
         parts = []
         while part := os.read(descriptor, 65_536):
             parts.append(part)
         return b"".join(parts)
-    except OSError:
+    except OSError as error:
+        _raise_if_short(error)
         return b""
     finally:
         os.close(descriptor)
+
+
+def _raise_if_short(error: OSError) -> None:
+    """Where this process could not look, nothing may be taken for gone."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise GpuyardError(
+            f"no lease can be given now, because processes can't be looked at: {error.strerror}; try again"
+        ) from error
 
 
 def processes_of(
@@ -72,7 +85,12 @@ def processes_of(
 
 
 def _pids_of(uid: int) -> Iterator[int]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes several times as long
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - pathlib takes several times as long
+    except OSError as error:
+        _raise_if_short(error)
+        raise
+    for name in names:
         if name.isdigit():
             with contextlib.suppress(OSError):
                 if os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
@@ -96,12 +114,16 @@ def _belongs(
 
 
 def _has_open(pid: int, file: tuple[int, int]) -> bool:
-    with contextlib.suppress(OSError):
-        for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError):
-                status = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
-                if (status.st_dev, status.st_ino) == file:
-                    return True
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+    except OSError as error:
+        _raise_if_short(error)
+        return False
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            status = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
+            if (status.st_dev, status.st_ino) == file:
+                return True
     return False
 
 
