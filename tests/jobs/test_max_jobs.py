@@ -146,3 +146,11 @@ def test_a_wide_curve_keeps_the_mode_of_the_fewest_gpu_seconds_that_is_in_time()
     plan = MaxJobs().plan([wide], Pool.uniform(1, 100), 0.0)
     narrowest = next(gpus for gpus in range(1, 101) if curve.seconds(100, gpus) <= 7)
     assert plan.packing.starts["wide"].mode.gpus == narrowest
+
+
+def test_a_job_that_no_machine_can_take_is_left_waiting() -> None:
+    big = JobView("big", Curve.rigid(8), 10, 8, 8, 8, deadline_s=100.0)
+    nothing = JobView("over", Curve.rigid(1), 0.0, deadline_s=100.0)
+    assert MaxJobs().allocate([big, nothing], Pool.uniform(1, 4), 0.0) == {"over": 1}
+    assert MaxJobs().allocate([big], Pool.uniform(1, 4), 0.0) == {}
+    assert MaxJobs().allocate([], Pool.uniform(1, 4), 0.0) == {}

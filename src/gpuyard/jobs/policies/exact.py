@@ -22,7 +22,9 @@ Running: TypeAlias = tuple[tuple[float, int], ...]
 """When each ends, and its GPUs; the first to end first."""
 _Cut: TypeAlias = dict[int, list[Mode]]
 _MOST_CUTS = 200
-_TIE = 1e-3  # of the least weight: how much fewer GPU-seconds count
+_TIE = (
+    1e-3  # of the least weight: what few GPU-seconds count; weights that are closer count as equal
+)
 _MOST_LIFTED = 64  # combinations of modes that one cut is stretched over
 
 
@@ -50,11 +52,11 @@ def improve(
     cuts: list[_Cut] = []
     bound, search = found.bound, Search(deadlines, gpus, blocks, effort)
     for _ in range(_MOST_CUTS):
-        choice, weight = _chosen(able, gpus, blocks, cuts)
-        bound = min(bound, weight)
-        if bound <= found.weight + 1e-9:
-            return Packing(found.starts, found.weight, found.weight)
         try:
+            choice, weight = _chosen(able, gpus, blocks, cuts)
+            bound = min(bound, weight)
+            if bound <= found.weight + 1e-9:
+                return Packing(found.starts, found.weight, found.weight)
             starts = search.schedule(choice)
             if starts is not None:
                 named = {able[i].id: Start(at_s, choice[i]) for i, at_s in starts.items()}
@@ -101,6 +103,8 @@ def _chosen(
             constraints=LinearConstraint(np.array(rows), -np.inf, 1 + LATE_S),
             options={"mip_rel_gap": 0.0},
         )
+    if solved.x is None:
+        raise _TooLong
     chosen = {i: mode for (i, mode), x in zip(columns, solved.x > 0.5, strict=True) if x}
     return chosen, float(sum(tasks[i].weight for i in chosen))
 
