@@ -75,6 +75,23 @@ def _measured(jobs: Jobs) -> list[int]:
     return sorted(run["gpus"] for run in listed)
 
 
+def test_a_job_makes_room_for_one_that_is_soon_done(jobs: Jobs, elastic: Path) -> None:
+    handle = jobs.submit(str(elastic))
+    until(lambda: (3, 4) in lines(jobs, handle), "steps on four GPUs")
+    short = jobs.directory / "short.job.yaml"
+    short.write_text(
+        "command: [sh, -c, 'echo $GPUYARD_GPUS']\nworkload: resnet50\nsamples: 100\ngpus: 2\n"
+    )
+    soon = jobs.submit(str(short))
+    assert jobs.wait(soon) == 0
+    assert jobs.logs(soon) == "2\n"
+    until(lambda: jobs.status(handle)["restarts"] >= 1, "the restart")
+    (jobs.directory / "may-end").touch()
+    assert jobs.wait(handle) == 0
+    done = [step for step, _ in lines(jobs, handle)]
+    assert done == list(range(1, len(done) + 1))
+
+
 def test_a_command_that_writes_the_checkpoint_is_run_before_the_job_is_stopped(
     jobs: Jobs, elastic: Path
 ) -> None:
