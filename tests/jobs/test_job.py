@@ -55,6 +55,8 @@ def test_gpus_are_a_number_or_a_range(tmp_path: Path, gpus: str, least: int, mos
         ("command: []", "needs at least 1"),
         ("command: python 'train.py", "can't be split into words"),
         ("checkpoint: {time: 30 s}", "needs a directory or a command"),
+        ("checkpoint: ''", "can't be empty"),
+        ("cwd: ''", "can't be empty"),
         ("env: {A=B: c}", "can't be empty or have '='"),
         ("workload: resnet5", "did you mean 'resnet50'"),
         ("priorty: 3", "did you mean 'priority'"),

@@ -147,7 +147,7 @@ class Checkpoint(_Short):
     types = ("string",)
 
     directory: Annotated[
-        Text | None,
+        Annotated[Text, AfterValidator(_given)] | None,
         Field(description="where it writes checkpoints, and looks for one when it starts"),
     ] = None
     command: Annotated[
@@ -241,8 +241,7 @@ class JobSpec(_Exact):
         ),
     ] = Field(default_factory=dict)
     cwd: Annotated[
-        Text | None,
-        AfterValidator(lambda path: path if path is None else _given(path)),
+        Annotated[Text, AfterValidator(_given)] | None,
         Field(
             description="where it runs: beside the file, or an absolute path; else where it is submitted"
         ),
