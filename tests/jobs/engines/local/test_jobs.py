@@ -160,6 +160,10 @@ def test_a_job_waits_its_turn_among_the_leases_of_others(jobs: Jobs) -> None:
     behind = jobs.submit("--gpus", "1", "--", "true")
     until(lambda: "number 2 in the queue" in jobs.status(handle)["reason"], "a place in the queue")
     assert jobs.status(behind)["reason"] == ""  # one place is enough
+    said = jobs.cli("queue", "explain", handle).stdout
+    assert "It needs 1 GPU, and none of 4 is free." in said
+    assert f"the end of lease {held.lease.id}" in said
+    assert f"lease {ahead.lease.id}" in said
     os.close(lock)
     desk.finish(held.lease.id, childless=True)
     assert desk.claim(ahead.lease.id).lease.held  # whoever was there before them

@@ -4,7 +4,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,11 @@ from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner
 from gpuyard.jobs.engines.local.settling import settle
-from gpuyard.jobs.engines.local.start import look
 from gpuyard.jobs.engines.local.store import Row, Store
-from gpuyard.jobs.engines.local.views import Reports, length_is_known, progress, view_of
+from gpuyard.jobs.engines.local.views import Reports, progress
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
-from gpuyard.jobs.policies import Policy, Pool, policy_of
+from gpuyard.jobs.policies import Policy, policy_of
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import open_desk
@@ -170,32 +169,14 @@ class LocalEngine(Engine):
         return Reports(self._paths).windows(self._row(handle))
 
     def explain(self, handle: Handle) -> "Explanation":
-        from gpuyard.jobs.engines.local.turns import free_for_jobs
-        from gpuyard.jobs.explain import explain
-        from gpuyard.share.turns.when import shown
+        from gpuyard.jobs.engines.local.explaining import explain_job
 
         status = self.status(handle)
         if status.final:
             raise UserMistake(f"{handle} is {status.state}: it neither waits nor runs")
-        desk, now = open_desk(), time.time()
-        state, config = desk.state(), desk.config
-        desk.close()
         with Store(self._paths.store) as store:
             rows = store.open_rows()
-        progresses = [look(self._paths.start(row.number, row.starts)).progress for row in rows]
-        ours = {progress.lease or progress.place for progress in progresses if progress is not None}
-        reports, free = Reports(self._paths), free_for_jobs(state, config.indices, ours)
-        views = [view_of(row, reports, len(config.gpus), now) for row in rows]
-        found = explain(str(handle), views, Pool((free,)), self.policy(), now_s=now, say=shown)
-        more = [f"{status.reason[0].upper()}{status.reason[1:]}."] if status.reason else []
-        if free < len(config.gpus):
-            leased = len(config.gpus) - free
-            more.append(
-                f"{leased} of this machine's {len(config.gpus)} GPUs are leased or drained by others."
-            )
-        unknown = [str(row.handle) for row in rows if not length_is_known(row, reports, now)]
-        after = (_unknown_sentence(unknown),) if unknown else ()
-        return replace(found, reasons=(*more, *found.reasons), prospects=(*found.prospects, *after))
+        return explain_job(self._row(handle), rows, self._paths, self.policy(), time.time())
 
     def _known(self, job: Job, config: ShareConfig) -> "KnownWork":
         from gpuyard.jobs.known_work import known_work
@@ -255,14 +236,6 @@ class LocalEngine(Engine):
             command=job.spec.command,
             logs=tuple(map(str, self._logs(row))),
         )
-
-
-def _unknown_sentence(handles: Sequence[str]) -> str:
-    named = ", ".join(handles[:3]) + (f" and {len(handles) - 3} more" if len(handles) > 3 else "")
-    return (
-        f"Nobody knows how long {named} will take: the time limit is assumed, else an hour. "
-        "A workload with its samples would say."
-    )
 
 
 def _config() -> ShareConfig:

@@ -12,7 +12,7 @@ from gpuyard.jobs.policies import JobView
 from gpuyard.jobs.progress import Progress, progress_of
 from gpuyard.steps.windows import StepsFile, StepWindow
 
-_UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
+UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
 _LEAST_SECONDS = 60.0  # that are left of it, as long as it runs
 _AS_GOOD_AS_BEST = 0.99
 
@@ -97,7 +97,7 @@ def length_is_known(row: Row, reports: Reports, now: float) -> bool:
 
 def _unknown_seconds(row: Row, now: float) -> float:
     """Of a job that does not say how much it does: all of its time limit, or an hour; and never nothing."""
-    whole = row.job.spec.time_limit or _UNKNOWN_SECONDS
+    whole = row.job.spec.time_limit or UNKNOWN_SECONDS
     elapsed = now - row.started if row.started is not None and row.gpus is not None else 0.0
     return max(whole - elapsed, _LEAST_SECONDS)
 
