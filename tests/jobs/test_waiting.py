@@ -9,8 +9,8 @@ import pytest
 from gpuyard import files
 from gpuyard.jobs import waiting
 from gpuyard.jobs.engines.base import Availability, Engine, Request
-from gpuyard.jobs.job import Handle, Job, JobStatus
-from gpuyard.jobs.waiting import keep_reported
+from gpuyard.jobs.job import Handle, Job, JobState, JobStatus
+from gpuyard.jobs.reported import keep_reported, status_with_progress
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.report.answer import Facts, Words
@@ -52,9 +52,10 @@ class Elsewhere(Engine):
 
     name = "elsewhere"
 
-    def __init__(self, printed: str, submitted: Job) -> None:
+    def __init__(self, printed: str, submitted: Job, state: JobState = "succeeded") -> None:
         self._printed = printed
         self._job = submitted
+        self._state: JobState = state
 
     def available(self) -> Availability:
         return Availability(ok=True)
@@ -66,7 +67,7 @@ class Elsewhere(Engine):
         raise NotImplementedError
 
     def status(self, handle: Handle) -> JobStatus:
-        return JobStatus(handle, "succeeded")
+        return JobStatus(handle, self._state)
 
     def list(self) -> Sequence[JobStatus]:
         return []
@@ -95,12 +96,26 @@ def test_what_was_printed_is_a_measurement_once() -> None:
     submitted = job()
     engine = Elsewhere(lines(5), submitted)
     for _ in range(2):
-        keep_reported(engine, HANDLE)
+        keep_reported(submitted, HANDLE, engine.reports(HANDLE))
     (run,) = stored()
     assert (run.handle, run.job, run.gpus) == ("elsewhere://17", submitted.uuid, 4)
     assert run.samples_per_second == pytest.approx(1280)
-    keep_reported(Elsewhere(lines(5), job(workload=None)), HANDLE)
+    keep_reported(job(workload=None), HANDLE, engine.reports(HANDLE))
+    keep_reported(submitted, HANDLE, [])
     assert stored() == [run]
+
+
+def test_a_job_that_only_prints_has_its_speed_and_expected_end_too() -> None:
+    found = status_with_progress(Elsewhere(lines(5), job(gpus=4), "running"), HANDLE)
+    assert found.samples_per_second == pytest.approx(1280)
+    assert found.done == 0.5
+    assert found.expected_end is not None
+    for other in (
+        Elsewhere(lines(5), job(gpus=4)),
+        Elsewhere(lines(5), job(workload=None), "running"),
+        Elsewhere("epoch 1\n", job(), "running"),
+    ):
+        assert status_with_progress(other, HANDLE) == other.status(HANDLE)
 
 
 def facts_of(status: JobStatus) -> dict[str, Words]:

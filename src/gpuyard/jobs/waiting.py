@@ -4,11 +4,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from gpuyard import files
-from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import Engine, engine
 from gpuyard.jobs.job import Handle, JobStatus
+from gpuyard.jobs.reported import keep_reported
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.1, 2.0
 
@@ -30,9 +29,7 @@ def wait_for(
                 found[handle] = engines[handle.engine].status(handle)
                 if found[handle].final:
                     tell(found[handle])
-                    if not engines[handle.engine].keeps_measurements:
-                        with contextlib.suppress(GpuyardError):  # `gpuyard results add` says why
-                            keep_reported(engines[handle.engine], handle)
+                    _keep_measurements(engines[handle.engine], handle)
         over = deadline is not None and time.monotonic() >= deadline
         if over or all(status.final for status in found.values()):
             return [found[handle] for handle in handles]
@@ -41,14 +38,7 @@ def wait_for(
         pause = min(2 * pause, _LONGEST_SECONDS)
 
 
-def keep_reported(runs_it: Engine, handle: Handle) -> None:
-    """Put what a job that names its workload has reported into the results store, once. Raises GpuyardError where
-    the job, its log or its workload can't be read."""
-    from gpuyard.measure.job_runs.summary import job_runs, keep
-    from gpuyard.measure.store import ResultsStore
-
-    job = runs_it.job(handle)
-    if job.spec.workload is not None:
-        workload = read_workload(job.spec.workload)
-        runs = job_runs(runs_it.reports(handle), workload, job=job.uuid, handle=str(handle))
-        keep(ResultsStore(files.results_file()), runs)
+def _keep_measurements(runs_it: Engine, handle: Handle) -> None:
+    if not runs_it.keeps_measurements:
+        with contextlib.suppress(GpuyardError):  # `gpuyard results add` says why
+            keep_reported(runs_it.job(handle), handle, runs_it.reports(handle))

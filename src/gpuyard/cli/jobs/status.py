@@ -18,7 +18,9 @@ def status(handle: HandleArgument, *, json_output: JsonOption = False) -> None:
     """
     from gpuyard.jobs.engines.base import engine
     from gpuyard.jobs.job import Handle
+    from gpuyard.jobs.reported import status_with_progress
     from gpuyard.report.answers.jobs.status import status_answer
 
     named = Handle.parse(handle)
-    show(status_answer(engine(named.engine).status(named)), json_output=json_output)
+    found = status_with_progress(engine(named.engine), named)
+    show(status_answer(found), json_output=json_output)

@@ -10,6 +10,7 @@ from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.store import Row
 from gpuyard.jobs.policies import JobView
 from gpuyard.jobs.progress import Progress, progress_of
+from gpuyard.jobs.reported import keep_reported
 from gpuyard.steps.windows import StepsFile, StepWindow
 
 UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
@@ -113,20 +114,10 @@ def keep_measurements(row: Row, reports: Reports) -> None:
     """Every run is a measurement: what the starts that are over have reported goes to the results store."""
     if row.job.spec.workload is None:
         return
-    from gpuyard import files
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.measure.job_runs.summary import job_runs, keep
-    from gpuyard.measure.store import ResultsStore
-
     windows = [
         window
         for number in range(row.measured + 1, row.finished_starts + 1)
         for window in reports.of_start(row, number)
     ]
-    if not windows:
-        return
     with contextlib.suppress(GpuyardError):  # the workload's file may be gone by now
-        runs = job_runs(
-            windows, read_workload(row.job.spec.workload), job=row.uuid, handle=str(row.handle)
-        )
-        keep(ResultsStore(files.results_file()), runs)
+        keep_reported(row.job, row.handle, windows)

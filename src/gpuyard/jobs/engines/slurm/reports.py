@@ -1,12 +1,11 @@
 """What jobs on Slurm report of their steps: how far one is, and what its starts have measured."""
 
 import contextlib
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError
+from gpuyard.jobs import reported
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.starts import starts_of
 from gpuyard.jobs.job import JobStatus
@@ -17,51 +16,15 @@ if TYPE_CHECKING:
 
 def with_progress(status: JobStatus, record: Record) -> JobStatus:
     """The same with how far it is and when it will end, if it reports its steps; tasks of an array are many jobs."""
-    spec = record.job.spec
     if status.state != "running" or record.array is not None:
         return status
-    windows = _windows(record, None)
-    if not windows:
-        return status
-    from gpuyard.jobs.known_work import KnownWork, known_work
-    from gpuyard.jobs.progress import progress_of
-
-    gpus = status.gpus or spec.gpus.max
-    known = KnownWork(samples=spec.samples)
-    with contextlib.suppress(GpuyardError):  # the workload's file may be gone by now
-        known = known_work(spec, gpu=None, gpus=gpus)
-    made = progress_of(
-        windows,
-        curve=known.curve,
-        gpus=gpus,
-        now=time.time(),
-        total_samples=known.samples,
-        resumes=spec.checkpoint is not None,
-    )
-    return replace(
-        status,
-        done=made.share,
-        samples_per_second=made.samples_per_second,
-        expected_end=made.expected_end,
-    )
+    return reported.with_progress(status, record.job, _windows(record, None))
 
 
 def keep_measurements(record: Record) -> None:
     """Every run is a measurement: what a job that has ended reported goes to the results store."""
-    workload = record.job.spec.workload
-    windows = all_reports(record)
-    if workload is None or not windows:
-        return
-    from gpuyard import files
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.measure.job_runs.summary import job_runs, keep
-    from gpuyard.measure.store import ResultsStore
-
-    with contextlib.suppress(GpuyardError):
-        runs = job_runs(
-            windows, read_workload(workload), job=record.job.uuid, handle=str(record.handle)
-        )
-        keep(ResultsStore(files.results_file()), runs)
+    with contextlib.suppress(GpuyardError):  # the workload's file may be gone by now
+        reported.keep_reported(record.job, record.handle, all_reports(record))
 
 
 def all_reports(record: Record) -> "Sequence[StepWindow]":
