@@ -12,7 +12,7 @@ from gpuyard.errors import UserMistake
 if TYPE_CHECKING:
     from gpuyard.share.notebook.records import Notebook
 
-app = typer.Typer(help="Run your own JupyterLab on leased GPUs.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback(invoke_without_command=True)

@@ -35,7 +35,7 @@ def setup(
         int, typer.Option(min=0, max=64, help="Declare so many test GPUs instead of real ones.")
     ] = 0,
     topology: Annotated[
-        str | None, typer.Option(help="Topology of the test GPUs, like dgx-1; see `topo`.")
+        str | None, typer.Option(help="Topology of the test GPUs, like nvlink-pairs; see `topo`.")
     ] = None,
     admin_group: Annotated[
         str, typer.Option(help="Unix group whose members can release any lease.")

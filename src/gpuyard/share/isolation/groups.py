@@ -37,8 +37,10 @@ class Groups:
         """Put a process into a group of its own; all that it starts from now on is in it, too."""
         try:
             group = _home(pid, kind) / f"{_PREFIX}{id_}"
-            self._records.mkdir(mode=0o755, exist_ok=True)
-            self._used = True
+            if not self._used:
+                self._records.mkdir(exist_ok=True)
+                self._records.chmod(0o755)  # `who` tells everybody which leases are isolated
+                self._used = True
             record = {"group": str(group), "kind": kind, "own": own}
             (self._records / id_).write_text(json.dumps(record), encoding="utf-8")
             group.mkdir()
@@ -101,7 +103,7 @@ def usable_kind() -> str:
         return kind
     raise MissingRequirement(
         f"devices can't be closed to others here ({why}): that needs root, and cgroup v2 with BPF or the "
-        "devices of cgroup v1. Without --isolate, `gpuyard audit` is the guard"
+        "devices of cgroup v1. With --no-isolate, `gpuyard audit` is the guard"
     )
 
 
