@@ -77,6 +77,10 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
         cli("lease", "2", "--", "true")
     document = json.loads(cli("simulate", "--format", "leases", "--json").stdout)
     assert (document["jobs"], document["gpus"]) == (2, 4)
+    done = cli("simulate", "--format", "leases", "--what-if", "add 2 gpus", "--json")
+    document = json.loads(done.stdout)
+    assert [row["gpus"] for row in document["what_if"]] == [4, 6]
+    assert 0 <= document["recorded_mean_wait_seconds"] < 60
 
 
 @pytest.mark.parametrize(
