@@ -78,9 +78,9 @@ class Reporter:
         total: int | None = None,
     ) -> None:
         """One more is done."""
-        now = self._clock()
         samples = _number(samples) or 0.0
         with self._lock:
+            now = self._clock()  # here: of two threads the first to come is the earlier
             self._steps_done += 1
             self._samples_done += samples
             if loss is not None:
