@@ -188,5 +188,18 @@ def test_what_a_runner_left_that_was_killed_while_it_started_a_job_is_no_obstacl
     assert jobs.status(handle)["restarts"] == 0
 
 
+def test_a_supervisor_that_cannot_do_its_work_says_why(jobs: Jobs) -> None:
+    hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
+    until(lambda: jobs.state(hold) == "running")
+    handle = jobs.submit("--retries", "0", "--", *alone(jobs.directory))
+    jobs.cli("cancel", hold)
+    until(lambda: pids(jobs.directory), "the job's start")
+    jobs.paths.start(2, 1).supervisor_log.write_text("Traceback\nNo such thing\n\n")
+    kill(jobs.supervisor(handle), *pids(jobs.directory))
+    assert jobs.wait(handle) == 1
+    status = jobs.status(handle)
+    assert (status["state"], status["reason"]) == ("lost", "No such thing")
+
+
 def _runs(jobs: Jobs) -> bool:
     return not is_gone(jobs.runner())

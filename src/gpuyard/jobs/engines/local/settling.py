@@ -68,7 +68,7 @@ def _lost(store: Store, row: Row, view: StartView) -> None:
     elif row.lost < _retries(row).lost:
         store.change(row, state="queued", gpus=None, lost=row.lost + 1, reason="was lost")
     else:
-        reason = "its GPUs were reserved" if view.end else "its processes are gone"
+        reason = "its GPUs were reserved" if view.end else view.fault or "its processes are gone"
         store.change(row, state="lost", ended=_ended(view), reason=reason)
 
 

@@ -19,6 +19,7 @@ from gpuyard.run.process import Command, start_apart
 from gpuyard.share.watch import processes
 
 _SUPERVISOR = "gpuyard.jobs.engines.local.supervisor"
+_LONGEST_FAULT = 300  # characters
 How = Literal["exit", "time", "evicted", "refused", "stopped"]
 """By its own; at its time limit; its GPUs were reserved; never started; stopped while it waited for GPUs."""
 
@@ -71,6 +72,8 @@ class StartView:
     """Its supervisor or something that it started lives."""
     began: bool
     """A supervisor was set off, or nearly."""
+    fault: str = ""
+    """What it said last before it had a log, where it could not do its work."""
 
 
 @contextlib.contextmanager
@@ -107,7 +110,9 @@ def look(paths: StartPaths) -> StartView:
     if not alive and progress is not None and progress.lease:
         # a program that closes what it inherits is found by its environment
         alive = bool(processes.processes_of(progress.lease, os.getuid()))
-    return StartView(_read(paths.end, _end), progress, alive, paths.supervisor_log.exists())
+    end = _read(paths.end, _end)
+    fault = "" if alive or end is not None else _last_line(paths.supervisor_log)
+    return StartView(end, progress, alive, paths.supervisor_log.exists(), fault)
 
 
 def ask_to_end(paths: StartPaths, number: signal.Signals) -> None:
@@ -165,6 +170,14 @@ def _is_held(paths: StartPaths) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LONGEST_FAULT]
 
 
 def _identity(paths: StartPaths) -> tuple[int, int] | None:
