@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import MACHINE
 from tests.jobs.engines.local.conftest import until
+from tests.jobs.test_job import NASTY
 from tests.share.conftest import needs_root
 from tests.share.test_users import PYTHON, Server, accounts, server
 
@@ -64,7 +65,7 @@ def test_a_job_runs_as_its_owner_and_waits_for_the_jobs_of_others(
     one, other = queues
     hold = one.submit("--gpus", "8", "--", "sh", "-c", "id -un; exec sleep 600")
     until(lambda: one.state(hold) == "running")
-    handle = other.submit("--gpus", "8", "--", "id", "-un")
+    handle = other.submit("--gpus", "8", "--name", 7 * NASTY, "--", "id", "-un")
     assert hold == handle == "local://1"  # each has a queue of their own
     until(lambda: "in the queue for GPUs" in other.run("status", handle)[1])
     assert one.run("logs", hold)[1] == f"{one.user}\n"

@@ -46,6 +46,7 @@ _MODULE = "gpuyard.jobs.engines.local.runner"
 _LOOK_SECONDS = 0.25
 _IDLE_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
+_LONGEST_TITLE = 200  # characters, for `gpuyard who`; a name may be a page
 _AFTER_ERROR_SECONDS = 1.0
 
 
@@ -234,7 +235,7 @@ def order_of(row: Row, environment: dict[str, str], gpus: int, start: StartPaths
         gpus=gpus,
         seconds=job.spec.time_limit,
         project=job.spec.project,
-        title=f"{row.handle} {job.name}",
+        title=f"{row.handle} {' '.join(job.name.split())}"[:_LONGEST_TITLE],
     )
 
 

@@ -21,7 +21,7 @@ from gpuyard.jobs.engines.local.start import (
     write_progress,
 )
 from gpuyard.jobs.log_files import open_log
-from gpuyard.share.launcher import run_leased
+from gpuyard.share.launcher import cut_again, run_leased
 from gpuyard.share.service.desk import Desk, open_desk
 from gpuyard.share.store.broker import Turn
 from gpuyard.share.store.clock import Clock
@@ -89,7 +89,6 @@ class Supervisor:
     def _run_on(self, desk: Desk, lease: Lease, lock: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # from here on it is passed on
         self._tell(lease=lease.id, gpus=lease.gpus, started=time.time())
-        os.environ["GPUYARD_GPUS"] = str(len(lease.gpus))
 
         def ended(status: int) -> None:
             self._write(self._ended(status, lease, lock))
@@ -97,8 +96,6 @@ class Supervisor:
         run_leased(desk, lease, lock, self._order.argv, ended)
 
     def _ended(self, status: int, lease: Lease, lock: int) -> End:
-        from gpuyard.share.launcher import cut_again
-
         lease = cut_again(lease, lock)
         over = lease.until_boot is not None and lease.until_boot <= Clock().boot()
         how: How = "exit"
