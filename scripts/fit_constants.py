@@ -4,8 +4,8 @@
     python scripts/fit_constants.py --check    # exits 1 where the file would change
 
 Needs scipy. A constant is sought on the scale where it is free (a share as its logit, the rest as
-logarithms) by least squares on soft-L1 of the logarithm of predicted over published. Every table
-of 50 rows or more counts the same, whatever its number of rows. A penalty draws each constant back to its default, so
+logarithms) by least squares on soft-L1 of the logarithm of predicted over published. Every source
+(one publisher's machines under one software stack) counts the same, in it every series. A penalty draws each constant back to its default, so
 that what the tables say nothing about stays where it is. It is done once with all tables, for the
 package, and once without each table, for `gpuyard validate`. Nothing is random.
 """
@@ -13,6 +13,7 @@ package, and once without each table, for `gpuyard validate`. Nothing is random.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -47,7 +48,7 @@ SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("
 SCALE = 0.05  # errors beyond it count linearly, not squared
 DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
 HELD_UNSEEN = 0.9
-ENOUGH_ROWS = 50
+TABLES_WORTH = 2.5  # more than that, and the older tables get worse by more than a point
 DIGITS = 3
 
 
@@ -82,10 +83,11 @@ def intervals(sets: dict[str, Any], cases: dict[str, list[Cases]]) -> dict[str, 
 def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
     used = [name for name in TABLES if name != left_out]
     start = free(Tuning())
+    weights = weights_of({name: cases[name] for name in used if name != ALL_REDUCE})
 
     def residuals(x: Floats) -> Floats:
         tuning = bound(x)
-        blocks = [soft(log_errors(name, cases, tuning) / SCALE) for name in used]
+        blocks = [soft(log_errors(name, cases, tuning) / SCALE, weights[name]) for name in used]
         blocks.append(DRAWN_BACK * (x - start))
         return np.concatenate(blocks)
 
@@ -143,10 +145,32 @@ def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> Roofline
     return as_fit(least_squares(residuals, start).x)
 
 
-def soft(errors: Floats) -> Floats:
-    """Residuals whose squares are a table's mean soft-L1 loss; a table of few rows counts less."""
-    loss = 2 * (np.sqrt(1 + errors**2) - 1)
-    return np.sqrt(loss * min(1.0, len(errors) / ENOUGH_ROWS) / len(errors))
+def weights_of(cases: dict[str, list[Cases]]) -> dict[str, Floats]:
+    """Of every row: sources count the same, in a source all series, in a series all rows. All sources together
+    count as much as TABLES_WORTH tables did, against what draws constants back; timed all-reduces as one."""
+    rows = {name: [row for one in members for row in one.rows] for name, members in cases.items()}
+    every = [row for members in rows.values() for row in members]
+    series = Counter((row.source, row.series, row.model, row.precision) for row in every)
+    of_source = Counter(key[0] for key in series)
+    each = TABLES_WORTH / len(of_source)
+    found = {
+        name: np.array(
+            [
+                each
+                / of_source[row.source]
+                / series[row.source, row.series, row.model, row.precision]
+                for row in members
+            ]
+        )
+        for name, members in rows.items()
+    }
+    timed = len(timed_all_reduces())
+    return found | {ALL_REDUCE: np.full(timed, 1 / timed)}
+
+
+def soft(errors: Floats, weight: Floats) -> Floats:
+    """Residuals whose squares are the weighted soft-L1 loss."""
+    return np.sqrt(2 * (np.sqrt(1 + errors**2) - 1) * weight)
 
 
 def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floats:

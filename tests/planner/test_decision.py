@@ -73,6 +73,19 @@ def test_it_says_at_how_many_runs_renting_wins() -> None:
     assert "cloud" in near
 
 
+def test_where_two_costs_overlap_it_says_which_run_would_settle_it() -> None:
+    def asked(other: str) -> PlanResult:
+        two = (offer("ours", rent="$3/h", gpus=2), offer("theirs", rent=other, gpus=2))
+        made = plan(*two, **FREE, search={"ways": ["on-demand"], "nodes": [1]})
+        return plan_result(candidates(made), workload())
+
+    near = asked("$3.20/h")
+    assert near.winner is not None and near.winner.offer == "ours"
+    (words,) = [w for w in near.would_change if "the choice is open" in w]
+    assert "theirs, rented on demand" in words and "would settle it: below" in words
+    assert not any("the choice is open" in w for w in asked("$30/h").would_change)
+
+
 def test_it_says_what_the_deadline_costs_and_which_price_is_old(found: PlanResult) -> None:
     assert any("The time limit costs" in words for words in found.would_change)
     assert any("2019-12-31" in words for words in found.would_change)

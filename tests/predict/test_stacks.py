@@ -56,7 +56,8 @@ def test_a_measured_configuration_gets_its_own_figure_back() -> None:
 def test_others_are_drawn_towards_what_was_measured_and_surer() -> None:
     plain, one, two = (predicted(scenario(*m), 32).predictions[0]
                        for m in ((ONE,), (ONE, EIGHT), (ONE, EIGHT, SIXTEEN)))  # fmt: skip
-    assert plain.samples_per_second > one.samples_per_second > two.samples_per_second
+    assert plain.samples_per_second > one.samples_per_second
+    assert plain.samples_per_second > two.samples_per_second
     assert width(two) < width(one)
     assert width(two) < width(plain) / 2
     assert plain.before is None

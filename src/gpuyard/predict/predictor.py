@@ -1,5 +1,6 @@
 """From a scenario and placements to predictions, through one vectorised table."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
@@ -9,7 +10,7 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.compute import precision_words
+from gpuyard.predict.compute import ComputeLine, precision_words
 from gpuyard.predict.interval import reach_of
 from gpuyard.predict.prediction import (
     Choke,
@@ -22,7 +23,7 @@ from gpuyard.predict.prediction import (
 )
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
 from gpuyard.predict.stacks.measured import Point, measured_points, rates, with_points
-from gpuyard.predict.table import Floats, Placement, Rows, Table
+from gpuyard.predict.table import Floats, Move, Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -36,6 +37,7 @@ _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
 _LEAST_GAIN = 0.05
 _ONE_GPU = Placement(1, 1, 1)
+_SATURATED = 0.9  # of the samples/s that the largest batch would bring
 
 
 def predict_cluster(
@@ -97,6 +99,10 @@ def predict(
         workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
     )
     samples = workload.dataset.samples if workload.dataset else None
+    moves = [
+        scenario.strategy.moves(scenario.profile, placement.gpus, batch)
+        for placement, batch in spots
+    ]
     predictions = tuple(
         Prediction(
             gpus=placement.gpus,
@@ -123,6 +129,8 @@ def predict(
             hierarchical=exchange.hierarchical,
             beside=platform.beside,
             precision=scenario.precision,
+            moves=moves[i],
+            epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),
             before=before[i],
         )
         for i, (placement, batch) in enumerate(spots)
@@ -136,8 +144,22 @@ def predict(
         scenario.constants,
         scenario.precision,
         precision_words(scenario.gpu, workload, scenario.profile),
-        len(points),
+        saturating_batch=_saturating(scenario.line),
+        points=len(points),
     )
+
+
+def _epoch_bytes(moves: Sequence[Move], samples: int | None, batch: int) -> float | None:
+    """In all steps of an epoch, of which the last may be smaller but moves as much."""
+    if samples is None or not moves:
+        return None
+    return -(-samples // batch) * sum(move.size_bytes for move in moves)
+
+
+def _saturating(line: ComputeLine) -> int | None:
+    """Where what no batch changes is a tenth of a step."""
+    batch = math.ceil(_SATURATED / (1 - _SATURATED) * line.fixed_seconds / line.seconds_per_sample)
+    return batch if batch > 1 else None
 
 
 def _updated(

@@ -41,6 +41,14 @@ def place(
     return Placement(gpus, nodes, min(gpus, per_node))
 
 
+@dataclass(frozen=True)
+class Move:
+    """Bytes that cross a GPU's link in one step, and why."""
+
+    what: str
+    size_bytes: float
+
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]

@@ -23,6 +23,7 @@ _OTHER_RUNS = {
     "a quarter": (0.25, "With a quarter of the runs"),
 }
 _OLD_YEARS = 2
+_SPEEDS = 101  # tried between the slow end of a prediction and itself
 
 
 def runners_up(
@@ -93,6 +94,7 @@ def would_change(
         *_a_price(candidates, ranking, winner),
         *_other_runs(candidates, ranking, winner),
         *_without_deadline(candidates, ranking, winner),
+        *_open_choice(candidates, ranking, winner, rows),
         *_slow_end(candidates, winner),
         *_slow_network(candidates, ranking, rows),
         *_fast_network(candidates, ranking, winner),
@@ -101,8 +103,7 @@ def would_change(
 
 def _a_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
     """How much dearer it may be, and how old its price is."""
-    here = np.array([o.server.id == winner.offer for o in candidates.offers])[candidates.offer]
-    near = _cheapest(candidates, ranking.feasible & ~here)
+    near = _cheapest(candidates, ranking.feasible & ~_same_machines(candidates, winner))
     if near is not None and winner.usd_per_run > 0:
         (other,) = choices(candidates, ranking, [plainest(candidates, ranking, near)])
         more = other.usd_per_run / winner.usd_per_run - 1
@@ -119,6 +120,45 @@ def _a_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterat
                 f"A quote: its price rests on one of {winner.price_date}, {units.format_years(round(years))} "
                 "older than the newest here (prices.servers, prices.gpus)."
             )
+
+
+def _open_choice(
+    candidates: Candidates, ranking: Ranking, winner: Choice, rows: Sequence[int]
+) -> Iterator[str]:
+    """Where the cost of what comes next may be the lower one, the run that would settle it, and at what speed."""
+    others = ranking.feasible & ~_same_machines(candidates, winner)
+    near = _cheapest(candidates, others)
+    if near is None or len(rows) != 1 or winner.rest is not None:
+        return
+    (other,) = choices(candidates, ranking, [plainest(candidates, ranking, near)])
+    if other.usd_per_run_low >= winner.usd_per_run_high:
+        return
+    at = np.full(_SPEEDS, rows[0])
+    slow = winner.samples_per_second * winner.run_seconds / winner.run_seconds_high
+    speeds = np.linspace(slow, winner.samples_per_second, _SPEEDS)
+    dearer = candidates.priced(at, speeds).usd_per_run > other.usd_per_run
+    where = "one machine" if winner.nodes == 1 else f"{winner.nodes} machines"
+    settles = (
+        f"{winner.gpus} × {winner.gpu} in {where} with a batch of {winner.batch_per_gpu} per GPU"
+    )
+    said = (
+        f"A measurement: the choice is open, since a run may cost {dollars(winner.usd_per_run_low)} to "
+        f"{dollars(winner.usd_per_run_high)}, and {other.what}, {dollars(other.usd_per_run_low)} to "
+        f"{dollars(other.usd_per_run_high)}."
+    )
+    if dearer.any():
+        least = float(speeds[dearer].max())
+        yield (
+            f"{said} A minute on {settles} would settle it: below {units.format_per_second(least)} samples/s "
+            f"({units.format_per_second(winner.samples_per_second)} are predicted) the other is cheaper."
+        )
+    else:
+        yield f"{said} It hangs on how fast the other is: measure that one."
+
+
+def _same_machines(candidates: Candidates, winner: Choice) -> Truths:
+    same = [offer.server.id == winner.offer for offer in candidates.offers]
+    return np.asarray(np.array(same)[candidates.offer])
 
 
 def _percent(share: float) -> str:

@@ -11,7 +11,9 @@ from gpuyard.predict.table import Floats, Table, Traffic
 
 # below this the buckets are as good as undisturbed, and the reader need not be told
 _NOTABLE_STRETCH = 1.02
-Lane = Literal["compute", "exchange", "wait"]
+# of the arithmetic of a step: backward does it once for inputs and once for weights
+FORWARD_SHARE = 1 / 3
+Lane = Literal["compute", "window", "exchange", "wait"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class TimeLine:
 
     def rows(self, most_bucket_rows: int) -> Iterator[tuple[str, tuple[Bar, ...]]]:
         """A row for each bar, with its name; where there are many buckets, neighbours share one."""
-        yield from ((bar.name, (bar,)) for bar in self.lane("compute"))
+        yield from ((bar.name, (bar,)) for bar in (*self.lane("compute"), *self.lane("window")))
         buckets = self.lane("exchange")
         each = -(-len(buckets) // most_bucket_rows) or 1
         for first in range(0, len(buckets), each):
@@ -63,17 +65,21 @@ def time_line(table: Table) -> TimeLine:
         raise ValueError("a time line is drawn for one configuration at a time")
     parts, traffic = step_parts(table), table.traffic
     compute = float(parts.compute_seconds[0])
-    forward = compute * (1 - traffic.backward_share)
+    # what an exchange hides behind is less than backward: optimiser, input and launches are in a step too
+    window = compute * (1 - traffic.backward_share)
+    forward = compute * FORWARD_SHARE
     host = float(table.host_overhead_seconds[0])
     # what a mean step waits is what the one that exchanges does, spread over all
     passes = float(np.broadcast_to(table.accumulate * table.local_sgd, (1,))[0])
     tail = (float(parts.exposed_communication_seconds[0]) - host) * passes
     straggling = float(parts.straggler_seconds[0])
-    ready = forward + traffic.buckets.ready_share * (compute - forward)
+    ready = window + traffic.buckets.ready_share * (compute - window)
     lag = 1 + straggling / compute
     seconds = _bucket_seconds(table)
     stretch = _stretch(ready * lag, seconds, compute * lag + tail) if tail > 0 else 1.0
     bars = [Bar("compute", "forward", 0.0, forward), Bar("compute", "backward", forward, compute)]
+    if len(traffic.buckets.size_bytes) and not traffic.strategy.hides_nothing:
+        bars.append(Bar("window", "hides exchange", window, compute))
     sizes = traffic.buckets.size_bytes * table.sent_share
     bars += _in_flight(traffic, sizes, ready, lag, stretch * seconds)
     now = compute

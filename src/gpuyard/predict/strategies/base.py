@@ -13,7 +13,7 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.buckets import Buckets, fill, powersgd_buckets, powersgd_seconds
 from gpuyard.predict.strategies.remedies import Proposals
-from gpuyard.predict.table import Floats, Table
+from gpuyard.predict.table import Floats, Move, Table
 from gpuyard.specs import ExchangeOptions, Workload
 from gpuyard.specs.workload import Optimizer
 
@@ -113,6 +113,11 @@ class Strategy(ABC):
             remaining = remaining + seen[size]
             sticks_out = np.maximum(sticks_out, remaining - (1 - ready) * backward)
         return remaining, sticks_out
+
+    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
+        """What crosses a GPU's link in one step, in the order in which it does."""
+        del profile, gpus, batch_per_gpu
+        return ()
 
     # what it takes of a machine
 

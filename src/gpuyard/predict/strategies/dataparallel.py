@@ -8,7 +8,7 @@ from gpuyard.predict.collectives import pipelined_broadcast_seconds
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Floats, Table
+from gpuyard.predict.table import Floats, Move, Table
 
 BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
@@ -64,6 +64,19 @@ class DataParallel(Strategy):
 
         return seconds
 
+    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
+        """Over the first GPU's link, each pipeline once: the others pass parameters and gradients on."""
+        if gpus == 1:
+            return ()
+        others = (gpus - 1) * batch_per_gpu
+        parameters = 4.0 * profile.parameters
+        return (
+            Move("samples out", others * profile.input_bytes),
+            Move("parameters out", parameters),
+            Move("outputs back", others * 4.0 * _outputs(profile)),
+            Move("gradients back", profile.gradient_bytes),
+        )
+
     def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
         each = len(profile.layers) * HOST.value
         return np.where(gpus_per_node > 1, each * gpus_per_node, 0.0)
@@ -73,3 +86,10 @@ class DataParallel(Strategy):
 
     def overlap_between(self, tuning: Tuning) -> Constant:
         return NO_OVERLAP
+
+
+def _outputs(profile: ModelProfile) -> int:
+    """Numbers that a model gives for a sample: of a last layer that is linear, its biases, which are what its
+    parameters are more than its multiplications."""
+    last = profile.layers[0]
+    return max(0, last.parameters - last.forward_flops // 2)

@@ -4,12 +4,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.collectives import hierarchical_all_reduce_seconds
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Floats, Paths, Table
+from gpuyard.predict.table import Floats, Move, Paths, Table
 
 # NCCL reckons a tree's all-reduce at 0.92 of the ring's rate (NVIDIA/nccl src/graph/tuning.cc)
 TREE_SHARE = 0.92
@@ -91,6 +92,11 @@ class Ring(Strategy):
             return flat
         levels = hierarchical(table, launch)
         return lambda size_bytes: np.minimum(flat(size_bytes), levels(size_bytes))
+
+    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
+        if gpus == 1:
+            return ()
+        return (Move("gradients", 2 * (gpus - 1) / gpus * profile.gradient_bytes),)
 
     def overlap(self, tuning: Tuning) -> Constant:
         return c.overlap(tuning.overlap_inside)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard import units
 from gpuyard.catalog import Gpu
 from gpuyard.catalog.hardware import end_of_life
+from gpuyard.errors import UserMistake
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
 from gpuyard.report import formats
@@ -41,7 +42,13 @@ _COLUMNS = (
     "choke",
 )
 _BEFORE = Column("before", 1)
-_LANES: dict[str, Tone] = {"compute": "good", "exchange": "accent", "wait": "bad", "": "quiet"}
+_LANES: dict[str, Tone] = {
+    "compute": "good",
+    "window": "quiet",
+    "exchange": "accent",
+    "wait": "bad",
+    "": "quiet",
+}
 
 
 def predict_answer(
@@ -70,8 +77,12 @@ def predict_answer(
         )
     if next_run is not None:
         sentences.append(next_run.sentence)
+    batches = {p.batch_per_gpu for p in result.predictions}
+    if len(batches) > 1:
+        sentences.append(_saturated(result, batches))
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
+    parts += _moved(result)
     old = end_of_life(gpu) if gpu else None
     if old is not None:
         parts.append(Sentence(old.sentence, "caution"))
@@ -192,6 +203,73 @@ def why_svg(why: "Why", title: str) -> str:
 
     many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
     return timeline_svg(why.timeline, f"One step of {title}, {many}")
+
+
+def _saturated(result: ClusterPrediction, batches: set[int]) -> str:
+    least = result.saturating_batch or 1
+    asked = [batch for batch in sorted(batches) if batch >= least]
+    seen = f"of these, from {asked[0]} on" if asked else "none of these is that large"
+    return f"A GPU is saturated (90 % of its fastest) from a batch of {least:,} per GPU on: {seen}."
+
+
+def _moved(result: ClusterPrediction) -> list[Part]:
+    """What crosses the first GPU's link when, where one process serves all GPUs, and for a sweep over batches what
+    an epoch moves against how long it takes."""
+    found = [p for p in result.predictions if len(p.moves) > 1]
+    if not found:
+        return []
+    names = [move.what for move in found[0].moves]
+    rows: list[list[Words]] = [
+        [
+            str(p.gpus),
+            str(p.batch_per_gpu),
+            *(units.format_bytes(move.size_bytes) for move in p.moves),
+            units.format_bytes(sum(move.size_bytes for move in p.moves)),
+            units.format_bytes(p.epoch_bytes) if p.epoch_bytes else "",
+        ]
+        for p in found
+    ]
+    columns: list[Column | str] = [
+        "GPUs",
+        "batch/GPU",
+        *(Column(name, 2) for name in names),
+        "a step",
+        "an epoch",
+    ]
+    parts: list[Part] = [
+        Table("What moves over the first GPU's link, in this order", columns, rows)
+    ]
+    sweep = swept(result)
+    if sweep:
+        from gpuyard.draw.bytes_moved import bytes_moved_lines
+
+        drawing = Picture(
+            sweep_svg(result),
+            lambda width: [Text(line) for line in bytes_moved_lines(sweep, width)],
+            "An epoch by its total batch: bytes moved, and time.",
+        )
+        parts.append(drawing)
+    return parts
+
+
+def sweep_svg(result: ClusterPrediction) -> str:
+    """Time of an epoch against the bytes that it moves, one dot a batch."""
+    from gpuyard.draw.bytes_moved import bytes_moved_svg
+
+    sweep = swept(result)
+    if not sweep:
+        raise UserMistake(
+            "--svg draws what --why explains, or a sweep over several --batch of a workload with a dataset: add --why"
+        )
+    title = f"{result.workload} on {result.cluster}: an epoch by its total batch"
+    return bytes_moved_svg(sweep, title)
+
+
+def swept(result: ClusterPrediction) -> list[Prediction]:
+    """The predictions of the most GPUs, if they are of several batches and their epochs are known."""
+    most = max(p.gpus for p in result.predictions)
+    found = [p for p in result.predictions if p.gpus == most and p.epoch_bytes and p.epoch_seconds]
+    return found if len(found) > 1 else []
 
 
 def _row(p: Prediction) -> list[Words]:

@@ -1,0 +1,52 @@
+"""What moves over a GPU's link, and a sweep over batches that draws it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuyard.catalog import models
+from gpuyard.predict import strategy_of
+from tests.conftest import Cli
+
+LINEAR = "examples/spoken-digits-linear.workload.yaml"
+SWEEP = ("predict", LINEAR, "--on", "4xgtx-1080-ti", "--gpus", "4", "--batch", "5,50,150")
+
+
+def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None:
+    profile = models().get("spoken-digits-linear")
+    moves = strategy_of("dataparallel").moves(profile, 4, 5)
+    assert {move.what: move.size_bytes for move in moves} == {
+        "samples out": 15 * 48_000,
+        "parameters out": 4 * 12_102_220,
+        "outputs back": 15 * 4 * 10,
+        "gradients back": 4 * 12_102_220,
+    }
+    assert strategy_of("dataparallel").moves(profile, 1, 5) == ()
+
+
+def test_a_ring_sends_nearly_twice_the_gradients() -> None:
+    profile = models().get("resnet50")
+    (only,) = strategy_of("ddp").moves(profile, 4, 32)
+    assert only.size_bytes == pytest.approx(1.5 * profile.gradient_bytes)
+
+
+def test_a_sweep_names_what_an_epoch_moves_and_where_a_gpu_is_saturated(cli: Cli) -> None:
+    found = json.loads(cli(*SWEEP, "--strategy", "dataparallel", "--json").stdout)
+    first = found["predictions"][0]
+    assert first["epoch_bytes"] == pytest.approx(9.75e9, rel=0.01)  # 100 steps
+    assert first["epoch_bytes"] == 100 * sum(move["size_bytes"] for move in first["moves"])
+    assert found["saturating_batch"] > 150
+    said = " ".join(cli(*SWEEP, "--strategy", "dataparallel").stdout.split())
+    assert "A GPU is saturated" in said and "none of these is that large" in said
+    assert "What moves over the first GPU's link" in said
+
+
+def test_the_chart_of_a_sweep_is_written_as_a_picture(cli: Cli, tmp_path: Path) -> None:
+    chart = tmp_path / "sweep.svg"
+    cli(*SWEEP, "--strategy", "dataparallel", "--svg", str(chart))
+    drawn = chart.read_text(encoding="utf-8")
+    assert drawn.count("<circle") == 3
+    assert "batch 600" in drawn
+    refused = cli(*SWEEP[:-2], "--svg", str(chart), status=2)
+    assert "add --why" in refused.stderr
