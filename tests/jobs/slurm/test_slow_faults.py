@@ -92,6 +92,11 @@ def test_time_that_is_over(faulty: Yard) -> None:
         "python3", "train.py", checkpoint=checkpoint, slurm={"walltime": "1 min"}
     )
     too_long = faulty.submit("sleep", "600", time_limit="1 min")
+    (faulty.directory / "other").mkdir()
+    stops = faulty.submit(
+        "python3", "../train.py", cwd=str(faulty.directory / "other"),
+        checkpoint=checkpoint, time_limit="1 min",
+    )  # fmt: skip
     assert faulty.file("checkpoint") == "half\n"
     assert (faulty.directory / "asked").exists()
     until(
@@ -102,5 +107,8 @@ def test_time_that_is_over(faulty: Yard) -> None:
     status = faulty.ended(goes_on)
     assert (status.state, status.restarts) == ("succeeded", 1)
     assert "goes on from half" in faulty.printed(goes_on)
+    status = faulty.ended(stops)
+    assert (status.state, status.exit_status, status.restarts) == ("failed", 124, 0)
+    assert status.reason == "its time was over, and it was told to write a checkpoint and end"
     status = faulty.ended(too_long)
     assert (status.state, status.reason) == ("failed", "its time limit was over")

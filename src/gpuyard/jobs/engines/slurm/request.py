@@ -187,9 +187,8 @@ def _sbatch_options(
         else ("gres", f"gpu:{kind}{gpus}"),
     ]
     if own.cpus_per_gpu:
-        cpus = ("cpus-per-gpu", own.cpus_per_gpu) if facts.gpus_per_node else None
-        name, count = cpus or ("cpus-per-task", own.cpus_per_gpu * gpus)
-        found.append((name, str(count)))
+        each, all_ = str(own.cpus_per_gpu), str(own.cpus_per_gpu * gpus)
+        found.append(("cpus-per-gpu", each) if facts.gpus_per_node else ("cpus-per-task", all_))
     if own.memory_per_gpu:
         mega = math.ceil(own.memory_per_gpu / 2**20)
         per_gpu = ("mem-per-gpu", f"{mega}M") if facts.gpus_per_node else ("mem", f"{mega * gpus}M")

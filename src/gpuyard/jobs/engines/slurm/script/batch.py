@@ -22,6 +22,7 @@ from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact, say
 from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
 KILLED = 128 + int(signal.SIGKILL)
+TIMED_OUT = 124  # as of timeout(1): what ended well, and too late, has not succeeded
 ROOT_CAUSE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 READ_BYTES = 200_000
 REQUEUE_TRIES = 30
@@ -42,15 +43,15 @@ class Batch:
             sys.exit(1)
 
     def run(self) -> int:
-        for start in self.place.starts():
-            asked_for = start["number"] == self.place.number and self.place.slurm_restarts > 0
-            if start["outcome"] == "succeeded" and not asked_for:  # by `scontrol requeue`
-                say(f"the job has succeeded already, as Slurm's job {start['number']}")
-                return 0
         if not self.place.claim():
             say("an earlier start of the job does not end, and it is never run twice at once")
             return 1
         earlier = self.place.starts()
+        for start in earlier:
+            asked_for = start["number"] == self.place.number and self.place.slurm_restarts > 0
+            if start["outcome"] == "succeeded" and not asked_for:  # by `scontrol requeue`
+                say(f"the job has succeeded already, as Slurm's job {start['number']}")
+                return 0
         if earlier and lost(earlier) > self.job["retries"]["lost"]:
             reason = f"it was lost {lost(earlier)} times"
             self.place.keep(dict(earlier[-1], outcome="lost", again=False, reason=reason))
@@ -102,7 +103,7 @@ class Batch:
     def judge(self, status: int, watch: "Watch", log: str) -> Document:
         """How it ended, and whether it starts again."""
         job = self.job
-        if self.place.superseded():
+        if status and self.place.superseded():
             return {"outcome": "lost", "again": True, "reason": "Slurm has started it elsewhere"}
         if self.told.stop:
             return stopped_by_slurm(self.place)
@@ -114,7 +115,7 @@ class Batch:
                 "outcome": "checkpointed" if resumes else "failed",
                 "again": resumes,
                 "reason": "its time was over, and it was told to write a checkpoint and end",
-                "exit_status": status,
+                "exit_status": status if resumes else status or TIMED_OUT,
             }
         if status == 0:
             return {"outcome": "succeeded"}

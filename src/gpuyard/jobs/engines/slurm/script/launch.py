@@ -6,11 +6,13 @@ import re
 import signal
 import socket
 import sys
+import time
 from typing import Dict, List, Set
 
 from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact
 from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
+LAST_WORDS_SECONDS = 10.0
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
 WITHOUT_VALUE = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
 OWN_MEETING = frozenset(
@@ -149,4 +151,9 @@ def run_on_node(job: Document, told_by_first: Document) -> int:
             told.checkpoint = False
             signal_job(job, running)
 
-    return running.wait(told, look)
+    status = running.wait(told, look)
+    if status:
+        time.sleep(
+            LAST_WORDS_SECONDS
+        )  # srun ends the other nodes with this one: one of them may know why
+    return status
