@@ -15,7 +15,7 @@ from gpuyard.jobs.engines.slurm import rows
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.engine import SlurmEngine
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request, tasks_of_array
-from gpuyard.jobs.engines.slurm.script import launch
+from gpuyard.jobs.engines.slurm.script import batch, launch
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
@@ -196,6 +196,22 @@ def test_on_one_node_torchrun_takes_no_port_that_another_job_has() -> None:
     for argv in (["torchrun", "t.py"], ["torchrun", "--tee", "3", "t.py"]):
         said = launch.command({"argv": argv, "gpus_per_node": 4}, ["a"], 0, {"start": "1-0"})
         assert tuple(said) == torchrun_line(argv, gpus_per_node=4)
+
+
+@pytest.mark.parametrize(
+    ("codes", "status"), [([1], 1), ([1, -9], 137), ([-9, 1], 137), ([-11, 1], 139), ([], 0)]
+)
+def test_a_rank_that_was_killed_is_found_in_what_torchrun_prints(
+    codes: list[int], status: int, tmp_path: Path
+) -> None:
+    """As torchrun 2.13 does, on each of two nodes; srun puts the node's number before each line."""
+    said = "".join(
+        f"{node}: Root Cause (first observed failure):\n{node}: [0]:\n"
+        f"{node}:   rank      : {node} (local_rank: 0)\n{node}:   exitcode  : {code} (pid: 122)\n"
+        for node, code in enumerate(codes)
+    )
+    (tmp_path / "log").write_text("exitcode  : 7\n" + said)
+    assert batch.root_cause(bytes(tmp_path / "log")) == status
 
 
 def test_tasks_of_an_array() -> None:

@@ -107,7 +107,7 @@ class Batch:
             return {"outcome": "lost", "again": True, "reason": "Slurm has started it elsewhere"}
         if self.told.stop:
             return stopped_by_slurm(self.place)
-        if status == 1 and words_of_torchrun(job["argv"]):
+        if status not in (0, KILLED) and words_of_torchrun(job["argv"]):
             status = root_cause(self.place.file(log)) or status
         if watch.signalled and status in (0, 128 + signal_of(job)):
             resumes = job["resumes"] and not watch.over
