@@ -88,6 +88,43 @@ def _break(home: Path) -> None:
     subprocess.run(("ssh", "-F", str(config), "node1", "umount", "/shared"), check=True, timeout=60)
 
 
+SLURM = """
+name: pair
+cluster: {name: pair, nodes: 2, machine: {gpu: t4, gpus: 2}, network: {rate: 1 Gbit/s}}
+target: {kind: lab}
+head: [base, shared-storage, slurm, training]
+workers: [base, shared-storage, slurm, training]
+"""
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.soak
+@pytest.mark.usefixtures("can_deploy")
+def test_slurm_gives_out_every_gpu_and_is_repaired(cli: Cli, home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "slurm.deployment.yaml"
+    file.write_text(SLURM)
+    cli("deploy", "up", str(file))
+    verdict = json.loads(cli("deploy", "verify", str(file), "--json").stdout)
+    assert verdict["ok"], verdict
+    assert {c["check"]: c["found"] for c in verdict["checks"]}["a job on all nodes"] == "2 × 2 GPUs"
+    again = json.loads(cli("deploy", "up", str(file), "--json").stdout)
+    assert again["changed_tasks"] == {"node0": 0, "node1": 0}
+    config = home / "deployments/pair/ssh_config"
+    ssh = ("ssh", "-F", str(config), "node1")
+    subprocess.run((*ssh, "pkill", "-9", "-x", "slurmd"), check=True, timeout=60)
+    broken = json.loads(cli("deploy", "verify", str(file), "--json", status=1).stdout)
+    assert not {c["check"]: c["ok"] for c in broken["checks"]}["a job on all nodes"]
+    cli("deploy", "up", str(file))
+    assert json.loads(cli("deploy", "verify", str(file), "--json").stdout)["ok"]
+    key = subprocess.run(
+        (*ssh, "base64", "-w0", "/etc/munge/munge.key"), check=True, capture_output=True, timeout=60
+    ).stdout.decode()
+    kept = [p for p in (home / "deployments").rglob("*") if p.is_file() and "disks" not in p.parts]
+    assert kept
+    assert not any(key.encode() in path.read_bytes() for path in kept)
+    cli("deploy", "down", str(file))
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")

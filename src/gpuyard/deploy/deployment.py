@@ -11,7 +11,7 @@ from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.targets.base import Target
 from gpuyard.deploy.terraform.run import Changes, Terraform
-from gpuyard.hardware.clusters import read_cluster
+from gpuyard.hardware.clusters import machine_of, read_cluster
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
@@ -104,7 +104,9 @@ def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
             if environment
             else package_to_install(opened.state.path)
         )
-        variables = {**opened.target.ansible_variables(), **training}
+        gpu, machine = machine_of(opened.cluster)
+        slurm = {"slurm_gpus": machine.gpus, "slurm_gpu_type": gpu.id}
+        variables = {**slurm, **opened.target.ansible_variables(), **training}
         outcome = apply_roles(deployment, hosts, opened.state, variables, tell)
     return changes, outcome
 

@@ -12,6 +12,7 @@ from gpuyard.deploy.ansible.run import roles_of
 from gpuyard.deploy.deployment import Opened
 from gpuyard.deploy.state import Host
 from gpuyard.errors import GpuyardError
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.units import format_bit_rate
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 _SECONDS = 60.0
 _MOST_OFFSET_SECONDS = 1.0
+_PORTS = {
+    "slurm": ((6817, 6818), (6818,))
+}  # of the head, and of the others; ssh is every machine's
 _SSH = 22
 _LOOPBACK = ("127.", "[::1]", "::1")
 _EXCHANGED_BYTES = 8_000_000
@@ -71,6 +75,10 @@ def verify(opened: Opened, tell: Tell) -> Verdict:
     if with_storage and hosts[0] in with_storage:
         tell("Reading the shared directory on every machine")
         checks += _shared(opened, with_storage)
+    with_slurm = [h for h in there if "slurm" in _roles(opened, hosts, h)]
+    if with_slurm and hosts[0] in with_slurm:
+        tell("Running a job on every machine through Slurm")
+        checks.append(_slurm(opened, with_slurm))
     training = [host for host in there if "training" in _roles(opened, hosts, host)]
     bench = None
     if training:
@@ -132,7 +140,10 @@ def _in_time(opened: Opened, host: Host) -> Check:
 
 def _ports(opened: Opened, host: Host) -> Check:
     """Only what is declared is open to others."""
-    declared = {_SSH}
+    hosts = opened.state.hosts()
+    index = hosts.index(host)
+    roles = roles_of(opened.deployment, index)
+    declared = {_SSH, *(p for r in roles if r in _PORTS for p in _PORTS[r][min(index, 1)])}
     said = run_on(opened, host, "ss -Hltn").stdout
     open_ports = sorted(set(_listening(said)))
     extra = [port for port in open_ports if port not in declared]
@@ -167,6 +178,22 @@ def _shared(opened: Opened, hosts: Sequence[Host]) -> list[Check]:
         checks.append(Check("shared directory", host.name, same, words))
     run_on(opened, head, f"rm -f {path}")
     return checks
+
+
+def _slurm(opened: Opened, hosts: Sequence[Host]) -> Check:
+    """A job on all of them at once sees every GPU that the cluster has."""
+    _, machine = machine_of(opened.cluster)
+    nodes, gpus = len(hosts), machine.gpus
+    line = (
+        f"timeout 45 srun --nodes={nodes} --ntasks-per-node=1 --gres=gpu:{gpus} "
+        "printenv CUDA_VISIBLE_DEVICES"
+    )
+    done = run_on(opened, hosts[0], line)
+    wanted = [",".join(map(str, range(gpus)))] * nodes
+    seen = done.stdout.split()
+    ok = done.returncode == 0 and seen == wanted
+    words = f"{nodes} × {gpus} GPUs" if ok else _last(done.stderr) or f"saw {' and '.join(seen)}"
+    return Check("a job on all nodes", "all", ok, words)
 
 
 def _place(opened: Opened, hosts: Sequence[Host]) -> Hosts:

@@ -87,15 +87,25 @@ def _mounts(libc: Any, what: dict[str, Any]) -> None:
     _mount(libc, None, "/", None, _MS_REC | _MS_PRIVATE)
     layers = f"lowerdir={what['base']},upperdir={directory / 'upper'},workdir={directory / 'work'}"
     _mount(libc, "overlay", root, "overlay", 0, options=layers)
-    for source, target in what["mounts"]:
+    _mount(libc, "proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV)
+    _mount(libc, "sysfs", root / "sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_RDONLY)
+    # programs that look whether there are cgroups find none of this host's, and go on
+    own = (
+        ("sys/fs/cgroup", "mode=755"),
+        ("run", "mode=755"),
+        ("tmp", "mode=1777"),
+        ("dev", "mode=755"),
+    )
+    for at, options in own:
+        _mount(libc, "tmpfs", root / at, "tmpfs", _MS_NOSUID, options=options)
+    lock = root / "run/lock"  # where /var/lock leads
+    lock.mkdir()
+    lock.chmod(0o1777)
+    for source, target in what["mounts"]:  # after those, which would hide what is below them
         at = root / target.lstrip("/")
         at.mkdir(parents=True, exist_ok=True)
         _mount(libc, source, at, None, _MS_BIND)
         _mount(libc, None, at, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
-    _mount(libc, "proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV)
-    _mount(libc, "sysfs", root / "sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_RDONLY)
-    for at, options in (("run", "mode=755"), ("tmp", "mode=1777"), ("dev", "mode=755")):
-        _mount(libc, "tmpfs", root / at, "tmpfs", _MS_NOSUID, options=options)
     _devices(libc, root / "dev", what["gpus"])
     previous = root / ".previous"
     previous.mkdir(exist_ok=True)

@@ -52,10 +52,12 @@ def make_root(packages: Sequence[str] = ()) -> Path:
     with files.held_directory(target.parent, "root") as fresh:
         making = fresh / "root"
         include = ",".join(sorted({*PACKAGES, *packages}))
-        argv = ["debootstrap", "--variant=minbase", f"--include={include}", _release(), str(making)]
+        # what it mounts goes with its process, so that nothing of this host is below what is swept after a kill
+        argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
+        argv += [f"--include={include}", _release(), str(making), _mirror()]
         try:
             done = subprocess.run(
-                [*argv, _mirror()],
+                argv,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -69,9 +69,8 @@ def _down(name: str) -> None:
 def _start(name: str, node: int, directory: str, **more: Any) -> Any:
     found = lab.find(name).node(str(node))
     mounts = [(Path(path), path) for path in more.pop("mounts")]
-    machine = machines.start(
-        found, machine_root.make_root(), Path(directory), mounts=mounts, **more
-    )
+    base = machine_root.make_root(more.pop("packages"))
+    machine = machines.start(found, base, Path(directory), mounts=mounts, **more)
     return {
         "name": found.name,
         "address": found.address,

@@ -8,9 +8,10 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from gpuyard.specs.base import ClusterReference, Spec
 from gpuyard.specs.cluster import Cluster, named_or_described
 
-RoleName = Literal["base", "shared-storage", "training"]
-ROLES: tuple[RoleName, ...] = ("base", "shared-storage", "training")
+RoleName = Literal["base", "shared-storage", "slurm", "training"]
 """In the order in which they are applied."""
+ROLES: tuple[RoleName, ...] = ("base", "shared-storage", "training")
+"""Of a deployment that names none."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 

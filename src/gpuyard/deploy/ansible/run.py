@@ -95,6 +95,7 @@ def _inventory(
             },
             "vars": {
                 "gpuyard_head": hosts[0].name,
+                "gpuyard_name": deployment.name,
                 "gpuyard_shared": deployment.shared,
                 "ansible_python_interpreter": "/usr/bin/python3",
                 **variables,

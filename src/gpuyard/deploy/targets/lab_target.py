@@ -18,6 +18,8 @@ from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
 _PACKAGE = Path(__file__).parents[3]
+# what roles install elsewhere is there already, because no route leads out of a lab
+_PACKAGES: dict[str, tuple[str, ...]] = {"slurm": ("munge", "slurm-wlm")}
 _DEFAULT_LINK = "1 Gbit/s"
 
 
@@ -39,6 +41,7 @@ class LabTarget(Target):
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
         _, machine = machine_of(cluster)
+        roles = {*deployment.head, *deployment.workers}
         return {
             "name": deployment.name,
             "nodes": cluster.nodes,
@@ -46,6 +49,7 @@ class LabTarget(Target):
             "disks": str(state.path / "disks"),
             "authorized_key": public_key(),
             "gpus": machine.gpus,
+            "packages": sorted({p for role in roles for p in _PACKAGES.get(role, ())}),
             "mounts": [] if deployment.environment else _own_environment(),
         }
 
@@ -61,6 +65,7 @@ class LabTarget(Target):
         return {
             "gpuyard_clock_is_kept": True,  # all have this host's
             "training_python_path": str(_PACKAGE),
+            "slurm_isolates": False,  # they share one kernel
         }
 
     def notes(self) -> Sequence[str]:

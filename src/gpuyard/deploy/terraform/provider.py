@@ -119,6 +119,11 @@ class LabMachine(_Resource):
                 _given("authorized_key", types.String(), "Public key that may log in as root."),
                 _given("gpus", types.Number(), "Stand-ins for GPUs: device nodes."),
                 _given(
+                    "packages",
+                    types.List(types.String()),
+                    "Debian packages that it has beside the usual ones.",
+                ),
+                _given(
                     "mounts",
                     types.List(types.String()),
                     "Directories of this host, read-only there.",
@@ -140,6 +145,7 @@ class LabMachine(_Resource):
                 directory=planned["directory"],
                 authorized_key=planned["authorized_key"],
                 gpus=int(planned["gpus"]),
+                packages=planned["packages"],
                 mounts=planned["mounts"],
             )
             paths = [f"{name}={value}" for name, value in import_path().items()]

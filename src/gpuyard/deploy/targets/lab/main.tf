@@ -35,6 +35,11 @@ variable "gpus" {
   description = "Stand-ins for GPUs in each machine."
 }
 
+variable "packages" {
+  type        = list(string)
+  description = "Debian packages that each machine has beside the usual ones."
+}
+
 variable "mounts" {
   type        = list(string)
   description = "Directories of this host that each machine sees at the same path, read-only."
@@ -53,6 +58,7 @@ resource "gpuyard_lab_machine" "node" {
   directory      = "${var.disks}/node${count.index}"
   authorized_key = var.authorized_key
   gpus           = var.gpus
+  packages       = var.packages
   mounts         = var.mounts
 }
 
