@@ -45,9 +45,18 @@ def isolated(
     except MissingRequirement as missing:
         pytest.skip(str(missing))
     yield kind
-    broker = Broker(share)
-    broker.groups.sweep(broker.groups.ids())
-    broker.close()
+    remove_groups(share)
+
+
+def remove_groups(share: Path) -> None:
+    """Once their processes are gone, which are being ended."""
+    left = Groups(share)
+
+    def gone() -> bool:
+        left.sweep(left.ids())
+        return not left.ids()
+
+    waits_for(gone)
 
 
 def devices(share: Path) -> list[str]:

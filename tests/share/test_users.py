@@ -22,7 +22,7 @@ from gpuyard.share.service import wire
 from gpuyard.share.service.service import is_running
 from tests.conftest import MACHINE
 from tests.share.conftest import holders, needs_root
-from tests.share.test_isolation import LOOK
+from tests.share.test_isolation import LOOK, remove_groups
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [needs_root, MACHINE]
@@ -118,6 +118,7 @@ def server(accounts: tuple[str, ...]) -> Iterator[Server]:
         if process.poll() is None:  # else its number may be another's by now
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+    remove_groups(made.directory)
     shutil.rmtree(directory)  # the service ends when its socket is gone
 
 
