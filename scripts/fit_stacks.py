@@ -14,7 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuyard.predict.validation.points import prior_of, source_weights
+from gpuyard.predict.table import Floats
+from gpuyard.predict.validation.points import (
+    framework_prior,
+    prior_of,
+    source_frameworks,
+    source_weights,
+)
 
 OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/stacks.json"
 
@@ -24,13 +30,21 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     check = parser.parse_args().check
     weights = prior_of(list(source_weights().values()))
-    text = json.dumps({"prior": [float(f"{w:.3g}") for w in weights.tolist()]}) + "\n"
+    frameworks = sorted({name for names in source_frameworks().values() for name in names})
+    found = {"prior": short(weights)} | {
+        "frameworks": {name: short(framework_prior(name)) for name in frameworks}
+    }
+    text = json.dumps(found) + "\n"
     if check:
         sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
     OUTPUT.write_text(text, encoding="utf-8")
     print(
         f"{np.count_nonzero(weights > 1e-3)} of {len(weights)} stacks are likelier than 1 in 1,000"
     )
+
+
+def short(weights: Floats) -> list[float]:
+    return [float(f"{w:.3g}") for w in weights.tolist()]
 
 
 if __name__ == "__main__":

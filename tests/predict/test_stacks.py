@@ -1,6 +1,7 @@
 """Measured figures of several GPUs: what they do to predictions, and which one to get next."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gpuyard.predict.prediction import Step, step_parts
 from gpuyard.predict.stacks.grid import HIDES, RATES, STACKS, TAXES, prior, step_seconds
 from gpuyard.predict.stacks.measured import measured_points, next_run
 from gpuyard.predict.table import Rows
-from gpuyard.predict.validation.points import score_points
+from gpuyard.predict.validation.points import score_described, score_points
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import Cli
 
@@ -169,3 +170,32 @@ def test_validate_says_what_points_are_worth(cli: Cli) -> None:
 def test_unknown_machines_have_no_points() -> None:
     with pytest.raises(UserMistake):
         predicted(scenario(ONE, EIGHT), 64)
+
+
+def test_a_framework_that_is_known_is_predicted_by_what_was_published_of_it() -> None:
+    def under(framework: str | None) -> ClusterPrediction:
+        made = scenario(ONE)
+        workload = made.workload.model_copy(update={"framework": framework})
+        return predicted(replace(made, workload=workload), 1, 16)
+
+    plain, packed, unknown = under(None), under("tf-distribute"), under("jax")
+    one, several = packed.predictions
+    assert several.samples_per_second < 0.8 * plain.predictions[1].samples_per_second
+    assert several.before is not None
+    assert several.high - several.low < several.before.high - several.before.low
+    assert one.samples_per_second == pytest.approx(103.58)
+    assert "what was published of it" in packed.framework_note
+    assert unknown.predictions == plain.predictions
+    assert "nothing was published of jax" in unknown.framework_note
+    assert plain.framework_note == ""
+
+
+def test_named_frameworks_hold_on_sources_left_out() -> None:
+    found = score_described()
+    assert len(found) > 15
+    assert 0.87 <= np.mean([score.inside_interval for score in found.values()]) <= 0.95
+    plain = score_points((0,))
+    widths = [
+        (found[name].median_interval_width, plain[name][0].median_interval_width) for name in found
+    ]
+    assert np.mean([named for named, _ in widths]) < np.mean([bare for _, bare in widths])

@@ -124,6 +124,7 @@ class ClusterPrediction:
     # from which batch on one GPU does at least 90 % of what it does at any; None: from the first
     saturating_batch: int | None = None
     points: int = 0  # figures of several GPUs that entered
+    framework_note: str = ""  # what is known of the framework that the workload names
 
     @property
     def single_gpu_speed(self) -> str:

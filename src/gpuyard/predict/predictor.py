@@ -22,7 +22,14 @@ from gpuyard.predict.prediction import (
     step_parts,
 )
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.stacks.measured import Point, measured_points, rates, with_points
+from gpuyard.predict.stacks.measured import (
+    Point,
+    described,
+    framework_words,
+    measured_points,
+    rates,
+    with_points,
+)
 from gpuyard.predict.table import Floats, Move, Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
@@ -87,7 +94,7 @@ def predict(
     steps = [parts.at(row) for row in range(len(spots))]
     before: list[Unmeasured | None] = [None] * len(spots)
     points = measured_points(scenario)
-    if points:
+    if points or described(scenario):
         before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
         throughput, low, high, alone_rate = _updated(scenario, spots, points, before)
         efficiency = throughput / (gpus * alone_rate)
@@ -146,6 +153,7 @@ def predict(
         precision_words(scenario.gpu, workload, scenario.profile),
         saturating_batch=_saturating(scenario.line),
         points=len(points),
+        framework_note=framework_words(scenario),
     )
 
 
@@ -173,9 +181,14 @@ def _updated(
     found = with_points(scenario, spots, points)
     rate = rates(found, spots)
     low, high = found.reach.ends(rate)
+    if not points:  # a framework's sources say where in the interval of any stack it lies
+        was = [(b.low, b.high) for b in before if b is not None]
+        slow, fast = (np.array(ends) for ends in zip(*was, strict=True))
+        low = np.where(slow < rate, np.maximum(low, slow), low)
+        high = np.where(fast > rate, np.minimum(high, fast), high)
     ones = [(_ONE_GPU, batch) for _, batch in spots]
     plain = replace(scenario, platform=scenario.platform.unshared or scenario.platform)
-    if scenario.line.basis != "measured":
+    if points and scenario.line.basis != "measured":
         return rate, low, high, rates(with_points(plain, ones, points), ones)
     for row, ((placement, _), as_it_was) in enumerate(zip(spots, before, strict=True)):
         if placement.gpus == 1 and as_it_was is not None:

@@ -148,6 +148,13 @@ class Workload(Spec):
     batch_per_gpu: Count = 32
     dataset: Dataset | None = None
     epochs: Count = 1
+    framework: Annotated[
+        Line | None,
+        Field(
+            description="what exchanges gradients: pytorch-ddp, horovod, tf-distribute, apex, paddle, oneflow, "
+            "mindspore or tf-cnn-benchmarks; predictions then start from what was published of it"
+        ),
+    ] = None
     input: Annotated[
         Tensor | None, Field(description="needed where the factory returns a bare torch module")
     ] = None

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from importlib import resources
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -59,9 +60,21 @@ def _at(table: Table, rate: float) -> Table:
     )
 
 
+def frameworks() -> tuple[str, ...]:
+    """Those of which something was published."""
+    return tuple(_priors()["frameworks"])
+
+
 @functools.cache
-def prior() -> Floats:
-    """How likely each stack is; sums to one."""
-    text = (resources.files("gpuyard.predict") / "data" / "stacks.json").read_text(encoding="utf-8")
-    weight = np.array(json.loads(text)["prior"], dtype=float)
+def prior(framework: str | None = None) -> Floats:
+    """How likely each stack is, under a framework where one is named that is known; sums to one."""
+    named = _priors()["frameworks"].get(framework, _priors()["prior"])
+    weight = np.array(named, dtype=float)
     return np.asarray(weight / weight.sum())
+
+
+@functools.cache
+def _priors() -> dict[str, Any]:
+    text = (resources.files("gpuyard.predict") / "data" / "stacks.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -10,7 +10,7 @@ from gpuyard.predict.compute import figure_precision
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.prediction import Prediction, step_parts
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.stacks.grid import prior, step_seconds
+from gpuyard.predict.stacks.grid import frameworks, prior, step_seconds
 from gpuyard.predict.stacks.posterior import Posterior, Spots, posterior
 from gpuyard.predict.table import Floats, Placement, Rows
 from gpuyard.specs import DEFAULT_EXCHANGE
@@ -84,6 +84,24 @@ def measured_points(scenario: PlatformScenario) -> tuple[Point, ...]:
     )
 
 
+def described(scenario: PlatformScenario) -> bool:
+    """Whether its framework is named and something was published of it."""
+    return scenario.workload.framework in frameworks() and scenario.gpu is not None
+
+
+def framework_words(scenario: PlatformScenario) -> str:
+    """What is known of the framework that the workload names: a sentence, or nothing where it names none."""
+    named = scenario.workload.framework
+    if named is None:
+        return ""
+    if described(scenario):
+        return f"Framework: {named}, predicted by what was published of it."
+    return (
+        f"Framework: nothing was published of {named} that is known here, so the interval is that of any stack; "
+        f"known are {', '.join(frameworks())}."
+    )
+
+
 def _placement(gpus: int, nodes: int) -> Placement:
     return Placement(gpus, nodes, -(-gpus // nodes))
 
@@ -104,7 +122,7 @@ def with_points(
         _spots(plain, [(point.placement, point.batch_per_gpu) for point in points], "as measured"),
         np.array([point.log_seconds for point in points]),
         scenario.line.relative_uncertainty,
-        prior(),
+        prior(scenario.workload.framework),
     )
 
 

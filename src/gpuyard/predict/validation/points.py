@@ -22,6 +22,7 @@ from gpuyard.predict.validation.score import distance
 _MOST_ROWS = 400  # of a source; more say the same
 # how sharply a source's rows choose among stacks: one σ of a row, and how many rows it counts as
 _ROW_SIGMA, _ROWS = 0.06, 8.0
+_OTHERS = 0.25  # of a framework's prior is by all sources
 _ANY = 0.02  # of the prior is spread evenly: a stack that no source has
 
 
@@ -88,6 +89,38 @@ def prior_of(weights: Sequence[Floats]) -> Floats:
     return np.asarray((1 - _ANY) * np.mean(weights, axis=0) + _ANY * even)
 
 
+@cache
+def source_frameworks() -> dict[str, frozenset[str]]:
+    return {
+        source: frozenset(m.row.framework for m in members)
+        for source, members in known_rows().items()
+    }
+
+
+def framework_prior(framework: str, without: str | None = None) -> Floats:
+    """As likely as sources under one framework make stacks, and a part by all: its next user may differ. A source
+    can be left out."""
+    weights = {name: found for name, found in source_weights().items() if name != without}
+    own = [found for name, found in weights.items() if framework in source_frameworks()[name]]
+    every = prior_of(list(weights.values()))
+    return every if not own else (1 - _OTHERS) * prior_of(own) + _OTHERS * every
+
+
+def score_described() -> dict[str, PointsScore]:
+    """Every source whose framework others have too, with the framework named and nothing measured."""
+    found = {}
+    for source, members in known_rows().items():
+        names = source_frameworks()[source]
+        shared = [
+            name
+            for name in names
+            if any(name in of for other, of in source_frameworks().items() if other != source)
+        ]
+        if len(names) == 1 and shared:
+            found[source] = _scored(source, members, 0, framework_prior(shared[0], source))
+    return found
+
+
 def _explaining(members: Sequence[KnownRow]) -> Floats:
     series = [(m.row.series, m.row.model, m.row.precision) for m in members]
     many = Counter(series)
@@ -107,13 +140,15 @@ def score_points(points: Sequence[int]) -> dict[str, list[PointsScore]]:
     }
 
 
-def _scored(source: str, members: Sequence[KnownRow], count: int) -> PointsScore:
+def _scored(
+    source: str, members: Sequence[KnownRow], count: int, described: Floats | None = None
+) -> PointsScore:
     others = [weights for name, weights in source_weights().items() if name != source]
-    prior = prior_of(others)
+    prior = prior_of(others) if described is None else described
     inside, widths, errors = [], [], []
     for one in members:
         chosen = _chosen(one, members, count)
-        if count and chosen:
+        if described is not None or (count and chosen):
             found = posterior(
                 _spots([one]),
                 _spots(chosen),
@@ -125,6 +160,14 @@ def _scored(source: str, members: Sequence[KnownRow], count: int) -> PointsScore
         else:
             middle, reach = one.predicted, _unknown(one, source)
         slow, fast = float(reach.slow[0]), float(reach.fast[0])
+        if described is not None:  # inside the interval of any stack, if it is there at all
+            any_stack, ahead = _unknown(one, source), middle - one.predicted
+            slow = (
+                min(slow, float(any_stack.slow[0]) - ahead) if ahead < any_stack.slow[0] else slow
+            )
+            fast = (
+                min(fast, float(any_stack.fast[0]) + ahead) if -ahead < any_stack.fast[0] else fast
+            )
         off = one.log_seconds - middle
         inside.append(-fast <= off <= slow)
         widths.append((np.exp(fast) - np.exp(-slow)) / 2)

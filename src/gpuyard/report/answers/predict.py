@@ -64,11 +64,13 @@ def predict_answer(
     """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
     about how its machines are wired, `gpu` is what is in them; `next_run` would tell most."""
     title = f"{result.workload} on {result.cluster} ({', '.join([result.precision, *how])})"
-    more = [_BEFORE] if result.points else []
+    more = [_BEFORE] if any(p.before for p in result.predictions) else []
     columns: list[Column | str] = [*_COLUMNS[:5], *more, *_COLUMNS[5:]]
     table = Table(title, columns, [_row(p) for p in result.predictions])
     sentences = [result.precision_note] if result.precision_note else []
     sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
+    if result.framework_note:
+        sentences.append(result.framework_note)
     if result.points:
         many = "1 figure" if result.points == 1 else f"{result.points} figures"
         sentences.append(
