@@ -24,7 +24,7 @@ def test_the_time_line_fits_into_100_columns(cli: Cli) -> None:
     start = next(i for i, line in enumerate(lines) if line.startswith("one step"))
     chart = lines[start : lines.index("", start)]
     assert [line.split("  ")[0] for line in chart[1:5]] == [
-        "forward", "backward", "bucket 1", "bucket 2",
+        "forward", "backward", "hides exchange", "bucket 1",
     ]  # fmt: skip
     assert any(line.startswith("exposed exchange") for line in chart)
     assert max(map(len, chart)) <= 100
@@ -48,7 +48,7 @@ def test_json_has_all_of_it(cli: Cli) -> None:
     assert why["choke"] == same["choke"] == "network"
     assert why["timeline"]["step_seconds"] == pytest.approx(sum(same["step"].values()))
     bars = why["timeline"]["bars"]
-    assert {bar["lane"] for bar in bars} == {"compute", "exchange", "wait"}
+    assert {bar["lane"] for bar in bars} == {"compute", "window", "exchange", "wait"}
     assert max(bar["end_seconds"] for bar in bars) == pytest.approx(sum(same["step"].values()))
     gains = [remedy["gain"] for remedy in why["remedies"]]
     assert gains == sorted(gains, reverse=True)
