@@ -22,7 +22,8 @@ def test_it_says_in_words_what_is_waited_for(cli: Cli) -> None:
 def test_the_time_line_fits_into_100_columns(cli: Cli) -> None:
     lines = cli(*CHOKED).stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("one step"))
-    chart = lines[start : lines.index("", start)]
+    end = next(i for i, line in enumerate(lines) if line.startswith("█ busy"))
+    chart = lines[start : end + 1]  # a note in words may follow, which is wrapped where it is shown
     assert [line.split("  ")[0] for line in chart[1:5]] == [
         "forward", "backward", "hides exchange", "bucket 1",
     ]  # fmt: skip
