@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
         (("name: ours", "name: 'Ours!'"), "small letters, digits and hyphens"),
         (("kind: ssh", "kind: shh"), "shh"),
         (("nodes: 2", "nodes: 3"), "the cluster has 3 nodes, and the target 2 machines"),
-        (("192.0.2.1", "'$(reboot)'"), "address"),
+        (("192.0.2.1", "'$(reboot)'"), "expected a host name or an IP address"),
         (("name: one", "name: -oProxyCommand=x"), "small letters"),
         (("target:", "shared: '/a b'\ntarget:"), "expected an absolute path"),
         (("target:", "head: [bass]\ntarget:"), "base"),

@@ -23,6 +23,9 @@ FileArgument = Annotated[
 @app.callback()
 def deploy() -> None:
     """Build the cluster that a file describes, and prove that it works."""
+    from gpuyard.deploy.clouds.ttl import watch_all
+
+    watch_all()
 
 
 @app.command()
@@ -81,11 +84,14 @@ def status(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard deploy status
     """
+    from gpuyard.deploy.clouds.ttl import end_of
     from gpuyard.deploy.state import StateDirectory, deployments
     from gpuyard.report.answers.deploy import status_answer
 
+    known = [StateDirectory(name) for name in deployments()]
+    ends = {state.name: end.when for state in known if (end := end_of(state)) is not None}
     show(
-        status_answer([(name, StateDirectory(name).hosts()) for name in deployments()]),
+        status_answer([(state.name, state.hosts()) for state in known], ends),
         json_output=json_output,
     )
 

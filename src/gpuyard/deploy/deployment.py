@@ -7,13 +7,16 @@ from pathlib import Path
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.deploy.ansible.package import package_to_install
 from gpuyard.deploy.ansible.run import Outcome, apply_roles, roles_of
+from gpuyard.deploy.clouds.ttl import set_end
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.targets.base import Target
 from gpuyard.deploy.terraform.run import Changes, Terraform
+from gpuyard.errors import GpuyardError
 from gpuyard.hardware.clusters import machine_of, read_cluster
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
+from gpuyard.units import format_usd
 
 Tell = Callable[[str], None]
 
@@ -28,6 +31,7 @@ class DeploymentPlan:
     hosts: tuple[Host, ...]
     usd_per_hour: float
     notes: tuple[str, ...]
+    ttl_seconds: float | None = None
 
     def machines(self) -> list[tuple[str, str, str]]:
         """Name, address and roles of each; what is not made yet has no address."""
@@ -69,6 +73,7 @@ def open_deployment(path: Path) -> Opened:
 
 def plan(opened: Opened) -> DeploymentPlan:
     """Changes nothing, but looks at what is there."""
+    usd_per_hour = check_budget(opened)
     changes = Changes()
     if opened.target.module() is not None:
         known = opened.state.path.exists()
@@ -82,8 +87,9 @@ def plan(opened: Opened) -> DeploymentPlan:
         opened.cluster,
         changes,
         opened.state.hosts() or opened.target.hosts(opened.deployment, {"hosts": ()}),
-        opened.target.usd_per_hour(opened.deployment, opened.cluster),
-        tuple(opened.target.notes()),
+        usd_per_hour,
+        (*opened.target.availability(opened.deployment), *opened.target.notes()),
+        _ttl(opened.deployment),
     )
 
 
@@ -91,13 +97,7 @@ def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
     """Machines, then roles; what is there already stays as it is."""
     deployment = opened.deployment
     with opened.state.changing():
-        changes, outputs = Changes(), {}
-        if opened.target.module() is not None:
-            _write_module(opened)
-            changes = opened.terraform.apply(tell)
-            outputs = opened.terraform.outputs()
-        hosts = opened.target.hosts(deployment, outputs)
-        opened.state.write_hosts(hosts)
+        changes, hosts = provision(opened, tell)
         environment = opened.target.environment(deployment)
         training = (
             {"training_environment": environment}
@@ -111,6 +111,36 @@ def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
     return changes, outcome
 
 
+def provision(opened: Opened, tell: Tell) -> tuple[Changes, tuple[Host, ...]]:
+    """Machines alone. Where not all can be had, what is there is named, for it may cost money."""
+    changes, outputs = Changes(), {}
+    if opened.target.module() is not None:
+        check_budget(opened)
+        opened.target.check_orders(opened.deployment)
+        _write_module(opened)
+        _set_end(opened)  # before the first one costs anything
+        try:
+            changes = opened.terraform.apply(tell)
+        except GpuyardError as error:
+            raise GpuyardError(f"{error}{_what_stands(opened.target, opened.state)}") from error
+        outputs = opened.terraform.outputs()
+        _set_end(opened)
+    hosts = opened.target.hosts(opened.deployment, outputs)
+    opened.state.write_hosts(hosts)
+    return changes, hosts
+
+
+def check_budget(opened: Opened) -> float:
+    """What it costs an hour. Raises where that is more than it may."""
+    usd = opened.target.usd_per_hour(opened.deployment, opened.cluster)
+    most = getattr(opened.deployment.target, "max_usd_per_hour", None)
+    if most is not None and usd > most:
+        raise GpuyardError(
+            f"{opened.deployment.name} would cost {format_usd(usd)} an hour, and max_usd_per_hour is {format_usd(most)}"
+        )
+    return usd
+
+
 def down(opened: Opened, tell: Tell) -> list[str]:
     """Remove all that `up` made; what remains, by name."""
     with opened.state.changing():
@@ -121,11 +151,42 @@ def down(opened: Opened, tell: Tell) -> list[str]:
                 for host in opened.target.hosts(opened.deployment, {})
             ]
         _write_module(opened)
-        opened.terraform.destroy(tell)
-        left = opened.terraform.resources()
-        if not left:
-            opened.state.remove()
+        return remove(opened.target, opened.state, tell)
+
+
+def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
+    """Everything that Terraform knows of and everything that it does not; what remains, by name."""
+    terraform = Terraform(state.terraform)
+    try:
+        terraform.destroy(tell)
+    except GpuyardError as error:
+        raise GpuyardError(f"{error}{_what_stands(target, state)}") from error
+    left = [*terraform.resources(), *target.sweep(state)]
+    if left:
         return left
+    others = target.standing(state)
+    state.remove()
+    return others
+
+
+def _what_stands(target: Target, state: StateDirectory) -> str:
+    """For a sentence about what went wrong."""
+    try:
+        there = target.standing(state)
+    except GpuyardError:  # then at least what Terraform has written down
+        there = [address for address in Terraform(state.terraform).resources() if target.rented]
+    if not there:
+        return ""
+    return f". This is there and costs money until `gpuyard deploy down`: {', '.join(there)}"
+
+
+def _ttl(deployment: Deployment) -> float | None:
+    return getattr(deployment.target, "ttl", None)
+
+
+def _set_end(opened: Opened) -> None:
+    if opened.target.rented:
+        set_end(opened.state, opened.target.kind, _ttl(opened.deployment))
 
 
 def _write_module(opened: Opened) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,14 @@ class Host:
     port: int = 22
     host_key: str = ""
     proxy_command: str = ""
+    private_address: str = ""
+    """By which the others reach it, where that is another."""
+    first_contact: bool = False
+    """Nobody knows its key before ssh has first seen it."""
+
+    @property
+    def inside(self) -> str:
+        return self.private_address or self.address
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,20 @@ class StateDirectory:
         finally:
             os.close(descriptor)
 
+    def token(self) -> str:
+        """What tells its machines from those of another deployment of this name; the same until it is removed."""
+        known = self.known_token()
+        if known is None:
+            known = secrets.token_hex(4)
+            files.write_text(self.path / "token", known, mode=0o600)
+        return known
+
+    def known_token(self) -> str | None:
+        try:
+            return (self.path / "token").read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+
     def hosts(self) -> tuple[Host, ...]:
         """As they were after the last `up`; none before."""
         try:
@@ -104,6 +127,13 @@ class StateDirectory:
                     "  StrictHostKeyChecking yes",
                     f'  IdentityFile "{key_file()}"',
                     "  IdentitiesOnly yes",
+                ]
+            elif (
+                host.first_contact
+            ):  # its key is kept when it is first seen, and must stay the same
+                lines += [
+                    f'  UserKnownHostsFile "{self.path / "seen_hosts"}"',
+                    "  StrictHostKeyChecking accept-new",
                 ]
             if host.proxy_command:
                 lines.append(f"  ProxyCommand {host.proxy_command}")

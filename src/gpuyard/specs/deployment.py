@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from gpuyard.specs.base import ClusterReference, Spec
+from gpuyard.specs.base import ClusterReference, Duration, Spec, UsdPerHour
 from gpuyard.specs.cluster import Cluster, named_or_described
 
 RoleName = Literal["base", "shared-storage", "slurm", "training"]
@@ -42,8 +42,16 @@ class SshMachine(Spec):
     """One that you have."""
 
     name: DeploymentName
-    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]{0,252}$")]
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
+    address: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]{0,252}$",
+            description="a host name or an IP address",
+        ),
+    ]
+    user: Annotated[
+        str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="the name of a user")
+    ] = "root"
     port: Annotated[int, Field(gt=0, le=65535)] = 22
 
 
@@ -54,7 +62,41 @@ class SshTarget(Spec):
     machines: Annotated[tuple[SshMachine, ...], Field(min_length=1, max_length=1000)]
 
 
-Target = Annotated[LabTarget | SshTarget, Field(discriminator="kind")]
+class CloudTarget(Spec):
+    """Machines that cost money while they are there."""
+
+    max_usd_per_hour: Annotated[
+        UsdPerHour | None,
+        Field(gt=0, description="`plan` and `up` refuse what costs more"),
+    ] = None
+    ttl: Annotated[
+        Duration | None,
+        Field(
+            gt=0,
+            le=366 * 86400,
+            description="after so long since the last `up` all is removed; null: when you say so",
+        ),
+    ] = 8 * 3600.0
+
+
+class LambdaTarget(CloudTarget):
+    """Instances of Lambda Cloud, by its API; the key is in LAMBDA_API_KEY or in a file of yours alone."""
+
+    kind: Literal["lambda"]
+    instance_type: Annotated[
+        str, Field(pattern=r"^[a-z0-9_]{1,64}$", description="a name like gpu_8x_a100")
+    ]
+    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$", description="a name like us-east-1")]
+    ssh_key: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}$",
+            description="the name of a public key that the account has",
+        ),
+    ]
+
+
+Target = Annotated[LabTarget | SshTarget | LambdaTarget, Field(discriminator="kind")]
 
 
 class Deployment(Spec):
@@ -68,7 +110,7 @@ class Deployment(Spec):
             description="a cluster file beside this one, its keys here, or like 2x4xrtx-3090@10G"
         ),
     ]
-    target: Annotated[Target, Field(description="where its machines are: lab or ssh")]
+    target: Annotated[Target, Field(description="where its machines are: lab, ssh or lambda")]
     head: Annotated[
         tuple[RoleName, ...], Field(description="roles of the first machine, which is the head")
     ] = ROLES

@@ -88,7 +88,7 @@ def _inventory(
         "all": {
             "hosts": {
                 host.name: {
-                    "gpuyard_address": host.address,
+                    "gpuyard_address": host.inside,
                     "gpuyard_roles": list(roles_of(deployment, index)),
                 }
                 for index, host in enumerate(hosts)

@@ -13,6 +13,8 @@ class Target(ABC):
     """One way to come by machines; without state."""
 
     kind: ClassVar[str]
+    rented: ClassVar[bool] = False
+    """Its machines cost money while they are there."""
 
     @abstractmethod
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
@@ -37,6 +39,25 @@ class Target(ABC):
         """What they cost while they are there."""
         del deployment, cluster
         return 0.0
+
+    def availability(self, deployment: Deployment) -> Sequence[str]:
+        """What can't be had at this moment."""
+        del deployment
+        return ()
+
+    def check_orders(self, deployment: Deployment) -> None:
+        """Raises before anything is made that costs money, where it can't be of use."""
+        del deployment
+
+    def standing(self, state: StateDirectory) -> list[str]:
+        """What its owner says is there of this deployment, whatever Terraform knows of."""
+        del state
+        return []
+
+    def sweep(self, state: StateDirectory) -> list[str]:
+        """Remove what Terraform does not know of; what remains."""
+        del state
+        return []
 
     def environment(self, deployment: Deployment) -> str | None:
         """A Python environment with gpuyard that machines have without a deployment."""

@@ -1,7 +1,8 @@
 """What `gpuyard deploy` says: what would change, what has, whether it works, and what is there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from gpuyard.deploy.state import Host
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.deploy.verify import Verdict
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
-from gpuyard.units import format_usd
+from gpuyard.units import format_duration, format_usd
 
 
 def plan_answer(planned: DeploymentPlan) -> Answer:
@@ -25,6 +26,7 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
         table,
         Sentence(f"Machines and networks: {planned.changes}."),
         Sentence(f"It costs {format_usd(planned.usd_per_hour)} an hour."),
+        *_ends(planned.ttl_seconds),
         *(Sentence(note, "quiet") for note in planned.notes),
     ]
     document = {
@@ -36,8 +38,16 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
         ],
         "changes": _changes(planned.changes),
         "usd_per_hour": planned.usd_per_hour,
+        "ttl_seconds": planned.ttl_seconds,
+        "notes": list(planned.notes),
     }
     return Answer(parts, document, verb="deploy plan")
+
+
+def _ends(ttl_seconds: float | None) -> list[Sentence]:
+    if ttl_seconds is None:
+        return []
+    return [Sentence(f"It is removed by itself {format_duration(ttl_seconds)} after `up`.")]
 
 
 def up_answer(opened: Opened, changes: Changes, outcome: Outcome, file: Path) -> Answer:
@@ -92,7 +102,8 @@ def verify_answer(verdict: Verdict) -> Answer:
     return Answer(parts, document, verb="deploy verify")
 
 
-def status_answer(known: Sequence[tuple[str, Sequence[Host]]]) -> Answer:
+def status_answer(known: Sequence[tuple[str, Sequence[Host]]], ends: Mapping[str, float]) -> Answer:
+    """`ends`: when each that is rented is removed, in seconds since 1970."""
     rows = [(name, host.name, host.address, host.user) for name, hosts in known for host in hosts]
     parts: list[Part] = []
     if rows:
@@ -103,11 +114,20 @@ def status_answer(known: Sequence[tuple[str, Sequence[Host]]]) -> Answer:
         for name, hosts in known
         if not hosts
     )
+    parts.extend(
+        Sentence(f"{name} is removed at {_moment(when)}, unless another `up` moves that.")
+        for name, when in ends.items()
+    )
     if not known:
         parts.append(Sentence("There is no deployment."))
     document = {
         "deployments": [
-            {"name": name, "hosts": [_host(host) for host in hosts]} for name, hosts in known
+            {
+                "name": name,
+                "hosts": [_host(host) for host in hosts],
+                "ends": _moment(ends[name]) if name in ends else None,
+            }
+            for name, hosts in known
         ]
     }
     return Answer(parts, document, verb="deploy status")
@@ -124,6 +144,10 @@ def down_answer(opened: Opened, left: Sequence[str]) -> Answer:
         parts.append(Sentence(f"{opened.deployment.name} is removed. Nothing remains.", "good"))
     document = {"deployment": opened.deployment.name, "remains": list(left)}
     return Answer(parts, document, verb="deploy down")
+
+
+def _moment(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds")
 
 
 def _changes(changes: Changes) -> dict[str, int]:

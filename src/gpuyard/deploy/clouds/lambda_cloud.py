@@ -1,0 +1,316 @@
+"""Lambda Cloud by its public HTTP interface (OpenAPI 1.10): instance types, instances, launch, terminate.
+
+The key comes from the environment or from a file that only its user can read. It is sent in a header and nowhere else.
+"""
+
+import http.client
+import json
+import os
+import stat
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuyard import files
+from gpuyard.deploy.clouds.pace import Pace
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+
+KEY_VARIABLE = "LAMBDA_API_KEY"
+ADDRESS_VARIABLE = "GPUYARD_LAMBDA_URL"
+HASTE_VARIABLE = "GPUYARD_LAMBDA_HASTE"
+_ADDRESS = "https://cloud.lambda.ai/api/v1"
+_SECONDS = {"request": 1.0, "launch": 12.0}
+_TIMEOUT_SECONDS = 30
+_TRIES = 5
+POLL_SECONDS = 10.0
+_END_POLLS = 60
+_MOST_BYTES = 20_000_000
+_MOST_PAGES = 1000
+_TOO_MANY = 429
+_NOT_FOUND = 404
+_FAULT = 500
+GONE = frozenset({"terminating", "terminated", "preempted"})
+_SENTENCES = {
+    "global/invalid-api-key": f"Lambda Cloud does not accept the API key; see {KEY_VARIABLE}",
+    "global/account-inactive": "the account at Lambda Cloud is inactive: it needs a confirmed address and a way to pay",
+    "global/quota-exceeded": "the account's quota at Lambda Cloud is used up",
+    "instance-operations/launch/insufficient-capacity": "Lambda Cloud has no capacity",
+}
+
+
+class LambdaRefused(GpuyardError):
+    """An answer that says no; `code` is Lambda's own."""
+
+    def __init__(self, sentence: str, code: str, status: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.status = status
+
+
+class LambdaSilent(GpuyardError):
+    """No answer came, so what was asked for may have been done or not."""
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One that can be rented."""
+
+    name: str
+    usd_per_hour: float
+    regions: tuple[str, ...]
+    """Those that have some now."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One that is rented."""
+
+    id: str
+    name: str
+    status: str
+    address: str
+    private_address: str
+
+    @property
+    def ready(self) -> bool:
+        return self.status == "active" and bool(self.address)
+
+    def __str__(self) -> str:
+        return f"{self.name} (instance {self.id}, {self.status})"
+
+
+@dataclass(frozen=True)
+class LambdaCloud:
+    """One account."""
+
+    address: str
+    key: str = field(repr=False)
+    pace: Pace
+    haste: float = 1.0
+    """Of waits; below 1 only for a server on this machine."""
+    sleep: Callable[[float], None] = time.sleep
+
+    @classmethod
+    def of_user(cls) -> "LambdaCloud":
+        """As the environment says. Raises where there is no key, or the address is none to send it to."""
+        address = os.environ.get(ADDRESS_VARIABLE, _ADDRESS).rstrip("/")
+        local = _check_address(address)
+        haste = float(os.environ.get(HASTE_VARIABLE, "1")) if local else 1.0
+        seconds = {kind: seconds * haste for kind, seconds in _SECONDS.items()}
+        pace = Pace(files.home() / "clouds" / "lambda.pace", seconds)
+        return cls(address, _key(), pace, haste)
+
+    def instance_types(self) -> dict[str, InstanceType]:
+        found = self._ask("GET", "instance-types")["data"]
+        return {name: _instance_type(name, entry) for name, entry in found.items()}
+
+    def ssh_keys(self) -> list[str]:
+        return [str(key["name"]) for key in self._ask("GET", "ssh-keys")["data"]]
+
+    def instances(self) -> list[Instance]:
+        """All that cost something, or will."""
+        found: list[Instance] = []
+        token = ""
+        for _ in range(_MOST_PAGES):
+            query = f"?{urllib.parse.urlencode({'page_token': token})}" if token else ""
+            page = self._ask("GET", f"instances{query}")
+            found += [_instance(entry) for entry in page["data"]]
+            token = page.get("page_token") or ""
+            if not token:
+                break
+        return [instance for instance in found if instance.status not in GONE]
+
+    def instance(self, identity: str) -> Instance | None:
+        """None where there is none any more."""
+        try:
+            path = f"instances/{urllib.parse.quote(identity, safe='')}"
+            found = _instance(self._ask("GET", path)["data"])
+        except LambdaRefused as refused:
+            if refused.status == _NOT_FOUND:
+                return None
+            raise
+        return None if found.status in GONE else found
+
+    def named(self, name: str) -> Instance | None:
+        return next((one for one in self.instances() if one.name == name), None)
+
+    def launch(self, name: str, instance_type: str, region: str, ssh_key: str) -> str:
+        """The new instance's identity. Raises `LambdaSilent` where it may be there all the same."""
+        request = {
+            "region_name": region,
+            "instance_type_name": instance_type,
+            "ssh_key_names": [ssh_key],
+            "name": name,
+        }
+        try:
+            answer = self._ask("POST", "instance-operations/launch", request, again=False)
+            return str(answer["data"]["instance_ids"][0])
+        except LambdaRefused as refused:
+            if refused.code.endswith("/insufficient-capacity"):
+                sentence = f"Lambda Cloud has no {instance_type} in {region} now"
+                raise LambdaRefused(sentence, refused.code, refused.status) from None
+            raise
+        except (KeyError, IndexError, TypeError):
+            raise LambdaSilent(
+                f"Lambda Cloud did not say which instance it launched as {name}"
+            ) from None
+
+    def terminate(self, identities: Sequence[str]) -> None:
+        self._ask("POST", "instance-operations/terminate", {"instance_ids": list(identities)})
+
+    def end(self, identity: str) -> None:
+        """Terminate it and see that it has; one that is gone already is right."""
+        if self.instance(identity) is None:
+            return
+        self.terminate([identity])
+        for _ in range(_END_POLLS):
+            if self.instance(identity) is None:
+                return
+            self.pause(POLL_SECONDS)
+        raise GpuyardError(
+            f"instance {identity} was told to terminate and is still there; it costs money"
+        )
+
+    def pause(self, seconds: float) -> None:
+        self.sleep(seconds * self.haste)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        again: bool = True,
+    ) -> dict[str, Any]:
+        """Tries again after 429, and after faults of the service where asking twice does no harm."""
+        kinds = ("request", "launch") if path.endswith("/launch") else ("request",)
+        for tried in range(_TRIES):
+            self.pace.wait(*kinds)
+            try:
+                return self._once(method, path, body)
+            except LambdaRefused as refused:
+                if refused.status != _TOO_MANY or tried == _TRIES - 1:
+                    raise
+            except LambdaSilent:
+                if not again or tried == _TRIES - 1:
+                    raise
+            self.pause(2.0**tried)
+        raise AssertionError("unreachable")
+
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310  the address was checked
+            f"{self.address}/{path}",
+            data=None if body is None else json.dumps(body).encode("utf-8"),
+            method=method,
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Accept": "application/json",
+                "Content-Type": "application/json",
+            },
+        )
+        what = f"{method} {path}"
+        try:
+            timeout = max(2.0, _TIMEOUT_SECONDS * self.haste)
+            with _opener().open(request, timeout=timeout) as answer:
+                document = json.loads(answer.read(_MOST_BYTES))
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise _refusal(what, refused) from None
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise LambdaSilent(f"Lambda Cloud does not answer ({what}): {reason}") from None
+        except ValueError:
+            raise LambdaSilent(f"Lambda Cloud's answer to {what} is not JSON") from None
+        if not isinstance(document, dict) or "data" not in document:
+            raise LambdaSilent(f"Lambda Cloud's answer to {what} has no data")
+        return document
+
+
+def _refusal(what: str, refused: urllib.error.HTTPError) -> GpuyardError:
+    try:
+        error = json.loads(refused.read(_MOST_BYTES))["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError, OSError):
+        code, message = "", str(refused.reason)
+    if refused.code >= _FAULT:
+        return LambdaSilent(f"Lambda Cloud has a fault ({what}): {refused.code} {message}")
+    if refused.code == _TOO_MANY:
+        return LambdaRefused(f"Lambda Cloud is asked too often ({what})", code, refused.code)
+    sentence = _SENTENCES.get(code, f"Lambda Cloud refuses {what}: {message}")
+    return LambdaRefused(sentence, code, refused.code)
+
+
+def _instance_type(name: str, entry: Mapping[str, Any]) -> InstanceType:
+    try:
+        cents = float(entry["instance_type"]["price_cents_per_hour"])
+        regions = tuple(str(region["name"]) for region in entry["regions_with_capacity_available"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise GpuyardError(
+            f"Lambda Cloud's entry for {name} can't be read: {error!r} is missing or wrong"
+        ) from None
+    return InstanceType(name, cents / 100, regions)
+
+
+def _instance(entry: Mapping[str, Any]) -> Instance:
+    try:
+        return Instance(
+            str(entry["id"]),
+            str(entry.get("name") or ""),
+            str(entry["status"]),
+            str(entry.get("ip") or ""),
+            str(entry.get("private_ip") or ""),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GpuyardError(f"Lambda Cloud's instance can't be read: {error!r}") from None
+
+
+def _check_address(address: str) -> bool:
+    """Whether it is on this machine; the key is sent nowhere else without encryption."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+    except ValueError as error:
+        raise UserMistake(f"{ADDRESS_VARIABLE}: {address} is no address: {error}") from None
+    if parts.scheme != "https" and not (local and parts.scheme == "http"):
+        raise UserMistake(f"{ADDRESS_VARIABLE}: expected an https address, got {address!r}")
+    return local
+
+
+def key_file() -> Path:
+    return files.home() / "keys" / "lambda"
+
+
+def _key() -> str:
+    named = os.environ.get(KEY_VARIABLE, "").strip()
+    path = key_file()
+    if not named and not path.exists():
+        raise MissingRequirement(
+            f"Lambda Cloud needs an API key: set {KEY_VARIABLE}, or write it into {path} (mode 0600)"
+        )
+    if not named:
+        status = path.stat()
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise UserMistake(f"{path}: others may read this key; say: chmod 600 {path}")
+        named = files.read_text(path, most_bytes=10_000).strip()
+    if not named.isascii() or not named.isprintable() or not named or " " in named:
+        raise UserMistake("the API key for Lambda Cloud has characters that none has")
+    return named
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    opener = urllib.request.OpenerDirector()  # without redirects: they would take the key along
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
+    return opener
