@@ -94,13 +94,15 @@ def _points(found: Report) -> list[Part]:
     scores = list(found.points.values())
     rows = [[name, *map(_worth, of)] for name, of in found.points.items()]
     average = [
-        f"±{100 * fmean(of[i].median_interval_width for of in scores):.1f} %, "
-        f"{100 * fmean(of[i].inside_interval for of in scores):.0f} % inside"
+        _width(
+            fmean(of[i].median_interval_width for of in scores),
+            fmean(of[i].inside_interval for of in scores),
+        )
         for i in range(len(counts))
     ]
     rows.append(["average over sources", *average])
     heads = [f"{count} point{'' if count == 1 else 's'}" for count in counts]
-    title = "Interval and coverage with so many figures of several GPUs measured"
+    title = "Interval (and rows inside) with so many figures of several GPUs measured"
     words = (
         "Each row of a source is predicted with other rows of it known: the same training on most GPUs of one "
         "machine, then on the fewest machines. How likely stacks are is by all other sources."
@@ -109,7 +111,11 @@ def _points(found: Report) -> list[Part]:
 
 
 def _worth(score: PointsScore) -> str:
-    return f"±{100 * score.median_interval_width:.1f} %, {100 * score.inside_interval:.0f} % inside"
+    return _width(score.median_interval_width, score.inside_interval)
+
+
+def _width(width: float, inside: float) -> str:
+    return f"±{100 * width:.1f} % ({100 * inside:.0f} %)"
 
 
 def _interval(score: Score) -> tuple[str, str]:
