@@ -139,6 +139,7 @@ def test_what_costs_too_much_is_refused_before_anything_is_asked_for(
         said = cli("deploy", verb, file, status=1).stderr
         assert "would cost $1.50 an hour, and max_usd_per_hour is $1.00" in " ".join(said.split())
     assert account.launches == []
+    assert "There is no deployment" in cli("deploy", "status").stdout
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,27 @@ def test_a_real_service_is_not_hastened(monkeypatch: pytest.MonkeyPatch) -> None
     assert lambda_cloud._ADDRESS.startswith("https://")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        None, 1, "x", [1], {"a": 1}, {"a": {}}, [{"id": "1"}], [{"id": "1", "status": "active", "ip": "x\n  ProxyCommand y"}],
+        {"a": {"instance_type": {"price_cents_per_hour": "nan"}, "regions_with_capacity_available": []}},
+        {"a": {"instance_type": {"price_cents_per_hour": -1}, "regions_with_capacity_available": []}},
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_none_is_a_sentence(
+    account: Account, monkeypatch: pytest.MonkeyPatch, data: object
+) -> None:
+    del account
+    cloud = LambdaCloud.of_user()
+    monkeypatch.setattr(LambdaCloud, "_once", lambda *_: {"data": data})
+    asked = cloud.instance_types if isinstance(data, dict) else cloud.instances
+    with pytest.raises(GpuyardError, match="can't be understood"):
+        asked()
+    with pytest.raises(LambdaSilent):
+        cloud.launch("a", "gpu_1x_a10", "us-east-1", "laptop")
+
+
 class _Clock:
     def __init__(self) -> None:
         self.now = 1000.0

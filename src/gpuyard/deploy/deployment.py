@@ -96,6 +96,8 @@ def plan(opened: Opened) -> DeploymentPlan:
 def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
     """Machines, then roles; what is there already stays as it is."""
     deployment = opened.deployment
+    check_budget(opened)
+    opened.target.check_orders(deployment)
     with opened.state.changing():
         changes, hosts = provision(opened, tell)
         environment = opened.target.environment(deployment)
@@ -115,8 +117,6 @@ def provision(opened: Opened, tell: Tell) -> tuple[Changes, tuple[Host, ...]]:
     """Machines alone. Where not all can be had, what is there is named, for it may cost money."""
     changes, outputs = Changes(), {}
     if opened.target.module() is not None:
-        check_budget(opened)
-        opened.target.check_orders(opened.deployment)
         _write_module(opened)
         _set_end(opened)  # before the first one costs anything
         try:

@@ -134,6 +134,7 @@ class StateDirectory:
                 lines += [
                     f'  UserKnownHostsFile "{self.path / "seen_hosts"}"',
                     "  StrictHostKeyChecking accept-new",
+                    "  ConnectionAttempts 60",  # one a second: its sshd comes a little after it is there
                 ]
             if host.proxy_command:
                 lines.append(f"  ProxyCommand {host.proxy_command}")

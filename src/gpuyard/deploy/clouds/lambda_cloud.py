@@ -4,14 +4,17 @@ The key comes from the environment or from a file that only its user can read. I
 """
 
 import http.client
+import ipaddress
 import json
+import math
 import os
 import stat
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,10 +110,13 @@ class LambdaCloud:
 
     def instance_types(self) -> dict[str, InstanceType]:
         found = self._ask("GET", "instance-types")["data"]
-        return {name: _instance_type(name, entry) for name, entry in found.items()}
+        with _understood("instance types"):
+            return {str(name): _instance_type(name, entry) for name, entry in found.items()}
 
     def ssh_keys(self) -> list[str]:
-        return [str(key["name"]) for key in self._ask("GET", "ssh-keys")["data"]]
+        found = self._ask("GET", "ssh-keys")["data"]
+        with _understood("ssh keys"):
+            return [str(key["name"]) for key in found]
 
     def instances(self) -> list[Instance]:
         """All that cost something, or will."""
@@ -119,7 +125,8 @@ class LambdaCloud:
         for _ in range(_MOST_PAGES):
             query = f"?{urllib.parse.urlencode({'page_token': token})}" if token else ""
             page = self._ask("GET", f"instances{query}")
-            found += [_instance(entry) for entry in page["data"]]
+            with _understood("instances"):
+                found += [_instance(entry) for entry in page["data"]]
             token = page.get("page_token") or ""
             if not token:
                 break
@@ -129,11 +136,13 @@ class LambdaCloud:
         """None where there is none any more."""
         try:
             path = f"instances/{urllib.parse.quote(identity, safe='')}"
-            found = _instance(self._ask("GET", path)["data"])
+            entry = self._ask("GET", path)["data"]
         except LambdaRefused as refused:
             if refused.status == _NOT_FOUND:
                 return None
             raise
+        with _understood("instance"):
+            found = _instance(entry)
         return None if found.status in GONE else found
 
     def named(self, name: str) -> Instance | None:
@@ -245,28 +254,36 @@ def _refusal(what: str, refused: urllib.error.HTTPError) -> GpuyardError:
     return LambdaRefused(sentence, code, refused.code)
 
 
-def _instance_type(name: str, entry: Mapping[str, Any]) -> InstanceType:
+@contextmanager
+def _understood(what: str) -> Iterator[None]:
+    """An answer that is not what the description of the interface says."""
     try:
-        cents = float(entry["instance_type"]["price_cents_per_hour"])
-        regions = tuple(str(region["name"]) for region in entry["regions_with_capacity_available"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise GpuyardError(
-            f"Lambda Cloud's entry for {name} can't be read: {error!r} is missing or wrong"
-        ) from None
-    return InstanceType(name, cents / 100, regions)
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise GpuyardError(f"Lambda Cloud's answer about {what} can't be understood") from None
+
+
+def _instance_type(name: str, entry: Mapping[str, Any]) -> InstanceType:
+    cents = float(entry["instance_type"]["price_cents_per_hour"])
+    if not 0 <= cents < math.inf:
+        raise ValueError(cents)
+    regions = tuple(str(region["name"]) for region in entry["regions_with_capacity_available"])
+    return InstanceType(str(name), cents / 100, regions)
 
 
 def _instance(entry: Mapping[str, Any]) -> Instance:
-    try:
-        return Instance(
-            str(entry["id"]),
-            str(entry.get("name") or ""),
-            str(entry["status"]),
-            str(entry.get("ip") or ""),
-            str(entry.get("private_ip") or ""),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise GpuyardError(f"Lambda Cloud's instance can't be read: {error!r}") from None
+    return Instance(
+        str(entry["id"]),
+        str(entry.get("name") or ""),
+        str(entry["status"]),
+        _address(entry.get("ip")),
+        _address(entry.get("private_ip")),
+    )
+
+
+def _address(text: Any) -> str:
+    """It comes to stand in ssh's configuration, so it is nothing but an address."""
+    return str(ipaddress.ip_address(text)) if text else ""
 
 
 def _check_address(address: str) -> bool:
