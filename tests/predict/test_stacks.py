@@ -15,7 +15,7 @@ from gpuyard.predict.stacks.grid import HIDES, RATES, STACKS, TAXES, prior, step
 from gpuyard.predict.stacks.measured import measured_points, next_run
 from gpuyard.predict.table import Rows
 from gpuyard.predict.validation.points import score_described, score_points
-from gpuyard.specs import ExchangeOptions, Workload
+from gpuyard.specs import Cluster, ExchangeOptions, Workload
 from tests.conftest import Cli
 
 CLUSTER = "4x8xv100-sxm2-16gb@100G"
@@ -199,3 +199,15 @@ def test_named_frameworks_hold_on_sources_left_out() -> None:
         (found[name].median_interval_width, plain[name][0].median_interval_width) for name in found
     ]
     assert np.mean([named for named, _ in widths]) < np.mean([bare for _, bare in widths])
+
+
+def test_gpus_that_cannot_reach_each_other_exchange_through_the_host() -> None:
+    def seconds(**more: object) -> float:
+        machine = {"gpu": "v100-sxm2-16gb", "gpus": 8, "topology": "nvlink-hybrid-cube-mesh"}
+        cluster = Cluster.model_validate({"name": "one", "machine": machine | more})
+        made = scenario_of(scenario(ONE).workload, models().get("bert-base"), cluster)
+        (only,) = predicted(made, 8).predictions
+        return only.step.exposed_communication_seconds
+
+    assert seconds(peer_to_peer=True) == seconds()
+    assert seconds(peer_to_peer=False) > 5 * seconds()

@@ -27,6 +27,9 @@ def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
     raise _unknown(name_or_path if short is None else short.name)
 
 
+_ONE_CPU = 4  # GPUs that hang on one CPU of a usual host
+
+
 def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     """The cluster's GPU and machine, whether named or described."""
     if isinstance(cluster.machine, str):
@@ -39,7 +42,15 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
         )
     else:
         machine = cluster.machine
-    return gpus().get(machine.gpu), machine
+    gpu = gpus().get(machine.gpu)
+    if machine.peer_to_peer:
+        return gpu, machine
+    # then NVLink carries nothing either, and what is left is the PCIe of a usual host
+    through_host = gpu.model_copy(update={"pcie_peer_to_peer": False})
+    if "nv" not in machine.topology:
+        return through_host, machine
+    usual = "workstation" if machine.gpus <= _ONE_CPU else "dual-socket"
+    return through_host, machine.model_copy(update={"topology": usual})
 
 
 def cluster_as_wired(

@@ -37,6 +37,13 @@ class MachineSpec(Spec):
     cores: Annotated[
         int | None, Field(gt=0, le=4096, description="CPU cores of one machine, for input workers")
     ] = None
+    peer_to_peer: Annotated[
+        bool,
+        Field(
+            description="false: GPUs can't reach each other's memory (NCCL_P2P_DISABLE=1, many virtual machines), so "
+            "that all goes through the host's"
+        ),
+    ] = True
 
 
 class Network(Spec):
