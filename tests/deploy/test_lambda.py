@@ -179,6 +179,20 @@ def test_a_service_that_is_away_or_refuses_the_key(
 
 
 @pytest.mark.timeout(300)
+def test_a_down_that_can_not_be_names_what_may_cost_money(
+    account: Account, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provisioned(opened)
+    address = os.environ["GPUYARD_LAMBDA_URL"]
+    monkeypatch.setenv("GPUYARD_LAMBDA_URL", "http://127.0.0.1:1")
+    with pytest.raises(GpuyardError, match=r"costs money .*lambda_instance\.node\[0\]"):
+        down(opened, quiet)
+    monkeypatch.setenv("GPUYARD_LAMBDA_URL", address)
+    assert down(opened, quiet) == []
+    assert account.live() == []
+
+
+@pytest.mark.timeout(300)
 def test_one_that_does_not_start_is_replaced_by_the_next_up(
     account: Account, opened: Opened
 ) -> None:
