@@ -1,4 +1,8 @@
-"""A server of Lambda Cloud's interface, from its public OpenAPI description (1.10), with what can go wrong."""
+"""A server of Lambda Cloud's interface, with what can go wrong.
+
+Paths, keys, states and error codes are those that public clients and models generated from its OpenAPI description (1.10)
+have; the codes that go with 429 and 502 are ours, and nothing depends on them.
+"""
 
 import itertools
 import json

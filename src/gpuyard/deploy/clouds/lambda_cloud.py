@@ -1,4 +1,4 @@
-"""Lambda Cloud by its public HTTP interface (OpenAPI 1.10): instance types, instances, launch, terminate.
+"""Lambda Cloud by its public HTTP interface (as of OpenAPI 1.10): instance types, instances, launch, terminate.
 
 The key comes from the environment or from a file that only its user can read. It is sent in a header and nowhere else.
 """
