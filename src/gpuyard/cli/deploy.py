@@ -126,7 +126,7 @@ def ssh(
 
 @app.command()
 def down(file: FileArgument, *, json_output: JsonOption = False) -> None:
-    """Remove all that `up` has made, and list what remains.
+    """Remove all that `up` has made, and list what remains; exits 1 where something does.
 
     Example: gpuyard deploy down examples/pair.deployment.yaml
     """
@@ -137,6 +137,8 @@ def down(file: FileArgument, *, json_output: JsonOption = False) -> None:
     with _telling("Removing machines") as tell:
         left = room.down(opened, tell)
     show(down_answer(opened, left), json_output=json_output)
+    if left and opened.target.module() is not None:
+        raise typer.Exit(1)
 
 
 @contextmanager
