@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.deploy.state import StateDirectory
-from gpuyard.lab.machines import Machine
+from gpuyard.errors import GpuyardError
+from gpuyard.files import home as own_home
+from gpuyard.lab.machines import Machine, check_disk
 from tests.command_line import ROOT
 from tests.conftest import Cli
 from tests.lab.conftest import namespaces
@@ -23,13 +26,24 @@ _ROOTS = Path(sys.prefix) / "lab-roots"  # debootstrap takes minutes, so it is k
 
 
 @pytest.fixture
-def can_deploy(can_make_labs: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def can_deploy(
+    can_make_labs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
     del can_make_labs
     for program in ("debootstrap", "sshd", "ssh"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     pytest.importorskip("ansible_runner")
     monkeypatch.setenv("GPUYARD_ROOTS", str(_ROOTS))
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        try:
+            check_disk(tmp_path)
+        except GpuyardError:  # the tests run in a container
+            monkeypatch.setenv("GPUYARD_HOME", elsewhere)
+        yield from _deploying()
+
+
+def _deploying() -> Iterator[None]:
     yield
     state = StateDirectory("pair")
     for disk in (state.path / "disks").glob("node?"):  # of a test that failed
@@ -44,9 +58,8 @@ def _first_process(disk: Path) -> int | None:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("can_deploy")
-def test_a_pair_of_machines_is_made_verified_unchanged_repaired_and_removed(
-    cli: Cli, home: Path
-) -> None:
+def test_a_pair_of_machines_is_made_verified_unchanged_repaired_and_removed(cli: Cli) -> None:
+    home = own_home()
     os.chdir(ROOT)
     before = namespaces()
     planned = json.loads(cli("deploy", "plan", FILE, "--json").stdout)
@@ -100,7 +113,8 @@ workers: [base, shared-storage, slurm, training]
 @pytest.mark.timeout(2400)
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")
-def test_slurm_gives_out_every_gpu_and_is_repaired(cli: Cli, home: Path, tmp_path: Path) -> None:
+def test_slurm_gives_out_every_gpu_and_is_repaired(cli: Cli, tmp_path: Path) -> None:
+    home = own_home()
     file = tmp_path / "slurm.deployment.yaml"
     file.write_text(SLURM)
     cli("deploy", "up", str(file))
@@ -128,9 +142,8 @@ def test_slurm_gives_out_every_gpu_and_is_repaired(cli: Cli, home: Path, tmp_pat
 @pytest.mark.timeout(900)
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")
-def test_an_up_that_was_killed_goes_on_and_no_second_one_runs_beside_it(
-    cli: Cli, home: Path
-) -> None:
+def test_an_up_that_was_killed_goes_on_and_no_second_one_runs_beside_it(cli: Cli) -> None:
+    home = own_home()
     os.chdir(ROOT)
     process = subprocess.Popen(
         (sys.executable, "-P", "-m", "gpuyard", "deploy", "up", FILE), stderr=subprocess.DEVNULL

@@ -63,6 +63,7 @@ def start(
     with _changing(directory):
         if machine.up:
             return machine
+        check_disk(directory)
         keys = directory / "upper/root/.ssh"
         keys.mkdir(parents=True, exist_ok=True)
         keys.chmod(0o700)
@@ -78,6 +79,21 @@ def start(
         }
         _spawn(machine, what)
     return machine
+
+
+def check_disk(directory: Path) -> None:
+    """Raises where the kernel would refuse the disk: an overlay can't be kept on another one."""
+    kinds = {}
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        before, _, after = line.partition(" - ")
+        kinds[Path(before.split()[4])] = after.split()[0]
+    at = directory.resolve()
+    mounted = next(path for path in (at, *at.parents) if path in kinds)
+    if kinds[mounted] == "overlay":
+        raise GpuyardError(
+            f"{directory} is on an overlay, as the root of a container is, and can't hold a machine's disk; "
+            "set GPUYARD_HOME to a directory on another file system"
+        )
 
 
 def stop(machine: Machine) -> None:
