@@ -10,7 +10,7 @@ from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
 SupplyGrade = Literal["gold", "platinum", "titanium"]
 
 
-class Server(Fact):
+class ServerModel(Fact):
     """One box, named like its row in the machines table where it has one.
 
     `supplies_needed` run it at full speed, and with fewer than `supplies_minimum` it is off.
@@ -37,8 +37,8 @@ class Server(Fact):
 
 
 @functools.cache
-def servers() -> Table[Server]:
-    return read_toml("server", Server, "servers.toml")
+def servers() -> Table[ServerModel]:
+    return read_toml("server", ServerModel, "servers.toml")
 
 
 class Pdu(Fact):

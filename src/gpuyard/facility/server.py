@@ -4,7 +4,7 @@ import datetime
 import math
 
 from gpuyard.catalog import Gpu, Machine, gpus, machines
-from gpuyard.catalog.facility import Server, servers
+from gpuyard.catalog.facility import ServerModel, servers
 from gpuyard.errors import UserMistake
 from gpuyard.facility.device import Device
 from gpuyard.facility.power.wall_power import WallPower, wall_power_of
@@ -53,7 +53,7 @@ def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
     return device, power
 
 
-def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> Server:
+def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> ServerModel:
     if machine is not None and machine.id in servers():
         return servers().get(machine.id)
     topology, said = (machine.topology, True) if machine else (None, True)
@@ -70,14 +70,16 @@ def _box(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> Ser
     return _estimated(gpu, count, machine, tower=tower, units=units)
 
 
-def _estimated(gpu: Gpu, count: int, machine: Machine | None, *, tower: bool, units: int) -> Server:
+def _estimated(
+    gpu: Gpu, count: int, machine: Machine | None, *, tower: bool, units: int
+) -> ServerModel:
     """Supplies that carry the parts, twice as many in a rack server; the usual size and weight."""
     nameplate = machine.max_watts if machine else None
     rest = 300 if tower else 450  # CPUs, board and disks
     output = nameplate or (count * (gpu.board_watts + 20) + rest) * (1.1 if tower else 1.2)
     needed = 1 if tower else max(math.ceil(output / 3300), 1)
     size = next((s for s in _SUPPLY_SIZES if s * needed >= output), _SUPPLY_SIZES[-1])
-    return Server(
+    return ServerModel(
         id=machine.id if machine else "estimated",
         name="estimated",
         rack_units=units,

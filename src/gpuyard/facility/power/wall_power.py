@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Machine
-from gpuyard.catalog.facility import Server, SupplyGrade
+from gpuyard.catalog.facility import ServerModel, SupplyGrade
 
 # Watts of parts that no machine row lists; assumed, from usual datasheets of 2017 to 2024
 _CPU_WATTS = {1: 165.0, 2: 205.0}  # of each socket, by how many there are
@@ -45,7 +45,7 @@ class WallPower:
     basis: str
 
 
-def wall_power_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) -> WallPower:
+def wall_power_of(server: ServerModel, gpu: Gpu, gpus: int, machine: Machine | None) -> WallPower:
     """The nameplate where the maker gives one is the peak; the typical draw comes from the parts."""
     parts = _parts(server, gpu, gpus, machine)
     output = sum(watts for _, watts in parts)
@@ -58,12 +58,12 @@ def wall_power_of(server: Server, gpu: Gpu, gpus: int, machine: Machine | None) 
     return WallPower(typical, nameplate, parts, peak - output, "nameplate; typical from its parts")
 
 
-def _wall(server: Server, output_watts: float) -> float:
+def _wall(server: ServerModel, output_watts: float) -> float:
     return wall_watts(output_watts, server.supply_grade, server.supplies, server.supply_watts)
 
 
 def _parts(
-    server: Server, gpu: Gpu, gpus: int, machine: Machine | None
+    server: ServerModel, gpu: Gpu, gpus: int, machine: Machine | None
 ) -> tuple[tuple[str, float], ...]:
     sockets = machine.sockets if machine else (1 if server.tower else 2)
     cpu = _CPU_WATTS_SINCE_2022 if gpu.released >= 2022 else _CPU_WATTS[min(sockets, 2)]
