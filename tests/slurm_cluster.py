@@ -104,7 +104,7 @@ class SlurmCluster:
     @property
     def enter(self) -> list[str]:
         """What starts a command inside."""
-        return ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount"]
+        return ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount", "--root"]
 
     def daemon(self, *words: str) -> psutil.Process:
         """The one whose command line begins like this."""

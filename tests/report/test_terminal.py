@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -34,6 +35,13 @@ WIDE_TABLE = Table(
     [["8", "1", "12,345.6", "11,000 – 13,000", "an update sees four times the samples"]],
     note="Estimated.",
 )
+
+
+@pytest.fixture(autouse=True)
+def a_terminal_with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the tests themselves are started from."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def shown(*parts: Part, width: int = 80, wide: bool = False, colour: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import wave
@@ -70,6 +71,8 @@ def test_planted_modules_run_in_no_other_process_of_ours(
     monkeypatch.chdir(planted)
     monkeypatch.syspath_prepend(str(planted))  # as `python -m gpuyard` has it
     assert loopback_seconds(1000, 1, both_ways=False)
+    if shutil.which("c++") is None and shutil.which("g++") is None:
+        pytest.skip("without a C++ compiler Horovod is not built, so its pip is not started")
     install = plan_build().commands[0]
     pip = install[: install.index("install")]
     subprocess.run([*pip, "--version"], check=True, capture_output=True)

@@ -29,12 +29,21 @@ pytestmark = [needs_root, MACHINE]
 
 
 def everybodys_python() -> str | None:
-    """One that other users can run: this one, or the system's of the same version with our packages."""
-    here = Path(sys.executable).resolve()
-    if all(parent.stat().st_mode & 0o001 for parent in here.parents):
+    """One that other users can run: this one, or the system's of the same version with our packages.
+
+    None where they can't even get to this checkout, as in root's home.
+    """
+    here = Path(sys.executable)
+    if not all(_open_to_all(path) for path in (ROOT / "src", Path(sysconfig.get_path("purelib")))):
+        return None
+    if _open_to_all(here) and _open_to_all(here.resolve()):
         return sys.executable
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in path.parents)
 
 
 PYTHON = everybodys_python()

@@ -54,7 +54,8 @@ def profile_elsewhere(workload: Workload, most_seconds: float = PROFILING_SECOND
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,  # so that what it starts can be ended with it
-        env={**os.environ, **import_path()},
+        # what it has printed is seen however it ends
+        env={**os.environ, **import_path(), "PYTHONUNBUFFERED": "1"},
     ) as process:
         said = _Heard(process.stdout, first=_MOST_ANSWER_BYTES)
         words = _Heard(process.stderr, last=_LAST_BYTES)
