@@ -23,7 +23,7 @@ _PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo", "sacct")
 _INSIDE = """\
 #!/bin/sh
 [ -z "$SLURMD_NODENAME" ] || exec {program} "$@"
-exec {enter} {program} "$@"
+exec {enter} --wdns="$PWD" {program} "$@"
 """
 SOON = "KillWait=2\nSlurmdTimeout=20\nSchedulerParameters=batch_sched_delay=0,sched_interval=5\n"
 
