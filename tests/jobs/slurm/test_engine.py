@@ -221,7 +221,9 @@ def test_a_link_in_place_of_a_log_is_neither_written_nor_read(yard: Yard, tmp_pa
     request.directory.mkdir(parents=True, mode=0o700)
     taken = int(
         subprocess.run(
-            ["sbatch", "--parsable", "--wrap=true"], check=True, capture_output=True
+            ["sbatch", "--parsable", "--output=/dev/null", "--wrap=true"],
+            check=True,
+            capture_output=True,
         ).stdout
     )
     for number in range(taken, taken + 3):
