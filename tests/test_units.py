@@ -63,6 +63,8 @@ def test_hourly_prices(text: str) -> None:
         (units.parse_bytes, "1e999 MB", "and finite"),
         (units.parse_bytes, "lots", "is not a size"),
         (units.parse_seconds, "inf s", "is not a duration"),
+        (units.parse_seconds, "soon", "write it like '2h'"),
+        (units.parse_moment, "soon", "write it like '30 us'"),
         (units.parse_usd_per_hour, "$1.50", "write it like '$1.50/h'"),
         (units.parse_usd, "$-5", "is not a price"),
         (units.parse_share, "130 %", "between 0 % and 100 %"),
@@ -105,3 +107,9 @@ def test_figures_and_their_intervals_can_be_told_apart() -> None:
         "1 worker",
         "1,024 workers",
     )
+
+
+def test_one_day_is_no_days() -> None:
+    assert [units.format_seconds(days * 86_400) for days in (1, 1.0001, 2)] == [
+        "1 day", "1 day", "2 days",
+    ]  # fmt: skip

@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal, get_args
 
 from gpuyard.errors import GpuyardError, UserMistake
 
-Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod", "root"]
+Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod", "root", "ssh"]
 """What a directory is for."""
 
 _FILE = re.compile(r"\.gpuyard-part-[0-9a-f]{16}")

@@ -1,13 +1,13 @@
 """Another Python of ours: it imports what this one does, and nothing that only lies in the current directory.
 
-Python itself puts that directory first, so that a `wave.py` in it would be taken for Python's own.
+Python itself puts that directory first, so that a `wave.py` in it would be taken for Python's own. What is imported here
+is in the interpreter already: until the directory is forgotten, anything else could be found there.
 """
 
 import os
 import sys
-from pathlib import Path
 
-_WITH_GPUYARD = Path(__file__).parents[1]
+_WITH_GPUYARD = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - as said above
 
 
 def module_argv(module: str) -> tuple[str, ...]:
@@ -27,10 +27,8 @@ def forget_current_directory() -> None:
 
 def _without_current_directory() -> list[str]:
     try:
-        here = Path.cwd()
+        here = os.path.realpath(os.getcwd())  # noqa: PTH109
     except FileNotFoundError:  # it was removed, and holds nothing
-        return [entry for entry in sys.path if Path(entry).is_absolute()]
-    kept = [here / entry for entry in sys.path if entry]
-    return [
-        str(entry) for entry in kept if entry.resolve() != here or here == _WITH_GPUYARD.resolve()
-    ]
+        return [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117
+    kept = [os.path.join(here, entry) for entry in sys.path if entry]  # noqa: PTH118
+    return [entry for entry in kept if os.path.realpath(entry) != here or here == _WITH_GPUYARD]

@@ -73,7 +73,7 @@ class Dimension:
 
 SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
 RATE = Dimension("a rate", "10 Gbit/s", _RATES)
-DURATION = Dimension("a duration", "30 us", _DURATION)
+_MEMORY = Dimension("a size", "12GB", _SIZES)
 POWER = Dimension("a power", "20 kW", {f"{p}W": f for p, f in _DECIMAL.items()})
 
 
@@ -126,9 +126,19 @@ def parse_rate(quantity: str | float) -> float:
     return parse_positive(quantity, RATE)
 
 
-def parse_seconds(quantity: str | float) -> float:
-    """ "30 us" → 3e-5."""
-    return parse(quantity, DURATION)
+def parse_seconds(quantity: str | float, example: str = "2h") -> float:
+    """ "2h" → 7200. The example is of what is asked for: nobody leases a GPU for 30 us."""
+    return parse(quantity, Dimension("a duration", example, _DURATION))
+
+
+def parse_moment(quantity: str | float) -> float:
+    """ "30 us" → 3e-5: a hop, the decoding of a sample."""
+    return parse_seconds(quantity, "30 us")
+
+
+def parse_memory(quantity: str | float) -> float:
+    """ "12GB" → 12e9: a number alone is none, for nobody wants so few bytes."""
+    return parse_positive(quantity, _MEMORY)
 
 
 def parse_watts(quantity: str | float) -> float:
@@ -222,9 +232,10 @@ def format_watts(watts: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """0.0032 → "3.2 ms"."""
-    return _scaled(
+    text = _scaled(
         seconds, [(86400, "days"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs")]
     )
+    return "1 day" if text == "1 days" else text
 
 
 def format_duration(seconds: float) -> str:
