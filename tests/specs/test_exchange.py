@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from gpuyard.specs import ExchangeOptions
+from gpuyard.specs import ExchangeOptions, Workload
 
 
 def test_a_bucket_is_the_same_however_its_size_is_written() -> None:
@@ -37,3 +37,11 @@ def test_records_have_the_keys_that_they_always_had() -> None:
 def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         ExchangeOptions.model_validate(given)
+
+
+def test_a_workload_is_stored_as_ever_unless_it_says_how_wide_gradients_are() -> None:
+    plain = Workload(name="r", model="resnet50")
+    assert "gradient_dtype" not in plain.model_dump(mode="json")
+    narrow = plain.model_copy(update={"gradient_dtype": "fp16"})
+    assert narrow.model_dump(mode="json")["gradient_dtype"] == "fp16"
+    assert Workload.model_validate(narrow.model_dump(mode="json")) == narrow

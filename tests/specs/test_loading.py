@@ -79,7 +79,7 @@ def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ("nodes:", "node:", ":2: node: no key is called 'node'; did you mean 'nodes'?"),
+        ("nodes:", "node:", ":2: node: no key is called 'node'; did you mean 'nodes' or 'nodes_per_rack'?"),
         ("topology:", "topologie:", ":3: machine.topologie: no key is called 'topologie'; did you mean 'topology'?"),
         ("v100-sxm2-16gb", "v100-sxm-16gb", ":3: machine.gpu: no GPU is called 'v100-sxm-16gb'; did you mean 'v100-sxm2-16gb'?"),
         ("infiniband-edr", "infiniband-eddr", ":5: network.link: no link is called 'infiniband-eddr'; did you mean 'infiniband-edr'?"),
@@ -172,3 +172,22 @@ def test_mistakes_in_offers(tmp_path: Path, offer: str, sentence: str) -> None:
         read_offers(path)
     assert sentence in str(mistake.value)
     assert "at least 1 item" not in str(mistake.value)
+
+
+def test_a_mistake_in_a_list_says_what_its_items_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.deployment.yaml"
+    path.write_text(
+        "name: t\ncluster: 1x1xt4\ntarget:\n  kind: openstack\n  flavor: g\n  image: i\n  external_network: e\n"
+        "  ssh_from: 192.0.2.0/24\n"
+        "  name_servers:\n    - 192.0.2.1\n    - dns.example\n"
+    )
+    with pytest.raises(SpecError) as mistake:
+        read_deployment(path)
+    assert str(mistake.value) == (
+        f"{path}:11: target.name_servers[1]: expected an IPv4 address, got 'dns.example'"
+    )
+    path.write_text(
+        "name: t\ncluster: 1x1xt4\ntarget: {kind: gpulab, project: p, image: debian, gpu_model: [a/b]}\n"
+    )
+    with pytest.raises(SpecError, match="expected a model of GPU as GPULab names it, got 'a/b'"):
+        read_deployment(path)

@@ -150,7 +150,11 @@ BytesPerSecond = Annotated[
 ]
 Seconds = Annotated[
     float,
-    *quantity(units.parse_seconds, "a duration with its unit", "30 us", units.format_duration),
+    *quantity(units.parse_seconds, "a duration with its unit", "2h", units.format_duration),
+]
+Moment = Annotated[
+    float,
+    *quantity(units.parse_moment, "a duration with its unit", "30 us", units.format_duration),
 ]
 Duration = Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds!r} s", when_used="json")]
 """Written as it is read: with its unit."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Name, Seconds, Spec
+from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Moment, Name, Spec
 
 Topology = Literal[
     "workstation",
@@ -51,7 +51,7 @@ class Network(Spec):
 
     link: LinkName | None = None
     rate: Annotated[BytesPerSecond | None, Field(description="of one port, one direction")] = None
-    latency: Seconds | None = None
+    latency: Moment | None = None
     rails: Annotated[int, Field(gt=0, le=1000, description="ports of this link a machine")] = 1
     protocol: Protocol | None = None
     per_flow: Annotated[
@@ -101,6 +101,15 @@ class Cluster(Spec):
         Field(description="a catalog machine, or its GPUs and topology"),
     ]
     network: Network | None = None
+    nodes_per_rack: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            le=1000,
+            description="machines at one switch: jobs are kept in one rack where they can be, and there the network is "
+            "not oversubscribed",
+        ),
+    ] = None
     storage: Storage | None = None
     management_ports: Annotated[
         int,

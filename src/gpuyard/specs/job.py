@@ -17,8 +17,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from gpuyard.specs.base import Count, Duration, Spec, WorkloadReference
-from gpuyard.specs.kubernetes_options import KubernetesOptions
-from gpuyard.specs.slurm_options import SlurmOptions
+from gpuyard.specs.engines.kubernetes import KubernetesOptions
+from gpuyard.specs.engines.slurm import SlurmOptions
 
 _LONGEST_BYTES = 100_000  # Linux passes at most 131,072 bytes in one argument or variable
 _RANGE = re.compile(r"\s*(\d{1,6})\s*(?:\.\.|-|–)\s*(\d{1,6})\s*")
@@ -45,6 +45,12 @@ def _given(text: str) -> str:
     if not text:
         raise ValueError("can't be empty")
     return text
+
+
+def _runnable(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words[0]:
+        raise ValueError("the name of a program can't be empty")
+    return words
 
 
 def _variable(name: str) -> str:
@@ -76,6 +82,7 @@ Argv = Annotated[
     tuple[Text, ...],
     BeforeValidator(_words),
     Field(min_length=1, max_length=10_000),
+    AfterValidator(_runnable),
     WithJsonSchema(
         {
             "anyOf": [

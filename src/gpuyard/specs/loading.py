@@ -15,6 +15,7 @@ from gpuyard.specs.base import KnownNames, Spec, Unit
 from gpuyard.specs.yaml_text import MOST_BYTES, Items, Keys, read_yaml
 
 S = TypeVar("S", bound=Spec)
+T = TypeVar("T")
 _MOST_MISTAKES_SHOWN = 10
 
 
@@ -78,8 +79,7 @@ def _explain(kind: type[BaseModel], mistake: ErrorDetails, written: Any) -> str:
         case "union_tag_invalid" | "union_tag_not_found":
             return _explain_tag(mistake, written)
         case "string_pattern_mismatch":
-            described = _fields_at(kind, mistake["loc"])[str(mistake["loc"][-1])].description
-            return f"expected {described}, got {_shown(mistake['input'])}"
+            return f"expected {_described_at(kind, mistake['loc'])}, got {_shown(mistake['input'])}"
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
             unit = _unit_at(kind, mistake["loc"])
             return expected_and_got({**mistake, "input": written}, unit.show if unit else None)
@@ -223,21 +223,37 @@ def _tags(model: type[BaseModel]) -> tuple[str, ...]:
     return get_args(field.annotation) if field is not None and field.is_required() else ()
 
 
-def _unit_at(kind: type[BaseModel], loc: Sequence[int | str]) -> Unit | None:
-    """Of the innermost key of the location: a figure in a list has its list's."""
+def _field_at(kind: type[BaseModel], loc: Sequence[int | str]) -> tuple[FieldInfo | None, bool]:
+    """Of the innermost key of the location, and whether that is its end: what is in a list has no key of its own."""
     for end in range(len(loc), 0, -1):
         field = _fields_at(kind, loc[:end]).get(str(loc[end - 1]))
         if field is not None:
-            return next(_units_in((field.annotation, *field.metadata)), None)
-    return None
+            return field, end == len(loc)
+    return None, False
 
 
-def _units_in(annotation: Any) -> Iterator[Unit]:
-    if isinstance(annotation, Unit):
+def _described_at(kind: type[BaseModel], loc: Sequence[int | str]) -> str:
+    """What belongs there; of a list, what its items are, else what it is for."""
+    field, own = _field_at(kind, loc)
+    if field is None:
+        return "another spelling"
+    items = () if own else _found_in(field.annotation, FieldInfo)
+    described = next((item.description for item in items if item.description), None)
+    return described or field.description or "another spelling"
+
+
+def _unit_at(kind: type[BaseModel], loc: Sequence[int | str]) -> Unit | None:
+    """A figure in a list has its list's."""
+    field, _ = _field_at(kind, loc)
+    return next(_found_in((field.annotation, *field.metadata), Unit), None) if field else None
+
+
+def _found_in(annotation: Any, what: type[T]) -> Iterator[T]:
+    if isinstance(annotation, what):
         yield annotation
     inner = annotation if isinstance(annotation, tuple) else get_args(annotation)
     for part in inner:
-        yield from _units_in(part)
+        yield from _found_in(part, what)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from gpuyard.specs.base import (
     MOST_LISTED,
     Bytes,
+    Country,
     InstanceName,
     Name,
     Seconds,
@@ -124,6 +125,9 @@ class OwnedOffer(OfferSpec):
     idle_power: Watts = 0.0
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     electricity: UsdPerKwh = 0.0
+    country: Annotated[
+        Country | None, Field(description="whose electricity price counts; two letters, like DE")
+    ] = None
     colocation_per_year: Annotated[Usd, Field(description="by rack")] = 0.0
     colocation: Annotated[UsdPerKwMonth, Field(description="by kW; electricity on top")] = 0.0
     uplink_per_month: Usd = 0.0

@@ -9,6 +9,7 @@ from gpuyard.specs.base import (
     MOST_LISTED,
     ClusterReference,
     Count,
+    Country,
     Counts,
     Line,
     Name,
@@ -59,7 +60,10 @@ class StudyCluster(Spec):
             description="a cluster file next to the study, a catalog machine, or the cluster itself"
         ),
     ]
-    gpus: Counts = (1, 2, 4, 8)
+    gpus: Annotated[
+        Counts | None,
+        Field(description="how many to try; by default twice as many each time, up to all of them"),
+    ] = None
     batch: Annotated[
         Count | None, Field(description="batch size per GPU there; the workload's own by default")
     ] = None
@@ -79,6 +83,9 @@ class RentOrBuy(Spec):
     horizon: Annotated[Seconds, Field(description="planning horizon")] = 3 * 365.25 * 86400
     power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
     electricity: UsdPerKwh = 0.0
+    country: Annotated[
+        Country | None, Field(description="whose electricity price counts; two letters, like DE")
+    ] = None
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     colocation_per_year: Usd = 0.0
     value_kept_per_year: Annotated[Share, Field(description="share of the resale value")] = 0.0

@@ -14,24 +14,27 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapSerializer,
     WrapValidator,
+    model_serializer,
     model_validator,
 )
 
 from gpuyard.specs.base import (
     MOST_LISTED,
     Bytes,
+    BytesPerSecond,
     Count,
     GpuName,
     Line,
     ModelName,
+    Moment,
     Name,
-    Seconds,
     Share,
     Spec,
 )
 from gpuyard.specs.cluster import named_or_described
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+GradientDtype = Literal["fp32", "fp16", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
 _MOST_NUMBERS = 1_000_000_000  # of one sample: 4 GB
 
@@ -53,7 +56,7 @@ class Dataset(Spec):
         Bytes | None, Field(description="bytes read from storage for one sample")
     ] = None
     preprocess: Annotated[
-        Seconds | None,
+        Moment | None,
         Field(ge=0, description="CPU time to decode and change one sample, of one core"),
     ] = None
     input_workers: Annotated[
@@ -119,6 +122,14 @@ class KnownThroughput(Spec):
     precision: Annotated[
         Precision | None, Field(description="that it was measured in; default: the workload's")
     ] = None
+    network: Annotated[
+        BytesPerSecond | None,
+        Field(
+            description="of each of several machines, all ports together; default: whatever a prediction is about, "
+            "and for a plan, which compares networks, the figure then says nothing"
+        ),
+    ] = None
+    source: Annotated[Line | None, Field(description="where the figure is from")] = None
 
     @model_validator(mode="after")
     def _a_gpu_in_every_node(self) -> "KnownThroughput":
@@ -155,6 +166,13 @@ class Workload(Spec):
             "mindspore or tf-cnn-benchmarks; predictions then start from what was published of it"
         ),
     ] = None
+    gradient_dtype: Annotated[
+        GradientDtype | None,
+        Field(
+            description="in which gradients cross the network; default: fp32, but as it trains in mixed precision where "
+            "the framework is apex, deepspeed or tf-cnn-benchmarks"
+        ),
+    ] = None
     input: Annotated[
         Tensor | None, Field(description="needed where the factory returns a bare torch module")
     ] = None
@@ -180,6 +198,15 @@ class Workload(Spec):
                 "target: next-token needs tokens as input, like input: {shape: [1024], below: 50257}"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # records of runs never had it, and an older gpuyard must read them
+        return {
+            name: value
+            for name, value in usual(self).items()
+            if name != "gradient_dtype" or value is not None
+        }
 
     @property
     def measured_alone(self) -> tuple[KnownThroughput, ...]:

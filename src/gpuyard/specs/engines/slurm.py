@@ -26,6 +26,13 @@ class SlurmOptions(Spec):
         ),
     ] = None
     gpu_type: Annotated[Name | None, Field(description="as the cluster calls it, like a100")] = None
+    cluster: Annotated[
+        Name | None,
+        Field(
+            description="its machines, network and racks, for the job's curve: a cluster file, or like 4x8xt4@25G; else "
+            "one node as Slurm names its GPUs"
+        ),
+    ] = None
     cpus_per_gpu: Count | None = None
     memory_per_gpu: Annotated[Bytes | None, Field(gt=0, le=1e15)] = None
     exclusive: Annotated[bool, Field(description="whether it gets its nodes for itself")] = False

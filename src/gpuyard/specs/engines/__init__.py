@@ -1,0 +1,1 @@
+"""What a job file says to one engine only."""

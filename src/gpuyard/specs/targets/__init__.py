@@ -1,0 +1,1 @@
+"""Where a deployment's machines come from, as its file says it."""
