@@ -48,7 +48,7 @@ def test_a_country_has_its_own_price_with_date_and_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "why"), [(None, "no country is given"), ("GB", "no price is known for GB")]
+    ("place", "why"), [(None, "no country is given"), ("AQ", "no price is known for AQ")]
 )
 def test_a_default_says_that_it_is_one(place: str | None, why: str) -> None:
     tariff = tariff_of(None, place, "'site.country'")

@@ -1,8 +1,7 @@
 """What people rely on in the tables of switches, cables, and storage."""
 
 from gpuyard.catalog import links
-from gpuyard.catalog.fabric import cables, switches
-from gpuyard.catalog.storage import storage_options
+from gpuyard.catalog.fabric import cables, storage_options, switches
 
 
 def test_the_switches_that_are_often_wrong() -> None:

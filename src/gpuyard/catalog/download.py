@@ -3,11 +3,11 @@
 import http.client
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from gpuyard.errors import GpuyardError, UserMistake, quoted
+from gpuyard.web_client import opener
 
 _TIMEOUT_SECONDS = 30
 _CHUNK_BYTES = 1 << 18
@@ -27,7 +27,7 @@ def download(
     """Write what is there into the file. What is cut off, too large or not to be had is a sentence."""
     _check_scheme(address, schemes)
     try:
-        with _opener().open(address, timeout=_TIMEOUT_SECONDS) as answer:
+        with opener(redirects=True).open(address, timeout=_TIMEOUT_SECONDS) as answer:
             _check_scheme(answer.geturl(), schemes)
             _receive(answer, file, address, most_bytes, received)
     except urllib.error.HTTPError as refused:
@@ -80,18 +80,3 @@ def _check_scheme(address: str, schemes: Sequence[str]) -> None:
         raise UserMistake(f"{address}: this is no address: {error}") from None
     if scheme not in schemes:
         raise UserMistake(f"{address}: expected an {' or '.join(schemes)} address, got {scheme!r}")
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    opener = urllib.request.OpenerDirector()  # without the handlers for files and FTP
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.UnknownHandler,
-    ):
-        opener.add_handler(handler())
-    return opener

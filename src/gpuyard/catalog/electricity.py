@@ -30,6 +30,13 @@ def electricity_prices() -> Table[ElectricityPrice]:
     )
 
 
+def place_code(text: str) -> str:
+    """The code of a country or region whose price is known, by that, by its name, or as people call it."""
+    named = {row.name.lower(): row.id for row in electricity_prices()} | {"uk": "GB", "usa": "US"}
+    code = text.upper() if text.upper() in electricity_prices() else text
+    return electricity_prices().get(named.get(text.lower(), code)).id
+
+
 @dataclass(frozen=True)
 class Tariff:
     """The price of electricity that an answer uses; `place` is None where the user gave the price."""
@@ -61,3 +68,17 @@ def tariff_of(given: float | None, place: str | None, ask_for: str) -> Tariff:
         why = "no country is given" if place is None else f"no price is known for {place}"
         words = f"the default, as {why} (give {ask_for}): {words}"
     return Tariff(row.usd_per_kwh, row.id, row.date.isoformat(), row.source, not known, words)
+
+
+def counted_tariff(
+    watts: float, given: float, place: str | None, ask_for: tuple[str, str]
+) -> tuple[float, str]:
+    """What a kWh costs where power is counted only if somebody gives it, and the sentence that says so.
+    `ask_for` names what is asked for: the power, and where the price is from."""
+    power, price = ask_for
+    if not watts:
+        return 0.0, f"Electricity is not counted: give {power}."
+    if not given and place is None:
+        return 0.0, f"Electricity is not counted: give {price}."
+    tariff = tariff_of(given or None, place, price)
+    return tariff.usd_per_kwh, tariff.sentence

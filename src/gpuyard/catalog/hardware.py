@@ -1,4 +1,4 @@
-"""The hardware: GPUs, the links that carry gradients, and the machines that GPUs sit in; and which GPUs current
+"""The hardware: GPUs, the links that carry gradients, the machines that GPUs sit in and their CPUs; and which GPUs current
 CUDA and PyTorch have left behind, since which version and day."""
 
 import functools
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
-from gpuyard.errors import UnknownName
+from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.specs import Topology
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -249,3 +249,33 @@ def ends_of(gpus: Iterable[Gpu]) -> list[EndOfLife]:
     """Of these GPUs, each architecture once, the oldest first."""
     found = {end.id: end for gpu in gpus if (end := end_of_life(gpu))}
     return [end for end in ends_of_life() if end.id in found]
+
+
+class Cpu(Fact):
+    """One CPU by what it offers cards; its lanes are those that reach slots, without those of the chipset."""
+
+    name: str
+    vendor: Literal["Intel", "AMD"]
+    family: str
+    cores: int = Field(gt=0)
+    most_sockets: int = Field(gt=0)
+    pcie_generation: int = Field(ge=2, le=7)
+    pcie_lanes: int = Field(gt=0)
+    lanes_of_two: int | None = Field(default=None, gt=0)
+    """Of two sockets together: AMD's give lanes to each other."""
+    note: str = ""
+
+    def lanes(self, sockets: int) -> int:
+        """Of all sockets of a machine; a mistake where it can't have so many."""
+        if sockets > self.most_sockets:
+            raise UserMistake(
+                f"{self.id} goes into machines with up to {self.most_sockets} sockets, got {sockets}"
+            )
+        if sockets == 2 and self.lanes_of_two is not None:
+            return self.lanes_of_two
+        return sockets * self.pcie_lanes
+
+
+@functools.cache
+def cpus() -> Table[Cpu]:
+    return read_toml("CPU", Cpu, "cpus.toml")

@@ -56,6 +56,10 @@ class ModelProfile(Fact):
     )
     largest_activation_bytes: int = Field(ge=0, description="of them the largest tensor, in fp32")
     largest_activation_bytes_autocast: int = Field(ge=0)
+    loss_gradient_bytes: int = Field(
+        default=0, ge=0, description="what backward through the loss needs at once, in fp32"
+    )
+    loss_gradient_bytes_autocast: int = Field(default=0, ge=0)
     input_bytes: int = Field(ge=0, description="a sample's inputs, without its target")
 
     @computed_field  # type: ignore[prop-decorator]
@@ -70,11 +74,13 @@ class ModelProfile(Fact):
         return 2 * self.cudnn_flops > self.forward_flops
 
     def sample_bytes(self, *, autocast: bool) -> int:
-        """What a sample takes of a GPU's memory when backward begins: all that is kept of it, and one
-        gradient as large as the largest of it (a language model's logits)."""
+        """What a sample takes of a GPU's memory when backward begins: all that is kept of it, and the gradients of
+        the loss (a language model's logits, twice) or one as large as the largest of what is kept."""
         if autocast:
-            return self.activation_bytes_autocast + self.largest_activation_bytes_autocast
-        return self.activation_bytes + self.largest_activation_bytes
+            return self.activation_bytes_autocast + max(
+                self.largest_activation_bytes_autocast, self.loss_gradient_bytes_autocast
+            )
+        return self.activation_bytes + max(self.largest_activation_bytes, self.loss_gradient_bytes)
 
 
 @functools.cache

@@ -138,7 +138,7 @@ ASSUMED_CLOUD = "aws"
 """Stands in for clouds whose prices of data are not in the table."""
 
 
-class CloudData(Fact):
+class CloudDataPrice(Fact):
     """One cloud's list prices, in US dollars a GB (and month)."""
 
     storage_usd_per_gb_month: float = Field(ge=0)
@@ -148,8 +148,8 @@ class CloudData(Fact):
 
 
 @functools.cache
-def cloud_data() -> Table[CloudData]:
-    return read_csv("cloud's prices of data", CloudData, "cloud_data.csv")
+def cloud_data() -> Table[CloudDataPrice]:
+    return read_csv("cloud's prices of data", CloudDataPrice, "cloud_data.csv")
 
 
 class InstanceNetwork(Fact):

@@ -24,6 +24,10 @@ lab's, where compute was slept or done by cores; `distributed-replicated`: a par
 workers are machines, not GPUs; `none`: the processes exchange nothing, each trains for itself."""
 
 
+# of one GPU's speed, what each of several may have: beyond it the one waited for input or is another machine's
+MOST_SUPERLINEAR = 1.05
+
+
 @dataclass(frozen=True)
 class PublishedSource:
     """Where a table is from, what was added to it, and what is not known about it."""
@@ -81,6 +85,9 @@ class PublishedRow:
     anchor: Anchor
     framework: str = ""  # what exchanged the gradients, as far as it is known
     accumulate: int = 1  # passes for one exchange; the batch is that of one pass
+    input_workers: int | None = (
+        None  # processes that prepared samples, for each GPU, where the table says it
+    )
 
 
 @dataclass(frozen=True)

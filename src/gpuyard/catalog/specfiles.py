@@ -1,15 +1,13 @@
 """Spec files read with every name checked against the catalog; a catalog name does instead of a workload
-file. The larger specs are imported when one is read: a prediction starts sooner without."""
+file. The larger specs, and the tables that only they name, are imported when one is read: a prediction starts sooner
+without."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.catalog.electricity import electricity_prices
-from gpuyard.catalog.facility import pdus, plugs
 from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
-from gpuyard.catalog.parts import build_ids
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
@@ -28,6 +26,30 @@ if TYPE_CHECKING:
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
 
 
+def _offers() -> frozenset[str]:
+    from gpuyard.catalog.parts import build_ids
+
+    return frozenset((*prices().ids(), *machines().ids(), *build_ids()))
+
+
+def _pdus() -> frozenset[str]:
+    from gpuyard.catalog.facility import pdus
+
+    return frozenset(pdus().ids())
+
+
+def _plugs() -> frozenset[str]:
+    from gpuyard.catalog.facility import plugs
+
+    return frozenset(plugs().ids())
+
+
+def _regions() -> frozenset[str]:
+    from gpuyard.catalog.electricity import electricity_prices
+
+    return frozenset(name for name in electricity_prices().ids() if "-" in name)
+
+
 _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "GPU": lambda: frozenset(gpus().ids()),
     "link": lambda: frozenset(links().ids()),
@@ -35,10 +57,10 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "model": lambda: frozenset(models().ids()),
     "instance": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
     "cloud": lambda: frozenset(price.cloud for price in prices()),
-    "offer": lambda: frozenset((*prices().ids(), *machines().ids(), *build_ids())),
-    "PDU": lambda: frozenset(pdus().ids()),
-    "plug": lambda: frozenset(plugs().ids()),
-    "region": lambda: frozenset(name for name in electricity_prices().ids() if "-" in name),
+    "offer": _offers,
+    "PDU": _pdus,
+    "plug": _plugs,
+    "region": _regions,
 }
 
 
@@ -60,10 +82,10 @@ def known_names() -> KnownNames:
     return _Names()
 
 
-def read_workload(name_or_path: str, beside: Path = Path()) -> Workload:
+def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
     """A workload file, or a catalog model as a workload with synthetic data."""
-    if is_file(name_or_path, beside):
-        file = beside / name_or_path
+    if is_file(name_or_path, directory):
+        file = directory / name_or_path
         return read_spec(file, Workload, known_names()).read_from(file)
     if name_or_path not in models():
         names = known_names()
@@ -128,11 +150,11 @@ def read_job(path: Path) -> "JobSpec":
     return read_spec(path, JobSpec, known_names())
 
 
-def is_file(name_or_path: str, beside: Path) -> bool:
+def is_file(name_or_path: str, directory: Path) -> bool:
     """Whether a command line names a file there, and not something of the catalog."""
     if name_or_path.endswith((".yaml", ".yml")):
         return True
     try:
-        return (beside / name_or_path).is_file()
+        return (directory / name_or_path).is_file()
     except OSError:  # no file can have a name as long
         return False
