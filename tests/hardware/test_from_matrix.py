@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog import Gpu, gpus
-from gpuyard.errors import UnknownName
+from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware import PRESETS, MachineGraph, build_preset
 from gpuyard.hardware.graph import Device, Wire
 from gpuyard.hardware.readers.from_matrix import differences, graph_from_matrix
 from gpuyard.hardware.readers.matrices import TopoMatrix, parse_topo_matrix
+from gpuyard.hardware.readers.matrix_text import find_matrices
 from tests.hardware.recordings import recorded, text_of
 
 # recordings whose classes no PCIe tree can have; none so far
@@ -168,3 +169,8 @@ def test_any_tree_is_rendered_parsed_and_rebuilt(graph: MachineGraph, gap: str) 
     for (a, b), printed in matrix.classes.items():
         assert graph.path_class(a, b) == printed
     assert not differences(matrix, graph_from_matrix(matrix))
+
+
+def test_empty_lines_count_as_text_too() -> None:
+    with pytest.raises(UserMistake, match="more than 500,000 characters"):
+        list(find_matrices("\tGPU0" + "\r" * 600_000, "x"))

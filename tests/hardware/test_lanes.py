@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.catalog import gpus, links
-from gpuyard.catalog.cpus import cpus
+from gpuyard.catalog.hardware import cpus
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.lanes import LaneBudget, lane_budget, nic_lanes
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gpuyard.catalog.models import models
 from gpuyard.workloads.kept import kept_under_autocast
+from gpuyard.workloads.loss_memory import LiveBytes
 from gpuyard.workloads.profiling import profile_task
 from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo import MODELS
@@ -38,9 +39,19 @@ def really_kept(task: Task, samples: int, mixed: bool) -> int:
     return sum(storage.nbytes() for storage in held.values())
 
 
-@pytest.mark.parametrize("mixed", [False, True], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "model", ["resnet50", "bert-base", "vit-b-16", "gpt2", "spoken-digits-conv"]
+    ("model", "mixed"),
+    [
+        pytest.param(model, mixed, id=f"{model}-{'bf16' if mixed else 'fp32'}", marks=marks)
+        for model, in_fp32, in_bf16 in (
+            ("resnet50", (), ()),
+            ("bert-base", pytest.mark.soak, ()),
+            ("vit-b-16", pytest.mark.soak, ()),
+            ("gpt2", pytest.mark.soak, ()),
+            ("spoken-digits-conv", (), ()),
+        )
+        for mixed, marks in ((False, in_fp32), (True, in_bf16))
+    ],
 )
 def test_the_catalog_says_what_a_real_run_keeps(model: str, mixed: bool) -> None:
     module, factory = MODELS[model].split(":")
@@ -97,3 +108,48 @@ def test_counting_under_autocast_leaves_the_model_on_meta() -> None:
     after = list(task.model.parameters())
     assert all(one is other for one, other in zip(before, after, strict=True))
     assert not torch.is_autocast_enabled("cpu")
+
+
+def words(vocabulary: int) -> Task:
+    """A language model whose logits are by far the largest."""
+
+    def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        return (torch.zeros(n, 16, dtype=torch.int64),), torch.zeros(n, 16, dtype=torch.int64)
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    model = nn.Sequential(nn.Embedding(vocabulary, 8), nn.Linear(8, 8), nn.Linear(8, vocabulary))
+    return Task(model, batch, loss, sample="16 tokens")
+
+
+def really_needed(task: Task, samples: int, mixed: bool) -> int:
+    """The most that a step on this machine's CPU has at once, beside parameters and their gradients."""
+    for parameter in task.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    inputs, target = task.batch(samples)
+    with LiveBytes() as live:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            loss = task.loss(task.model(*inputs), target)
+        torch.autograd.backward(loss)
+    return int(live.peak)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_gradients_of_the_logits_count_both(mixed: bool) -> None:
+    task = words(5000)
+    really = (really_needed(task, 40, mixed) - really_needed(task, 20, mixed)) / 20
+    profile = profile_task(words(5000), id="words", name="words")
+    assert profile.loss_gradient_bytes == pytest.approx(2 * 16 * 5000 * 4, rel=0.01)
+    assert profile.sample_bytes(autocast=mixed) == pytest.approx(really, rel=0.02)
+
+
+@pytest.mark.soak
+def test_gpt2_needs_what_the_catalog_says() -> None:
+    module, factory = MODELS["gpt2"].split(":")
+    task = getattr(importlib.import_module(module), factory)()
+    for part in task.model.modules():
+        if isinstance(part, SelfAttention):
+            part.dropout = 0.0  # a CPU has no fused kernel with it
+    really = really_needed(task, 2, mixed=False) - really_needed(task, 1, mixed=False)
+    assert models().get("gpt2").sample_bytes(autocast=False) == pytest.approx(really, rel=0.02)

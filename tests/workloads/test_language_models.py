@@ -87,6 +87,14 @@ def test_what_is_not_tokens_is_refused(
         read_workload(str(path))
 
 
+def test_one_without_an_input_is_told_of_tokens(cli: Cli, tmp_path: Path) -> None:
+    path = write(tmp_path, "bare_lm")
+    path.write_text("".join(x for x in path.read_text().splitlines(True) if "input" not in x))
+    done = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
+    assert "needs 'input', like: input: {shape: [256], below: 50257} and target: next-token" in " ".join(done.stderr.split())  # fmt: skip
+    assert "224" not in done.stderr
+
+
 def test_the_example_is_predicted_at_the_first_try(cli: Cli) -> None:
     example = "examples/gpt.workload.yaml"
     done = cli("predict", example, "--on", "8xa100-sxm4-80gb", "--json", cwd=ROOT)

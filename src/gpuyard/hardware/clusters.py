@@ -14,11 +14,11 @@ from gpuyard.specs.base import ShortCluster, kind_of
 _MOST_NODES, _MOST_GPUS = 100_000, 72
 
 
-def read_cluster(name_or_path: str, beside: Path = Path()) -> Cluster:
+def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
     """A cluster file, one catalog machine (`dgx-a100`), several (`2xdgx-a100`), or GPUs: `rtx-3090` is one in
     one machine, `4xrtx-3090` four in one machine, `2x4xrtx-3090@10G` two such machines at 10 Gbit/s."""
-    if is_file(name_or_path, beside):
-        return read_spec(beside / name_or_path, Cluster, known_names())
+    if is_file(name_or_path, directory):
+        return read_spec(directory / name_or_path, Cluster, known_names())
     short = ShortCluster.of(name_or_path)
     if short is not None and short.name in machines():
         return _of_machines(short)
@@ -51,6 +51,14 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
         return through_host, machine
     usual = "workstation" if machine.gpus <= _ONE_CPU else "dual-socket"
     return through_host, machine.model_copy(update={"topology": usual})
+
+
+def network_rate(cluster: Cluster) -> float | None:
+    """Of each machine's link in bytes per second, whether given or named."""
+    network = cluster.network
+    if network is None:
+        return None
+    return network.rate or links().get(network.link or "").raw_bytes_per_second
 
 
 def cluster_as_wired(

@@ -25,7 +25,7 @@ class HostNic:
 
 
 @dataclass(frozen=True)
-class Host:
+class ThisHost:
     """The machine at hand."""
 
     system: str
@@ -43,7 +43,7 @@ class Host:
         return f"{self.cpu}, {self.usable_cores} cores, {self.memory_bytes / 2**30:.0f} GiB, {gpus}"
 
 
-def discover_host() -> Host:
+def discover_host() -> ThisHost:
     """Look at this machine."""
     import psutil
 
@@ -53,7 +53,7 @@ def discover_host() -> Host:
         for name, stats in sorted(psutil.net_if_stats().items())
         if stats.isup and not name.startswith("lo")
     )
-    return Host(
+    return ThisHost(
         system=f"{platform.system()} {platform.release()}",
         cpu=cpu_model(),
         usable_cores=len(usable_cores()),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Link
-from gpuyard.catalog.cpus import Cpu, cpus
+from gpuyard.catalog.hardware import Cpu, cpus
 from gpuyard.hardware.wires import Slot, pcie_wire
 
 _WIDTHS = (4, 8, 16)

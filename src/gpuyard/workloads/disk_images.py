@@ -27,6 +27,36 @@ class Picture:
     size: int
     label: int
 
+    def read(self) -> bytes:
+        try:
+            with self.file.open("rb") as file:
+                file.seek(self.offset)
+                return file.read(self.size)
+        except OSError as error:
+            raise unreadable(self.file, error) from error
+
+
+def unreadable(file: Path, error: OSError) -> GpuyardError:
+    return GpuyardError(f"{file} has an image that can't be read: {error}")
+
+
+class UndecodedImages:
+    """For a GPU that computes nothing: every image is read, and none is looked at."""
+
+    def __init__(self, source: str) -> None:
+        self._pictures = _find(source)
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __getitem__(self, index: int) -> "tuple[torch.Tensor, torch.Tensor]":
+        import torch
+
+        picture = self._pictures[index]
+        if len(picture.read()) < picture.size:
+            raise GpuyardError(f"{picture.file} was cut off since its images were counted")
+        return torch.zeros(1), torch.zeros(1)
+
 
 class DiskImages:
     """As torch's datasets are: a length, and items that are (image, class)."""
@@ -34,7 +64,7 @@ class DiskImages:
     def __init__(self, pictures: Sequence[Picture], shape: Sequence[int]) -> None:
         self._pictures = pictures
         self._shape = tuple(shape)
-        self._open = _decoder()
+        self._open = decoder()
 
     def __len__(self) -> int:
         return len(self._pictures)
@@ -51,14 +81,10 @@ class DiskImages:
         picture = self._pictures[index]
         channels, height, width = self._shape
         try:
-            with picture.file.open("rb") as file:
-                file.seek(picture.offset)
-                image = self._open(io.BytesIO(file.read(picture.size)))
+            image = self._open(io.BytesIO(picture.read()))
             image = image.convert("RGB" if channels == 3 else "L").resize((width, height))
         except OSError as error:
-            raise GpuyardError(
-                f"{picture.file} has an image that can't be read: {error}"
-            ) from error
+            raise unreadable(picture.file, error) from error
         values = np.asarray(image, dtype=np.float32).reshape(height, width, channels) / 255
         return torch.from_numpy(values).permute(2, 0, 1), picture.label
 
@@ -75,14 +101,21 @@ def find_images(source: str, shape: Sequence[int]) -> DiskImages:
             f"{source} has images, and the model's input is {list(shape)}; "
             "expected [3, height, width] or [1, height, width]"
         )
+    return DiskImages(_find(source), shape)
+
+
+def image_count(archive: Path) -> int:
+    """Of one archive."""
+    return len(_of_archive(archive))
+
+
+def _find(source: str) -> list[Picture]:
     path = Path(source).expanduser()
     if path.is_dir():
-        pictures = _of_folder(path)
-    elif path.is_file():
-        pictures = _of_archive(path)
-    else:
-        raise UserMistake(f"the dataset {source} is neither a directory nor a file")
-    return DiskImages(pictures, shape)
+        return _of_folder(path)
+    if path.is_file():
+        return _of_archive(path)
+    raise UserMistake(f"the dataset {source} is neither a directory nor a file")
 
 
 def _of_folder(path: Path) -> list[Picture]:
@@ -125,7 +158,8 @@ def _of_archive(path: Path) -> list[Picture]:
     return found
 
 
-def _decoder() -> Any:
+def decoder() -> Any:
+    """What opens an image. Raises where Pillow is missing."""
     try:
         from PIL import Image
     except ImportError:

@@ -11,6 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from gpuyard.workloads.loss_memory import loss_gradient_bytes
 from gpuyard.workloads.task import Task
 
 
@@ -37,8 +38,9 @@ class KeptTensors:
         return [storage.nbytes() for storage in self._storages.values()]
 
 
-def kept_under_autocast(task: Task, samples: int) -> list[int]:
-    """Bytes of each tensor kept by a forward pass of fp16 or bf16 mixed precision, which keep alike.
+def kept_under_autocast(task: Task, samples: int) -> tuple[list[int], int]:
+    """Bytes of each tensor kept by a forward pass of fp16 or bf16 mixed precision, which keep alike; and what
+    backward through the loss needs.
 
     Autocast passes over tensors on "meta". What is there is stood in for by fake tensors, which torch
     takes for a CPU's and which have no values either.
@@ -51,7 +53,9 @@ def kept_under_autocast(task: Task, samples: int) -> list[int]:
         return _kept(task, samples, {name: _like(tensor) for name, tensor in here.items()}, cpu)
 
 
-def _kept(task: Task, samples: int, tensors: dict[str, Tensor], device: torch.device) -> list[int]:
+def _kept(
+    task: Task, samples: int, tensors: dict[str, Tensor], device: torch.device
+) -> tuple[list[int], int]:
     kept = KeptTensors(tensors.values())
     inputs, target = task.batch(samples)
     with (
@@ -62,7 +66,9 @@ def _kept(task: Task, samples: int, tensors: dict[str, Tensor], device: torch.de
     ):
         output = torch.func.functional_call(task.model, tensors, inputs)
         task.loss(output, target)
-    return kept.sizes
+    with torch.autocast(device.type, dtype=torch.bfloat16), LikeGpus():
+        gradients = loss_gradient_bytes(task, output, target)
+    return kept.sizes, gradients
 
 
 @contextlib.contextmanager

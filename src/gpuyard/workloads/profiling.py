@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpuyard.catalog.models import LayerProfile, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.workloads.kept import KeptTensors, LikeGpus, kept_under_autocast
+from gpuyard.workloads.loss_memory import loss_gradient_bytes
 from gpuyard.workloads.task import Task
 
 Shape = Sequence[int]
@@ -37,7 +38,10 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
     with _left_as_it_was(task.model, device), device:
         small = _run(task, _SMALL_BATCH)
         large = _run(task, _LARGE_BATCH)
-        mixed = [kept_under_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)]
+        mixed, of_loss = zip(
+            *(kept_under_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)),
+            strict=True,
+        )
     kept, kept_mixed = _growth(small.kept, large.kept), _growth(*mixed)
     layers = tuple(
         LayerProfile(
@@ -59,6 +63,8 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         activation_bytes_autocast=round(sum(kept_mixed)),
         largest_activation_bytes=round(max(kept, default=0)),
         largest_activation_bytes_autocast=round(max(kept_mixed, default=0)),
+        loss_gradient_bytes=_per_sample(small.loss_bytes, large.loss_bytes),
+        loss_gradient_bytes_autocast=_per_sample(*of_loss),
         input_bytes=_per_sample(small.input_bytes, large.input_bytes),
         source=f"profiled with torch {torch.__version__}",
         date=datetime.datetime.now(datetime.UTC).date(),
@@ -86,6 +92,7 @@ class _Run:
     cudnn_flops: int
     ready: dict[str, int]  # parameters by layer, in the order in which gradients became ready
     kept: list[int]  # bytes of each tensor
+    loss_bytes: int  # that backward through the loss needs
     input_bytes: int
 
 
@@ -96,6 +103,7 @@ def _run(task: Task, samples: int) -> _Run:
         with _FlopsByLayer(task.model) as flops:
             output = task.model(*inputs)
         loss = task.loss(output, target)
+    loss_bytes = loss_gradient_bytes(task, output, target)
     with _ready_gradients(task.model) as ready:
         torch.autograd.backward(loss)
     task.model.zero_grad(set_to_none=True)
@@ -104,6 +112,7 @@ def _run(task: Task, samples: int) -> _Run:
         cudnn_flops=flops.of_cudnn,
         ready=ready,
         kept=kept.sizes,
+        loss_bytes=loss_bytes,
         input_bytes=sum(tensor.nbytes for tensor in inputs),
     )
 

@@ -154,10 +154,16 @@ def _task_of_module(module: Any, workload: Workload) -> "Task":
         if given is None
     ]
     if workload.input is None or workload.target is None:
+        images = "input: {shape: [3, 224, 224]} and target: {classes: 10}"
+        tokens = "input: {shape: [256], below: 50257} and target: next-token"
         raise UserMistake(
             f"{workload.model} returned a bare torch module, so the workload {workload.name!r} needs "
-            f"{' and '.join(missing)}, "
-            "like: input: {shape: [3, 224, 224]} and target: {classes: 10}"
+            f"{' and '.join(missing)}, like: "
+            + (
+                tokens
+                if workload.target == "next-token"
+                else f"{images}; a language model: {tokens}"
+            )
         )
     tensor, target = workload.input, workload.target
     if isinstance(target, str):

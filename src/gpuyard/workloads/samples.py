@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard import files
 from gpuyard.errors import UserMistake
 from gpuyard.specs import Target, Workload
-from gpuyard.workloads.disk_images import find_images, is_on_disk
+from gpuyard.workloads.disk_images import UndecodedImages, find_images, is_on_disk
 from gpuyard.workloads.own_code import code_directories
 from gpuyard.workloads.resolve import call_factory, import_factory
 
@@ -55,6 +55,16 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
         f"no dataset source is called {source!r}; write 'synthetic', 'spoken-digits', module:factory, "
         "or a path like ./images"
     )
+
+
+def load_undecoded(workload: Workload, task: "Task") -> Samples:
+    """For a GPU that computes nothing: images that are on a disk here are read all the same, nothing else is."""
+    source = workload.dataset.source if workload.dataset else "synthetic"
+    if is_on_disk(source) and Path(source).expanduser().exists():
+        images = UndecodedImages(source)
+        return replace(_of_items(images, source), data_source=f"{source}, read, not decoded")
+    nothing = workload.model_copy(update={"dataset": None})
+    return replace(_pool(nothing, task, ""), data_source="none: a synthetic GPU reads nothing")
 
 
 def build_batches(

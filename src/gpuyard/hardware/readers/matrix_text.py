@@ -157,7 +157,7 @@ def find_matrices(text: str, source: str) -> Iterator[MatrixText]:
     lines: list[tuple[Word, ...]] = []
     headers, characters = [], 0
     for number, line in enumerate(plain, start=1):
-        characters += len(line)
+        characters += len(line) + 1  # empty lines are read, too
         if characters > _MOST_CHARACTERS:
             raise UserMistake(f"{source}:{number}:1: more than {_MOST_CHARACTERS:,} characters")
         lines.append(_words(line, number))

@@ -108,7 +108,7 @@ class PciMachine:
         if any(leaf.vendor == NVIDIA for leaf in found) and any(
             leaf.vendor == AMD for leaf in found
         ):
-            self.notes.append("AMD graphics are left out beside NVIDIA GPUs")
+            self.notes.append("AMD graphics are left out where there are NVIDIA GPUs")
             found = [leaf for leaf in found if leaf.vendor == NVIDIA]
         if self.order:
             place = {address: i for i, address in enumerate(self.order)}
