@@ -4,7 +4,8 @@ tables by leaving one source out. `fit_constants.py` calls it and writes what it
 Each side of the interval is a quantile of what predictions were off by, as a sum of reasons that are never
 negative (quantile regression). Every source counts the same, and in it every series, whatever their numbers of
 rows. The quantiles of the sources that are in the fit are not those of one that is not: so both sides are then
-stretched, by the least that makes the aims hold on sources left out. Nothing is random.
+stretched, by the least that makes the aims hold on sources left out. A source is judged by a stretch that the
+others have chosen. Nothing is random.
 """
 
 from collections import Counter
@@ -78,43 +79,58 @@ def errors_of(predicted: list[tuple[Cases, Any]]) -> Errors:
 
 
 def spreads(errors: Errors) -> dict[str, Any]:
-    """The set that ships, one without each source, and by how much they are stretched."""
+    """The set that ships, one without each source, and by how much they are stretched. `nested` has those sources
+    without which the others would have chosen another stretch, with that: judged by it, a source has no part in
+    anything that it is judged by."""
     some = errors.some
     without = {name: _fitted(errors, some & (errors.source != name)) for name in errors.sources}
-    slow, fast = _stretches(errors, without)
-    every = _fitted(errors, some)
+    tried = _tried(errors, without)
+    every = np.ones(len(without), dtype=bool)
+    slow, fast = tried.narrowest(every)
+    nested = {
+        name: tried.narrowest(np.array([other != name for other in without])) for name in without
+    }
     return {
-        "all": asdict(_stretched(every, slow, fast)),
+        "all": asdict(_stretched(_fitted(errors, some), slow, fast)),
         "without": {name: asdict(_stretched(off, slow, fast)) for name, off in without.items()},
         "stretched": {"slow": round(slow, 2), "fast": round(fast, 2)},
+        "nested": {
+            name: asdict(_stretched(without[name], *pair))
+            for name, pair in nested.items()
+            if pair != (slow, fast)
+        },
     }
 
 
-def _stretches(errors: Errors, without: dict[str, Spread]) -> tuple[float, float]:
-    """The narrowest pair that meets the aims."""
-    found: list[tuple[float, float, float]] = []
-    by_source = {
-        name: (errors.slower[here], errors.far.take(here))
-        for name in without
-        for here in [errors.source == name]
-    }
-    for slow, fast in product(STRETCHES, STRETCHES):
-        held, width = [], []
-        for name, off in without.items():
-            slower, far = by_source[name]
-            reach = Reach.of(far, _stretched(off, slow, fast))
-            reach = reach.and_sigma(UNCERTAINTY["measured"])
-            inside = (slower <= reach.slow) & (-slower <= reach.fast)
-            held.append(inside.mean())
-            if held[-1] < LEAST:
-                break
-            width.append(float(np.median(np.exp(reach.fast) - np.exp(-reach.slow))))
-        else:
-            if np.mean(held) >= AVERAGE:
-                found.append((float(np.mean(width)), float(slow), float(fast)))
-    if not found:
-        raise SystemExit("no stretch meets the aims")
-    return min(found)[1:]
+@dataclass(frozen=True)
+class Tried:
+    """What every pair of stretches holds of every source left out, and how wide it is: sources down."""
+
+    pairs: list[tuple[float, float]]
+    held: Floats
+    width: Floats
+
+    def narrowest(self, sources: Truths) -> tuple[float, float]:
+        """The narrowest pair that meets the aims on some sources."""
+        held, width = self.held[sources], self.width[sources].mean(axis=0)
+        meets = (held.min(axis=0) >= LEAST) & (held.mean(axis=0) >= AVERAGE)
+        if not meets.any():
+            raise SystemExit("no stretch meets the aims")
+        return self.pairs[int(np.argmin(np.where(meets, width, np.inf)))]
+
+
+def _tried(errors: Errors, without: dict[str, Spread]) -> Tried:
+    pairs = [(float(slow), float(fast)) for slow, fast in product(STRETCHES, STRETCHES)]
+    held = np.empty((len(without), len(pairs)))
+    width = np.empty_like(held)
+    for row, (name, off) in enumerate(without.items()):
+        here = errors.source == name
+        slower, far = errors.slower[here], errors.far.take(here)
+        for column, (slow, fast) in enumerate(pairs):
+            reach = Reach.of(far, _stretched(off, slow, fast)).and_sigma(UNCERTAINTY["measured"])
+            held[row, column] = ((slower <= reach.slow) & (-slower <= reach.fast)).mean()
+            width[row, column] = np.median(np.exp(reach.fast) - np.exp(-reach.slow))
+    return Tried(pairs, held, width)
 
 
 def _fitted(errors: Errors, rows: Truths) -> Spread:

@@ -21,16 +21,25 @@ import kubernetes_validate
 TARGET = Path(__file__).parents[1] / "tests" / "jobs" / "kubernetes" / "schemas"
 CORE = "https://kubernetes.io/api/_definitions.json"
 NAME = {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
-ENV = {"maxItems": 128}
+KEYS = "x-kubernetes-list-map-keys"
+"""Of a list: no two of its items have the same values there."""
+ENV = {"maxItems": 128, KEYS: ["name"]}
 WORDS = {"maxItems": 128, "items": {"type": "string", "maxLength": 65536}}
+LONG_NAME = {"minLength": 1, "maxLength": 253}
+# of metadata inside an object, CRDs have these, and the API server drops or refuses all other keys
+METADATA = {"propertyNames": {"enum": ["annotations", "finalizers", "labels", "name", "namespace"]}}
 LIMITS: dict[str, dict[str, dict[str, Any]]] = {
     # from the validation rules of kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (0015772c)
     "TrainerV1alpha1TrainJobSpec": {
         "activeDeadlineSeconds": {"minimum": 1},
-        "runtimePatches": {"maxItems": 16},
+        "runtimePatches": {"maxItems": 16, KEYS: ["manager"]},
         "managedBy": {"maxLength": 253},
     },
-    "TrainerV1alpha1RuntimeRef": {"name": {"minLength": 1, "maxLength": 253}},
+    "TrainerV1alpha1RuntimeRef": {
+        "name": LONG_NAME,
+        "apiGroup": {"maxLength": 253},
+        "kind": {"maxLength": 253},
+    },
     "TrainerV1alpha1Trainer": {
         "image": {"maxLength": 500},
         "command": WORDS,
@@ -39,13 +48,34 @@ LIMITS: dict[str, dict[str, dict[str, Any]]] = {
         "numNodes": {"minimum": 1},
         "numProcPerNode": {"minimum": 1},
     },
-    "TrainerV1alpha1RuntimePatch": {"manager": {"minLength": 1, "maxLength": 253}},
-    "TrainerV1alpha1PodSpecPatch": {"volumes": {"maxItems": 128}, "containers": {"maxItems": 64}},
-    "TrainerV1alpha1ContainerPatch": {"env": ENV, "volumeMounts": {"maxItems": 128}},
+    "TrainerV1alpha1RuntimePatch": {"manager": LONG_NAME},
+    "TrainerV1alpha1JobSetTemplatePatch": {"metadata": METADATA},
+    "TrainerV1alpha1JobSetSpecPatch": {"replicatedJobs": {"maxItems": 100, KEYS: ["name"]}},
+    "TrainerV1alpha1ReplicatedJobPatch": {
+        "name": {**LONG_NAME, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+    },
+    "TrainerV1alpha1JobTemplatePatch": {"metadata": METADATA},
+    "TrainerV1alpha1PodTemplatePatch": {"metadata": METADATA},
+    "TrainerV1alpha1PodSpecPatch": {
+        "volumes": {"maxItems": 128, KEYS: ["name"]},
+        "containers": {"maxItems": 64, KEYS: ["name"]},
+        "initContainers": {"maxItems": 64, KEYS: ["name"]},
+        "imagePullSecrets": {"maxItems": 64, KEYS: ["name"]},
+        "tolerations": {"maxItems": 128},
+        "schedulingGates": {"maxItems": 16, KEYS: ["name"]},
+        "serviceAccountName": {"maxLength": 253},
+    },
+    "TrainerV1alpha1ContainerPatch": {
+        "name": LONG_NAME,
+        "env": ENV,
+        # by name, where a pod's own have to differ in mountPath
+        "volumeMounts": {"maxItems": 128, KEYS: ["name"]},
+    },
     # from kubeflow/training-operator, pkg/apis/kubeflow.org/v1 (186ac6c6, 66bd9bdc)
     "KubeflowOrgV1ReplicaSpec": {
         "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
         "replicas": {"minimum": 0},
+        "template": {"properties": {"metadata": METADATA}},
     },
     "KubeflowOrgV1RunPolicy": {
         "cleanPodPolicy": {"enum": ["All", "Running", "None"]},

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuyard.catalog import gpus as gpu_table
+from import_judges import azure, csc, mxnet
+from import_paddle import paddle_benchmarks
 from import_stacks import deep_learning_examples, dlperf
 
 DATA = Path(__file__).parent.parent / "src/gpuyard/catalog/data/published"
 COLUMNS = (
     "source", "framework", "series", "model", "gpu", "topology", "peer", "nodes", "gpus", "batch",
-    "accumulate", "precision", "gradient_bits", "strategy", "network", "samples_per_second", "skip",
+    "accumulate", "precision", "gradient_bits", "strategy", "network", "input_workers", "samples_per_second",
+    "skip",
 )  # fmt: skip
 Row = dict[str, object]
 
@@ -34,6 +37,10 @@ def main(folder: Path) -> None:
         "horovod": horovod(),
         "dlperf": dlperf(read(folder / "dlperf_v100_1to32.csv")),
         "nvidia_examples": deep_learning_examples(read(folder / "nvidia_dle_dgx1_dgx2_long.csv")),
+        "paddle": paddle_benchmarks(),
+        "csc": csc(),
+        "azure": azure(),
+        "mxnet": mxnet(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
+
 Row = dict[str, object]
 Cells = dict[str, str]
 
@@ -21,7 +23,7 @@ class Stack(NamedTuple):
 
 
 # the scripts of each folder say which library exchanges gradients; apex at level O2 and models cast to
-# float16 have gradients of 16 bits, graph rewrites and autocast don't
+# float16 have gradients of 16 bits, apex at level O1, graph rewrites and autocast don't
 _DLPERF = {
     "MindSpore/": Stack("MindSpore", "mindspore", "ddp", False),
     "MxNet/": Stack("MXNet", "horovod", "horovod", True),
@@ -36,7 +38,10 @@ _DLPERF = {
     "TensorFlow/": Stack("TensorFlow 2", "tf-distribute", "ddp", False),
     "reports/": Stack("reports", "", "ddp", False),
 }
-MOST_SUPERLINEAR = 1.05
+# loader processes of a machine, which PyTorch's example shares out among its GPUs, in the order of the README's
+# tables; NVIDIA's scripts start every process with -j8
+_LOADERS = (8, 48)
+_NVIDIA_LOADERS = 8
 _BATCH = re.compile(r"batch[ _]size ?= ?(\d+)", re.IGNORECASE)
 
 
@@ -70,6 +75,8 @@ def _dlperf(rows: list[Cells]) -> Iterator[Row]:
         started[key] += gpus == 1 and not skip
         title = section.split(" > ")[-1]
         folder = "/".join(file.split("/")[:-1])
+        # NVIDIA's ResNet-50 in PyTorch trains at apex O1 or with autocast, its BERT at O2
+        halved = stack.half_gradients and (stack.framework, model) != ("apex", "resnet50")
         yield {
             "source": f"DLPerf {stack.name}",
             "framework": stack.framework,
@@ -82,12 +89,20 @@ def _dlperf(rows: list[Cells]) -> Iterator[Row]:
             "gpus": gpus,
             "batch": batch,
             "precision": "fp16" if half else "fp32",
-            "gradient_bits": 16 if half and stack.half_gradients else 32,
+            "gradient_bits": 16 if half and halved else 32,
             "strategy": stack.strategy,
             "network": "rdma 100 1" if nodes > 1 else "",
+            "input_workers": _input_workers(file, gpus // nodes, started[key]),
             "samples_per_second": row["throughput"],
             "skip": skip,
         }
+
+
+def _input_workers(file: str, gpus: int, run: int) -> int | str:
+    """For each GPU, where scripts or tables say it."""
+    if file.startswith("PyTorch/"):
+        return -(-_LOADERS[run - 1] // gpus)
+    return _NVIDIA_LOADERS if "DeepLearningExamples/PyTorch/resnet50" in file else ""
 
 
 def without_wrong_bases(rows: list[Row]) -> Iterator[Row]:
@@ -126,7 +141,7 @@ _DLE_MODELS = {
 }  # fmt: skip
 # trained with apex at O2 or with weights cast to half; TensorFlow's BERT compresses what Horovod sends
 _DLE_HALF = ("PyTorch/LanguageModeling/BERT", "PyTorch/Translation", "TensorFlow/LanguageModeling/BERT",
-             "PyTorch/LanguageModeling/Transformer-XL", "Jasper", "QuartzNet")  # fmt: skip
+             "PyTorch/LanguageModeling/Transformer-XL")  # fmt: skip
 _NUMBER = re.compile(r"(\d[\d, ]*(?:\.\d+)?)\s*([Mk]?)")
 
 

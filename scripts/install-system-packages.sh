@@ -1,7 +1,15 @@
 #!/bin/sh
 # Installs the Debian packages that some tests need, where that is allowed; the tests that lack theirs
 # skip and say so. No service is started or left enabled: the tests start their own.
+# With the argument `soak`: those of the long tests, too.
 set -eu
+case "${1-}" in
+'' | soak) ;;
+*)
+    echo "usage: $0 [soak]" >&2
+    exit 2
+    ;;
+esac
 PATH="$PATH:/sbin:/usr/sbin" # a user who is not root may lack them otherwise
 missing=
 needs() { # PROGRAM PACKAGE
@@ -15,6 +23,11 @@ needs munged munge
 needs sshd openssh-server
 needs debootstrap debootstrap
 needs ip iproute2
+if [ "${1-}" = soak ]; then # Slurm's database, and what stands before JupyterHub
+    needs configurable-http-proxy node-configurable-http-proxy
+    needs mariadbd mariadb-server
+    needs slurmdbd slurmdbd
+fi
 [ -n "$missing" ] || exit 0
 as_root=
 if [ "$(id -u)" != 0 ]; then
@@ -46,6 +59,8 @@ disable() { # PACKAGE SERVICE…
 }
 if [ -d /run/systemd/system ]; then
     disable slurm-wlm slurmctld slurmd
+    disable mariadb-server mariadb
+    disable slurmdbd slurmdbd
     disable munge munge
     disable openssh-server ssh
 fi

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog import LayerProfile, ModelProfile, models
 from gpuyard.predict import strategy_of
-from gpuyard.predict.strategies.buckets import Buckets
+from gpuyard.predict.table import Buckets
 from gpuyard.specs import DEFAULT_EXCHANGE, StrategyName
 
 MIB = 1024 * 1024

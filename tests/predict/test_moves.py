@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.predict import strategy_of
+from gpuyard.hardware.clusters import read_cluster
+from gpuyard.predict import predict_cluster, strategy_of
+from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import Cli
 
 LINEAR = "examples/spoken-digits-linear.workload.yaml"
@@ -15,20 +17,37 @@ SWEEP = ("predict", LINEAR, "--on", "4xgtx-1080-ti", "--gpus", "4", "--batch", "
 
 def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None:
     profile = models().get("spoken-digits-linear")
-    moves = strategy_of("dataparallel").moves(profile, 4, 5)
+    moves = strategy_of("dataparallel").moves(profile, 4, 5, profile.gradient_bytes)
     assert {move.what: move.size_bytes for move in moves} == {
         "samples out": 15 * 48_000,
         "parameters out": 4 * 12_102_220,
         "outputs back": 15 * 4 * 10,
         "gradients back": 4 * 12_102_220,
     }
-    assert strategy_of("dataparallel").moves(profile, 1, 5) == ()
+    assert strategy_of("dataparallel").moves(profile, 1, 5, profile.gradient_bytes) == ()
 
 
-def test_a_ring_sends_nearly_twice_the_gradients() -> None:
+@pytest.mark.parametrize(
+    ("exchange", "gradient_dtype", "share"),
+    [
+        ({}, None, 1.0),
+        ({}, "bf16", 0.5),
+        ({"compress": "fp16"}, None, 0.5),
+        ({"accumulate": 4}, "fp16", 0.125),
+        ({"local_sgd": 8}, "fp16", 0.125),
+    ],
+)
+def test_a_ring_sends_nearly_twice_the_gradients(
+    exchange: dict[str, object], gradient_dtype: str | None, share: float
+) -> None:
     profile = models().get("resnet50")
-    (only,) = strategy_of("ddp").moves(profile, 4, 32)
-    assert only.size_bytes == pytest.approx(1.5 * profile.gradient_bytes)
+    trained = {"name": "r", "model": "resnet50", "gradient_dtype": gradient_dtype}
+    found = predict_cluster(
+        Workload.model_validate(trained), profile, read_cluster("4xv100-sxm2-16gb"), [4],
+        exchange=ExchangeOptions.model_validate(exchange),
+    )  # fmt: skip
+    (only,) = found.predictions[0].moves
+    assert only.size_bytes == pytest.approx(1.5 * profile.gradient_bytes * share)
 
 
 def test_a_sweep_names_what_an_epoch_moves_and_where_a_gpu_is_saturated(cli: Cli) -> None:

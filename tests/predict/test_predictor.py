@@ -171,7 +171,7 @@ def test_line_never_has_negative_parts() -> None:
     [
         ((33,), None, "need 5 nodes; the cluster has 4 × 8 GPUs"),
         ((16,), 9, "each machine has 8"),
-        ((6,), 4, "6 GPUs can't be spread as 4 a node"),
+        ((6,), 4, "6 GPUs can't be spread as 4 per node"),
     ],
 )
 def test_impossible_placements_are_sentences(

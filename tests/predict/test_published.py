@@ -13,6 +13,7 @@ import pytest
 import gpuyard.catalog
 from gpuyard.catalog import gpus
 from gpuyard.catalog.published import (
+    JUDGE_TABLES,
     LAB_TABLE,
     TRAINING_TABLES,
     all_reduce_rows,
@@ -56,7 +57,7 @@ def test_a_thousand_rows_and_more_can_be_predicted() -> None:
     assert sum(len(published(table).rows) for table in TRAINING_TABLES) >= 1000
 
 
-@pytest.mark.parametrize("table", TRAINING_TABLES)
+@pytest.mark.parametrize("table", [*TRAINING_TABLES, *JUDGE_TABLES])
 def test_an_anchor_is_the_smallest_system_of_its_series(table: str) -> None:
     least: defaultdict[tuple[str, ...], int] = defaultdict(lambda: 10**9)
     for row in cells(table):
@@ -76,7 +77,7 @@ def test_where_one_gpu_was_published_it_is_the_anchor(table: str) -> None:
         assert row.anchor.batch_per_gpu == row.batch_per_gpu
 
 
-@pytest.mark.parametrize("table", TRAINING_TABLES)
+@pytest.mark.parametrize("table", [*TRAINING_TABLES, *JUDGE_TABLES])
 def test_rows_name_what_the_catalog_has(table: str) -> None:
     for row in published(table).rows:
         assert row.machines.gpu in gpus()
@@ -87,7 +88,7 @@ def test_rows_name_what_the_catalog_has(table: str) -> None:
 
 
 def test_every_table_names_its_source_and_what_is_not_known() -> None:
-    assert set(published_sources()) == {*TRAINING_TABLES, "allreduce", "lab"}
+    assert set(published_sources()) == {*TRAINING_TABLES, *JUDGE_TABLES, "allreduce", "lab"}
     for table, source in published_sources().items():
         assert ("gpuyard bench sweep" if table == "lab" else "https://") in source.source
         assert source.unknown

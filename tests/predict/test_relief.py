@@ -10,7 +10,7 @@ from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Remedy, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.remedies import relieve
-from gpuyard.predict.strategies.buckets import powersgd_bytes
+from gpuyard.predict.strategies.base import powersgd_bytes
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, Storage, StrategyName
 from gpuyard.workloads import profile_of
 
@@ -160,7 +160,7 @@ def test_powersgd_shrinks_what_is_large_and_warns() -> None:
     sent = strategy_of("ddp").buckets(vgg, ExchangeOptions(compress="powersgd:2"))
     assert 100 < vgg.gradient_bytes / sent.total_bytes < 1000
     tiny = LayerProfile(name="bias", parameters=10, forward_flops=0)
-    assert powersgd_bytes(tiny) == tiny.gradient_bytes
+    assert powersgd_bytes(tiny, 2) == tiny.gradient_bytes
     assert powersgd_bytes(vgg.layers[0], 4) == 2 * powersgd_bytes(vgg.layers[0], 2)
 
 

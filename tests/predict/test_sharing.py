@@ -29,7 +29,7 @@ def predicted(
 ) -> Prediction:
     spec = workload(**dataset)
     made = predict_cluster(
-        spec, profile_of(spec), place, [count], gpus_per_node=per_node, beside=beside
+        spec, profile_of(spec), place, [count], gpus_per_node=per_node, other_jobs=beside
     )
     return made.predictions[0]
 
@@ -96,7 +96,7 @@ def test_jobs_that_do_not_fit_beside_each_other() -> None:
 def test_why_says_who_else_is_there() -> None:
     spec, place = workload(), cluster()
     p = predicted(place, 2, 3)
-    why = explain(scenario_of(spec, profile_of(spec), place, beside=3), p)
+    why = explain(scenario_of(spec, profile_of(spec), place, other_jobs=3), p)
     assert any("shared with 3 identical jobs" in sentence for sentence in why.sentences)
     # the knee is sought among the GPUs that others leave
     assert why.knee.as_it_is.most_gpus == 2

@@ -15,8 +15,7 @@ from gpuyard.predict import Prediction, predict, scenario_of, strategy_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.strategies.buckets import Buckets
-from gpuyard.predict.table import Table, Traffic
+from gpuyard.predict.table import Buckets, Table, Traffic
 from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 

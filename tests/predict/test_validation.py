@@ -221,6 +221,17 @@ def test_the_text_on_validation_gives_the_figures_of_its_tables(everything: Repo
         assert said in text
 
 
+def test_sources_that_are_in_no_fit_meet_the_aims_and_the_answer_says_so(
+    everything: Report,
+) -> None:
+    assert everything.judges is not None
+    inside = [one.score.inside_interval or 0.0 for one in everything.judges.sources.values()]
+    assert 0.87 <= fmean(inside) < 0.955
+    assert min(inside) >= 0.75
+    said = render_page(validation_answer(everything))
+    assert f"hold {100 * fmean(inside):.0f} % of their rows on average, and least of" in said
+
+
 def test_one_table_alone() -> None:
     assert list(validate(("horovod",)).tables) == ["horovod"]
     assert report("horovod").as_json()["overall"]["rows"] == 9

@@ -90,6 +90,11 @@ def spread(without_source: str | None = None) -> Spread:
     return Spread(**(sets["all"] if without_source is None else sets["without"][without_source]))
 
 
+def nested_spreads() -> dict[str, Spread]:
+    """Of sources without which intervals would have been stretched otherwise: the sets that the others chose."""
+    return {name: Spread(**off) for name, off in _sets()["spread"]["nested"].items()}
+
+
 def spread_sources() -> tuple[str, ...]:
     """Those that intervals were sized with."""
     return tuple(_sets()["spread"]["without"])

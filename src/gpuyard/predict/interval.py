@@ -68,6 +68,13 @@ class Reach:
         other = NORMAL_90 * np.asarray(sigma)
         return Reach(np.hypot(self.slow, other), np.hypot(self.fast, other))
 
+    def within(self, other: "Reach", ahead: Floats) -> "Reach":
+        """No further than another one reaches whose middle is so much faster, as a logarithm; where that does not
+        even reach this one's middle, as it is."""
+        slow = np.where(ahead < other.slow, np.minimum(self.slow, other.slow - ahead), self.slow)
+        fast = np.where(-ahead < other.fast, np.minimum(self.fast, other.fast + ahead), self.fast)
+        return Reach(slow, fast)
+
     def ends(self, rate: Floats) -> tuple[Floats, Floats]:
         """The slow and the fast end of a predicted rate's interval."""
         return rate * np.exp(-self.slow), rate * np.exp(self.fast)

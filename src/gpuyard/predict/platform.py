@@ -36,7 +36,7 @@ class Platform:
     link_basis: str = "assumed link"
     gpu_memory_bytes_per_second: float | None = None
     cores: float | None = None  # CPU cores of a machine that this job may use
-    beside: int = 0  # equal jobs on the same machines, whose share of everything is taken off
+    other_jobs: int = 0  # equal jobs on the same machines, whose share of everything is taken off
     unshared: "Platform | None" = None  # the same with nobody else on it
     own: tuple[Constant, ...] = ()  # measured on this very hardware, in place of defaults
 
@@ -156,12 +156,12 @@ def platform_from(
 
 
 def shared(
-    platform: Platform, cluster: Cluster, beside: int, graph: MachineGraph | None = None
+    platform: Platform, cluster: Cluster, other_jobs: int, graph: MachineGraph | None = None
 ) -> Platform:
-    """The platform as one of `beside + 1` jobs sees it."""
-    if not beside:
+    """The platform as one of `other_jobs + 1` jobs sees it."""
+    if not other_jobs:
         return platform
-    jobs = beside + 1
+    jobs = other_jobs + 1
     gpu, machine = machine_of(cluster)
     there = (
         InMachine(graph)
@@ -191,7 +191,7 @@ def shared(
         host_to_gpu_bytes_per_second=partial(there.host_to_gpu_bytes_per_second, jobs=jobs),
         storage_bytes_per_second=None if storage is None else storage / jobs,
         cores=None if cores is None else cores / jobs,
-        beside=beside,
+        other_jobs=other_jobs,
         unshared=platform,
     )
 

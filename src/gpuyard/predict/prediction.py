@@ -13,6 +13,7 @@ from gpuyard.predict.constants import Constant
 from gpuyard.predict.table import Floats, Move, Placement, Table
 from gpuyard.predict.transport import expected_maximum
 from gpuyard.specs import Precision, StrategyName
+from gpuyard.specs.workload import GradientDtype
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 
@@ -124,7 +125,12 @@ class ClusterPrediction:
     # from which batch on one GPU does at least 90 % of what it does at any; None: from the first
     saturating_batch: int | None = None
     points: int = 0  # figures of several GPUs that entered
+    point_sources: tuple[str, ...] = ()  # where they are from, each once
     framework_note: str = ""  # what is known of the framework that the workload names
+    gradient_dtype: GradientDtype = "fp32"  # in which gradients cross the network
+    gradient_note: str = ""  # who says so, where it is not as usual
+    base_note: str = ""  # why the figure of one GPU is in doubt
+    points_note: str = ""  # which figures of several GPUs contradict each other or are not used
 
     @property
     def single_gpu_speed(self) -> str:

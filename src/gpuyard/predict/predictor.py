@@ -22,15 +22,17 @@ from gpuyard.predict.prediction import (
     step_parts,
 )
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
+from gpuyard.predict.stacks.doubts import points_words
 from gpuyard.predict.stacks.measured import (
-    Point,
-    described,
+    base_words,
     framework_words,
+    gradient_words,
     measured_points,
     rates,
-    with_points,
+    updated,
 )
-from gpuyard.predict.table import Floats, Move, Placement, Rows, Table
+from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.table import Move, Placement, Rows, Table
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -57,7 +59,7 @@ def predict_cluster(
     strategy: StrategyName = DEFAULT_STRATEGY,
     gpus_per_node: int | None = None,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
-    beside: int = 0,
+    other_jobs: int = 0,
     calibration: Calibration | None = None,
 ) -> ClusterPrediction:
     """Predict a workload on a described cluster, with as many equal jobs beside it on its machines."""
@@ -67,7 +69,7 @@ def predict_cluster(
         cluster,
         strategy=strategy,
         exchange=exchange,
-        beside=beside,
+        other_jobs=other_jobs,
         calibration=calibration,
     )
     return predict(scenario, scenario.platform.placements(gpus, gpus_per_node), batches)
@@ -93,10 +95,12 @@ def predict(
     chokes = _chokes(table, parts)
     steps = [parts.at(row) for row in range(len(spots))]
     before: list[Unmeasured | None] = [None] * len(spots)
-    points = measured_points(scenario)
-    if points or described(scenario):
+    known = updated(scenario, spots, Posterior(np.log(parts.step_seconds), reach))
+    if known is not None:
         before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
-        throughput, low, high, alone_rate = _updated(scenario, spots, points, before)
+        found, alone_rate = known
+        throughput = rates(found, spots)
+        low, high = found.reach.ends(throughput)
         efficiency = throughput / (gpus * alone_rate)
         steps = [
             step.lasting(float(n * b / rate))
@@ -106,8 +110,10 @@ def predict(
         workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
     )
     samples = workload.dataset.samples if workload.dataset else None
+    share = scenario.strategy.sent_share(workload, exchange)
+    sent_bytes = share * scenario.buckets.total_bytes / exchange.period
     moves = [
-        scenario.strategy.moves(scenario.profile, placement.gpus, batch)
+        scenario.strategy.moves(scenario.profile, placement.gpus, batch, sent_bytes)
         for placement, batch in spots
     ]
     predictions = tuple(
@@ -134,7 +140,7 @@ def predict(
             compress=exchange.compress,
             bucket_bytes=exchange.bucket_bytes,
             hierarchical=exchange.hierarchical,
-            beside=platform.beside,
+            beside=platform.other_jobs,
             precision=scenario.precision,
             moves=moves[i],
             epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),
@@ -142,7 +148,7 @@ def predict(
         )
         for i, (placement, batch) in enumerate(spots)
     )
-    line = scenario.line
+    line, points = scenario.line, measured_points(scenario)
     return ClusterPrediction(
         workload.name,
         platform.name,
@@ -153,7 +159,12 @@ def predict(
         precision_words(scenario.gpu, workload, scenario.profile),
         saturating_batch=_saturating(scenario.line),
         points=len(points),
+        point_sources=tuple(dict.fromkeys(point.source for point in points)),
         framework_note=framework_words(scenario),
+        gradient_dtype=scenario.strategy.sent_dtype(workload, exchange),
+        gradient_note=gradient_words(workload, scenario.strategy, exchange),
+        base_note=base_words(workload, scenario.profile, scenario.gpu),
+        points_note=points_words(scenario),
     )
 
 
@@ -170,35 +181,9 @@ def _saturating(line: ComputeLine) -> int | None:
     return batch if batch > 1 else None
 
 
-def _updated(
-    scenario: PlatformScenario,
-    spots: Sequence[tuple[Placement, int]],
-    points: Sequence[Point],
-    before: Sequence[Unmeasured | None],
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Rates with both ends now that figures of several GPUs are known, and those of one GPU at each batch. One GPU
-    that was measured itself keeps its figure."""
-    found = with_points(scenario, spots, points)
-    rate = rates(found, spots)
-    low, high = found.reach.ends(rate)
-    if not points:  # a framework's sources say where in the interval of any stack it lies
-        was = [(b.low, b.high) for b in before if b is not None]
-        slow, fast = (np.array(ends) for ends in zip(*was, strict=True))
-        low = np.where(slow < rate, np.maximum(low, slow), low)
-        high = np.where(fast > rate, np.minimum(high, fast), high)
-    ones = [(_ONE_GPU, batch) for _, batch in spots]
-    plain = replace(scenario, platform=scenario.platform.unshared or scenario.platform)
-    if points and scenario.line.basis != "measured":
-        return rate, low, high, rates(with_points(plain, ones, points), ones)
-    for row, ((placement, _), as_it_was) in enumerate(zip(spots, before, strict=True)):
-        if placement.gpus == 1 and as_it_was is not None:
-            rate[row], low[row], high[row] = vars(as_it_was).values()
-    return rate, low, high, samples_per_second(plain.table(Rows.of(ones)))
-
-
 def _check(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:
     platform, strategy = scenario.platform, scenario.strategy
-    jobs = platform.beside + 1
+    jobs = platform.other_jobs + 1
     for each in (placement.gpus_per_node for placement in placements):
         if jobs * each > platform.gpus_per_node:
             many = "1 GPU" if each == 1 else f"{each} GPUs"

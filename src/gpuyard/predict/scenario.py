@@ -20,8 +20,7 @@ from gpuyard.predict.constants import Constant, Tuning, fitted
 from gpuyard.predict.platform import Platform, shared
 from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import Strategy, strategy_of
-from gpuyard.predict.strategies.buckets import Buckets
-from gpuyard.predict.table import Floats, Links, Placement, Rows, Table, Traffic
+from gpuyard.predict.table import Buckets, Floats, Links, Placement, Rows, Table, Traffic
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -62,8 +61,11 @@ class Scenario:
     tuning: Tuning = field(default_factory=fitted)
 
     def __post_init__(self) -> None:
-        refusal = self.strategy.refusal(self.exchange)
-        if refusal is not None:
+        strategy, narrow = self.strategy, self.workload.gradient_dtype in ("fp16", "bf16")
+        refusal = strategy.refusal(self.exchange)
+        if narrow and "compress" not in strategy.options:
+            refusal = refusal or strategy.no_other_option.format("gradient_dtype")
+        if refusal:
             raise UserMistake(refusal)
 
     @cached_property
@@ -112,7 +114,7 @@ class Scenario:
             host_overhead_seconds=strategy.host_seconds(self.profile, rows.gpus_per_node),
             accumulate=np.array(float(exchange.accumulate)),
             local_sgd=np.array(float(exchange.local_sgd)),
-            sent_share=np.array(strategy.sent_share(exchange)),
+            sent_share=np.array(strategy.sent_share(self.workload, exchange)),
             **vars(links),
         )
 
@@ -176,8 +178,8 @@ class PlatformScenario(Scenario):
         platform, most = self.platform, self.strategy.most_machines
         nodes = platform.nodes if most is None else min(most, platform.nodes)
         total = nodes * (gpus_per_node or platform.gpus_per_node)
-        if gpus_per_node is None and platform.beside:
-            total = max(1, platform.gpus_per_node // (platform.beside + 1))
+        if gpus_per_node is None and platform.other_jobs:
+            total = max(1, platform.gpus_per_node // (platform.other_jobs + 1))
         least = gpus_per_node or 1
         doublings = range(max(0, total // least).bit_length())
         return sorted({least * 2**n for n in doublings} | {max(total, least)})
@@ -235,7 +237,7 @@ class PlatformScenario(Scenario):
         same_links = self.cluster is not None and machine_of(cluster) == machine_of(self.cluster)
         graph = self.graph if same_links else None
         own = calibrated_platform(cluster, self.calibration, same_links=same_links, graph=graph)
-        platform = shared(own, cluster, self.platform.beside, graph)
+        platform = shared(own, cluster, self.platform.other_jobs, graph)
         return replace(self, cluster=cluster, platform=platform, graph=graph)
 
 
@@ -246,7 +248,7 @@ def scenario_of(
     *,
     strategy: str = DEFAULT_STRATEGY,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
-    beside: int = 0,
+    other_jobs: int = 0,
     calibration: Calibration | None = None,
     graph: MachineGraph | None = None,
 ) -> PlatformScenario:
@@ -256,7 +258,7 @@ def scenario_of(
     return PlatformScenario(
         workload=workload,
         profile=profile,
-        platform=shared(platform, cluster, beside, graph),
+        platform=shared(platform, cluster, other_jobs, graph),
         line=calibrated_line(workload, profile, gpu, calibration),
         strategy=strategy_of(strategy),
         exchange=exchange,

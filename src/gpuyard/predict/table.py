@@ -11,7 +11,6 @@ from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.predict.strategies.base import Strategy
-    from gpuyard.predict.strategies.buckets import Buckets
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,14 @@ def place(
     """Fill machines one after the other, or take the same number from each where that is asked for."""
     per_node = gpus_in_machine if gpus_per_node is None else gpus_per_node
     if per_node > gpus_in_machine:
-        raise UserMistake(f"{per_node} GPUs a node: each machine has {gpus_in_machine}")
+        raise UserMistake(f"{per_node} GPUs per node: each machine has {gpus_in_machine}")
     if gpus_per_node is not None and gpus % per_node:
-        raise UserMistake(f"{gpus} GPUs can't be spread as {per_node} a node")
+        raise UserMistake(f"{gpus} GPUs can't be spread as {per_node} per node")
     nodes = -(-gpus // per_node)
     if nodes > nodes_available:
         has = f"{nodes_available} × {gpus_in_machine} GPUs"
         raise UserMistake(
-            f"{gpus} GPUs at {per_node} a node need {nodes} nodes; the cluster has {has}"
+            f"{gpus} GPUs at {per_node} per node need {nodes} nodes; the cluster has {has}"
         )
     return Placement(gpus, nodes, min(gpus, per_node))
 
@@ -85,10 +84,10 @@ class Rows:
         )
 
 
-def chunks(rows: int) -> Iterator[slice]:
+def chunks(rows: int, each: int = CHUNK_ROWS) -> Iterator[slice]:
     """Parts of a long table, after each other."""
-    for start in range(0, rows, CHUNK_ROWS):
-        yield slice(start, start + CHUNK_ROWS)
+    for start in range(0, rows, each):
+        yield slice(start, start + each)
 
 
 @dataclass(frozen=True)
@@ -135,12 +134,24 @@ class Paths:
 
 
 @dataclass(frozen=True)
+class Buckets:
+    """In the order of the exchange: sizes, and the share of backward done when each is full."""
+
+    size_bytes: Floats
+    ready_share: Floats
+
+    @property
+    def total_bytes(self) -> float:
+        return float(self.size_bytes.sum())
+
+
+@dataclass(frozen=True)
 class Traffic:
     """What is the same in all rows: what the workload moves and how, how much of the exchange hides,
     inside a machine and between machines, and by how much a worker among others is slower than alone."""
 
     strategy: "Strategy"
-    buckets: "Buckets"
+    buckets: Buckets
     input_bytes_per_sample: float
     storage_bytes_per_sample: float
     overlap: float

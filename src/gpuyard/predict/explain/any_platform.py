@@ -44,7 +44,8 @@ def _changes(
 
 
 def _cheaper_exchange(scenario: PlatformScenario, table: Table) -> Iterator[tuple[str, Table]]:
-    yield "gradients sent as 16-bit numbers", replace(table, sent_share=table.sent_share / 2)
+    if table.sent_share == 1:
+        yield "gradients sent as 16-bit numbers", replace(table, sent_share=table.sent_share / 2)
     if scenario.strategy.refusal(ExchangeOptions(accumulate=ACCUMULATED_STEPS)) is None:
         seldom = replace(table, accumulate=table.accumulate * ACCUMULATED_STEPS)
         yield f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)", seldom

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gpuyard.predict.explain.any_platform import remedies_anywhere
 from gpuyard.predict.explain.inputs import faster_inputs
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
@@ -10,6 +12,7 @@ from gpuyard.predict.explain.links import other_links
 from gpuyard.predict.explain.precisions import other_precisions
 from gpuyard.predict.prediction import Prediction, Remedy, samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
+from gpuyard.predict.stacks.measured import against_formulas
 from gpuyard.predict.strategies.remedies import Proposal
 from gpuyard.predict.table import Placement
 
@@ -41,7 +44,8 @@ def relieve_with_knees(
 ) -> tuple[tuple[Remedy, ...], Knees]:
     """Remedies that fit and gain enough, and how many GPUs are worth it with and without one of them.
 
-    Where it does not fit as it is, that are those with which it does.
+    Where it does not fit as it is, that are those with which it does. What remedies gain is by the formulas. Where
+    figures say otherwise than the formulas do, it is a gain on the figures.
     """
     scenario, here = scenario.with_batch(prediction.batch_per_gpu), prediction.placement
     today = float(scenario.samples_per_second([here])[0])
@@ -49,15 +53,27 @@ def relieve_with_knees(
     tried = [proposal for proposal in proposals(scenario, here) if proposal.fits(here)]
     offered = _offered(scenario, here)
     counts = [placement.gpus for placement in offered]
-    knee = find_knee(counts, scenario.samples_per_second(offered), threshold)
+    # of what the formulas say: all of it where nothing was measured and no framework is named
+    reached, reached_here = np.ones(len(offered)), 1.0
+    if prediction.before is not None:
+        reached = against_formulas(scenario, offered)
+        reached_here = prediction.samples_per_second / today
+    knee = find_knee(counts, scenario.samples_per_second(offered) * reached, threshold)
     found = [replace(proposal.weighed(here, today), makes_fit=not fits) for proposal in tried]
     if fits:
-        more = _more(scenario, here, knee)
+        more = _more(scenario, here, knee, reached_here)
         found += [replace(remedy, gain=remedy.samples_per_second / today) for remedy in more]
+    found = [
+        replace(remedy, samples_per_second=remedy.samples_per_second * reached_here)
+        for remedy in found
+    ]
     helpful = _helpful(found)
     worth = {remedy.what for remedy in helpful}
     moved = [
-        (find_knee(counts, proposal.scenario.samples_per_second(offered), threshold), proposal.what)
+        (
+            find_knee(counts, proposal.scenario.samples_per_second(offered) * reached, threshold),
+            proposal.what,
+        )
         for proposal in tried
         if proposal.what in worth
     ]
@@ -115,16 +131,19 @@ def _smaller_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Prop
 def _offered(scenario: PlatformScenario, here: Placement) -> tuple[Placement, ...]:
     platform, most = scenario.platform, scenario.strategy.most_machines
     nodes = platform.nodes if most is None else min(most, platform.nodes)
-    in_machine = platform.gpus_per_node // (platform.beside + 1)  # other jobs have the rest
+    in_machine = platform.gpus_per_node // (platform.other_jobs + 1)  # other jobs have the rest
     return placements_to_try(nodes, in_machine, here.gpus_per_node if here.nodes > 1 else None)
 
 
-def _more(scenario: PlatformScenario, here: Placement, knee: Knee) -> Iterator[Remedy]:
+def _more(
+    scenario: PlatformScenario, here: Placement, knee: Knee, reached: float
+) -> Iterator[Remedy]:
+    """By the formulas, of which the configuration as it is reaches a share."""
     table = scenario.at([here])
     yield Remedy("GPUs twice as fast", float(samples_per_second(table.doubled("gpu"))[0]), 0.0)
     if knee.gpus > here.gpus:
         what = f"{knee.gpus} GPUs of the cluster (the knee)"
-        yield Remedy(what, knee.samples_per_second, 0.0, adds_gpus=True)
+        yield Remedy(what, knee.samples_per_second / reached, 0.0, adds_gpus=True)
     elif here.gpus == knee.gpus == knee.most_gpus and here.nodes > 1:
         # all that are there are worth it: as many machines again, on the same network
         rate = float(samples_per_second(replace(table, nodes=table.nodes * 2))[0])

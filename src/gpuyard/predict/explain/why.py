@@ -9,6 +9,7 @@ from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.predict.explain.timeline import TimeLine, time_line
 from gpuyard.predict.prediction import Choke, Prediction, Remedy, step_parts
 from gpuyard.predict.scenario import PlatformScenario
+from gpuyard.predict.stacks.measured import measured_points
 from gpuyard.predict.table import Table
 from gpuyard.predict.transport import Pipe
 from gpuyard.units import (
@@ -120,10 +121,13 @@ def _words(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLine) 
 def _choke(table: Table, prediction: Prediction) -> str:
     if prediction.choke == "none":
         return "There is no single choke: no part alone, twice as fast, would save 5 % of the step."
-    seconds = float(step_parts(table.doubled(prediction.choke)).step_seconds[0])
+    # both by the formulas: a step that was measured may take longer for reasons that no part has
+    seconds, now = (
+        float(step_parts(one).step_seconds[0]) for one in (table.doubled(prediction.choke), table)
+    )
     return (
         f"The choke is {_NAMES[prediction.choke]}: twice as fast, they would shorten the step by "
-        f"{format_share(1 - seconds / prediction.step.seconds)}, more than any other part would."
+        f"{format_share(1 - seconds / now)}, more than any other part would."
     )
 
 
@@ -140,6 +144,13 @@ def _exchange(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLin
     if scenario.strategy.hides_nothing:
         return f"{what}{alone}, and {scenario.strategy.hides_nothing}."
     passes = prediction.accumulate * prediction.local_sgd
+    if prediction.before is not None and exposed * passes > drawn.exchange_seconds:
+        known = (
+            "was measured"
+            if measured_points(scenario)
+            else f"is what was published of {scenario.workload.framework}"
+        )
+        return f"{what}{alone}, the rest {known}, and no formula explains it."
     hidden = max(0.0, drawn.exchange_seconds - exposed * passes)
     share = format_share(hidden / drawn.exchange_seconds)
     return f"{what}{alone}, and {share} of that hides behind backward."

@@ -1,22 +1,40 @@
-"""What a workload's figures of several GPUs, or calibrated runs, say about a scenario; and which run to do next."""
+"""What a workload's figures of several GPUs, calibrated runs or its framework say about a scenario."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.predict import constants as c
+from gpuyard.catalog import Gpu, ModelProfile
+from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
 from gpuyard.predict.compute import figure_precision
 from gpuyard.predict.interval import Reach, reach_of
-from gpuyard.predict.prediction import Prediction, step_parts
+from gpuyard.predict.platform import network_of
+from gpuyard.predict.prediction import samples_per_second, step_parts
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.stacks.grid import frameworks, prior, step_seconds
-from gpuyard.predict.stacks.posterior import Posterior, Spots, posterior
-from gpuyard.predict.table import Floats, Placement, Rows
-from gpuyard.specs import DEFAULT_EXCHANGE
+from gpuyard.predict.stacks.posterior import (
+    Posterior,
+    Spots,
+    frameworks,
+    mixed,
+    posterior,
+    prior,
+    step_seconds,
+    unmeasured,
+)
+from gpuyard.predict.strategies import Strategy
+from gpuyard.predict.table import Floats, Placement, Rows, Table
+from gpuyard.predict.transport import between_machines
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    ExchangeOptions,
+    KnownThroughput,
+    Precision,
+    Workload,
+)
 
-_OUTCOMES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a run that nobody has done yet
-_LEAST_NARROWER = 0.85  # of the interval as it is; a run that leaves more is not worth a sentence
+_SAME_NETWORK = 0.05  # rates are rounded when people say them
+_ONE_GPU = Placement(1, 1, 1)
 Spot = tuple[Placement, int]
 
 
@@ -27,32 +45,16 @@ class Point:
     placement: Placement
     batch_per_gpu: int
     samples_per_second: float
+    source: str = ""
+
+    def is_among(self, others: "Sequence[Point]") -> bool:
+        """Whether one of them is of the same configuration."""
+        mine = self.placement, self.batch_per_gpu
+        return any((other.placement, other.batch_per_gpu) == mine for other in others)
 
     @property
     def log_seconds(self) -> float:
         return float(np.log(self.placement.gpus * self.batch_per_gpu / self.samples_per_second))
-
-
-@dataclass(frozen=True)
-class NextRun:
-    """The single run after which one answer would be surest."""
-
-    gpus: int
-    nodes: int
-    batch_per_gpu: int
-    for_gpus: int
-    width_now: float  # half of the interval, as a share of the prediction
-    width_after: float
-
-    @property
-    def sentence(self) -> str:
-        many = "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
-        where = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        return (
-            f"One run would narrow the answer for {self.for_gpus} GPUs most: {many} on {where} with a batch of "
-            f"{self.batch_per_gpu} for a minute, ±{100 * self.width_now:.0f} % → ±{100 * self.width_after:.0f} %; "
-            "put its samples/s under the workload's 'measured'."
-        )
 
 
 def measured_points(scenario: PlatformScenario) -> tuple[Point, ...]:
@@ -60,33 +62,63 @@ def measured_points(scenario: PlatformScenario) -> tuple[Point, ...]:
     gpu, workload, profile = scenario.gpu, scenario.workload, scenario.profile
     if gpu is None:
         return ()
+    platform = scenario.platform
     given = [
-        Point(_placement(known.gpus, known.nodes), known.batch_per_gpu, known.samples_per_second)
+        Point(
+            _placement(known.gpus, known.nodes),
+            known.batch_per_gpu,
+            known.samples_per_second,
+            known.source or "the workload",
+        )
         for known in workload.measured
-        if known.gpus > 1
-        and known.gpu == gpu.id
-        and figure_precision(known.gpu, known.precision, workload, profile) == scenario.precision
+        if known.gpus > 1 and not reason_against(known, scenario)
     ]
     calibrated = [
-        Point(Placement(run.workers, 1, run.workers), run.batch_per_worker, run.samples_per_second)
+        Point(
+            Placement(run.workers, 1, run.workers),
+            run.batch_per_worker,
+            run.samples_per_second,
+            "the calibration",
+        )
         for entry in (scenario.calibration.hardware if scenario.calibration else ())
         if (entry.device, entry.processor) == ("cuda", gpu.id)
         for run in entry.points
         if (run.model, run.gradient_bytes) == (workload.model, profile.gradient_bytes)
         and (run.precision, run.strategy) == (scenario.precision, scenario.strategy.name)
+        and run.workers <= platform.gpus_per_node
     ]
+    return (*given, *(point for point in calibrated if not point.is_among(given)))
+
+
+def reason_against(known: KnownThroughput, scenario: PlatformScenario) -> str:
+    """Why a figure of several GPUs says nothing about these machines; nothing where it does."""
     platform = scenario.platform
-    return tuple(
-        point
-        for point in (*given, *calibrated)
-        if point.placement.gpus_per_node <= platform.gpus_per_node
-        and (point.placement.nodes == 1 or platform.between is not None)
-    )
+    if scenario.gpu is None or known.gpu != scenario.gpu.id:
+        return "another GPU"
+    if not _on_this_network(known, scenario):
+        return "on another network"
+    precision = figure_precision(known.gpu, known.precision, scenario.workload, scenario.profile)
+    if precision != scenario.precision:
+        return f"in {precision}, not {scenario.precision}"
+    each = _placement(known.gpus, known.nodes).gpus_per_node
+    if each > platform.gpus_per_node:
+        return f"{each} GPUs a machine, these have {platform.gpus_per_node}"
+    if known.nodes > 1 and platform.between is None:
+        return "on several machines, and nothing joins these"
+    return ""
 
 
-def described(scenario: PlatformScenario) -> bool:
+def _on_this_network(known: KnownThroughput, scenario: PlatformScenario) -> bool:
+    network = network_of(scenario.cluster) if scenario.cluster else None
+    if known.nodes == 1 or known.network is None or network is None:
+        return True
+    there = between_machines(network)[0].wire_bytes_per_second
+    return abs(known.network / there - 1) < _SAME_NETWORK
+
+
+def described(workload: Workload) -> bool:
     """Whether its framework is named and something was published of it."""
-    return scenario.workload.framework in frameworks() and scenario.gpu is not None
+    return workload.framework in frameworks()
 
 
 def framework_words(scenario: PlatformScenario) -> str:
@@ -94,11 +126,54 @@ def framework_words(scenario: PlatformScenario) -> str:
     named = scenario.workload.framework
     if named is None:
         return ""
-    if described(scenario):
+    if described(scenario.workload) and scenario.gpu is not None:
         return f"Framework: {named}, predicted by what was published of it."
     return (
         f"Framework: nothing was published of {named} that is known here, so the interval is that of any stack; "
         f"known are {', '.join(frameworks())}."
+    )
+
+
+def gradient_words(
+    workload: Workload, strategy: Strategy, exchange: ExchangeOptions = DEFAULT_EXCHANGE
+) -> str:
+    """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
+    sent = strategy.sent_dtype(workload, exchange)
+    if (
+        exchange.half
+        or exchange.local_sgd > 1
+        or (workload.gradient_dtype is None and sent == "fp32")
+    ):
+        return ""
+    if workload.gradient_dtype is not None:
+        return f"Gradients: sent as {sent}, as the workload says."
+    return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
+
+
+def base_words(workload: Workload, profile: ModelProfile, gpu: Gpu | None = None) -> str:
+    """Where several GPUs were measured faster each than one alone, the figure of one is in doubt, and with it all that
+    is predicted from it: a sentence, or nothing. Of one kind of GPU, or of any."""
+
+    def training(known: KnownThroughput) -> tuple[str, int, Precision]:
+        precision = figure_precision(known.gpu, known.precision, workload, profile)
+        return known.gpu, known.batch_per_gpu, precision
+
+    found = [
+        (several.samples_per_second / several.gpus / alone.samples_per_second, several, alone)
+        for alone in workload.measured_alone
+        for several in workload.measured
+        if several.gpus > 1 and (gpu is None or gpu.id == alone.gpu)
+        if training(several) == training(alone)
+    ]
+    if not found:
+        return ""
+    faster, several, alone = max(found, key=lambda each: each[0])
+    if faster <= MOST_SUPERLINEAR:
+        return ""
+    return (
+        f"Caveat: {several.gpus} × {alone.gpu} were measured {100 * (faster - 1):.0f} % faster each than one alone at a "
+        f"batch of {alone.batch_per_gpu}. One GPU then waits for its input (dataset.input_workers), or its figure is "
+        "another set-up's: measure it again."
     )
 
 
@@ -116,14 +191,24 @@ def with_points(
         exchange=DEFAULT_EXCHANGE,
         platform=scenario.platform.unshared or scenario.platform,
     )
-    same = scenario.exchange == DEFAULT_EXCHANGE and not scenario.platform.beside
+    same = scenario.exchange == DEFAULT_EXCHANGE and not scenario.platform.other_jobs
+    found = by_configuration(points)
+    logs = [[point.log_seconds for point in members] for members in found.values()]
     return posterior(
         _spots(scenario, spots, "as measured" if same else "otherwise"),
-        _spots(plain, [(point.placement, point.batch_per_gpu) for point in points], "as measured"),
-        np.array([point.log_seconds for point in points]),
+        _spots(plain, list(found), "as measured"),
+        np.array([(max(of) + min(of)) / 2 for of in logs]),
         scenario.line.relative_uncertainty,
         prior(scenario.workload.framework),
+        apart=np.array([(max(of) - min(of)) / 2 for of in logs]),
     )
+
+
+def by_configuration(points: Sequence[Point]) -> dict[Spot, list[Point]]:
+    found: dict[Spot, list[Point]] = {}
+    for point in points:
+        found.setdefault((point.placement, point.batch_per_gpu), []).append(point)
+    return found
 
 
 def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> Spots:
@@ -137,65 +222,67 @@ def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> 
     )
 
 
-def next_run(scenario: PlatformScenario, wanted: Prediction) -> NextRun | None:
-    """For one prediction, the run of fewer GPUs that would narrow it most; None where none does much."""
-    if wanted.gpus == 1 or scenario.platform.link_basis != "assumed link":
-        return None
-    spot = (wanted.placement, wanted.batch_per_gpu)
+def under_framework(
+    table: Table, seconds: Floats, any_stack: Reach, compute: Floats | float, framework: str
+) -> Posterior:
+    """Steps by what was published of a framework, which says where in the interval of any stack they lie. One GPU
+    exchanges nothing: it stays as it is."""
+    variance = unmeasured(table.gpus, compute)
+    found = mixed(np.log(step_seconds(table)), prior(framework), variance)
+    reach = found.reach.within(any_stack, found.log_seconds - np.log(seconds))
+    alone = table.gpus == 1
+    return Posterior(
+        np.where(alone, np.log(seconds), found.log_seconds),
+        Reach(
+            np.where(alone, any_stack.slow, reach.slow), np.where(alone, any_stack.fast, reach.fast)
+        ),
+    )
+
+
+def updated(
+    scenario: PlatformScenario, spots: Sequence[Spot], before: Posterior
+) -> tuple[Posterior, Floats] | None:
+    """What is expected now that figures of several GPUs or the framework are known, and what one GPU does at each
+    batch, in samples a second. One GPU that was measured itself keeps its figure. None: nothing is known."""
     points = measured_points(scenario)
-    done = {(point.placement, point.batch_per_gpu) for point in points}
-    now = (wanted.high - wanted.low) / 2 / wanted.samples_per_second
-    found = []
-    for placement in _smaller(scenario, wanted):
-        if (placement, wanted.batch_per_gpu) in done:
-            continue
-        width = _width_after(scenario, spot, points, placement)
-        # of runs that are about as good, the one on fewer GPUs
-        found.append((round(width, 2), placement.gpus, placement, width))
-    if not found:
+    ones = [(_ONE_GPU, batch) for _, batch in spots]
+    plain = replace(scenario, platform=scenario.platform.unshared or scenario.platform)
+    alone = np.array([placement.gpus == 1 for placement, _ in spots])
+    if points:
+        found = with_points(scenario, spots, points)
+        if scenario.line.basis != "measured":
+            return found, rates(with_points(plain, ones, points), ones)
+        reach, was = found.reach, before.reach
+        found = Posterior(
+            np.where(alone, before.log_seconds, found.log_seconds),
+            Reach(np.where(alone, was.slow, reach.slow), np.where(alone, was.fast, reach.fast)),
+        )
+    elif described(scenario.workload) and scenario.gpu is not None:
+        found = under_framework(
+            scenario.table(Rows.of(spots)),
+            np.exp(before.log_seconds),
+            before.reach,
+            scenario.line.relative_uncertainty,
+            str(scenario.workload.framework),
+        )
+    else:
         return None
-    _, _, best, width = min(found, key=lambda one: one[:2])
-    if width > _LEAST_NARROWER * now:
-        return None
-    return NextRun(best.gpus, best.nodes, wanted.batch_per_gpu, wanted.gpus, now, width)
-
-
-def _smaller(scenario: PlatformScenario, wanted: Prediction) -> list[Placement]:
-    """One GPU where its speed is not known, and what is smaller than what is asked about."""
-    platform = scenario.platform
-    counts = [n for n in scenario.usual_counts() if 1 < n < wanted.gpus] or [wanted.gpus]
-    alone = [] if scenario.line.basis in ("measured", "measured here") else [Placement(1, 1, 1)]
-    return [*alone, *platform.placements([n for n in counts if n <= platform.gpus])]
-
-
-def _width_after(
-    scenario: PlatformScenario, spot: Spot, points: Sequence[Point], run: Placement
-) -> float:
-    """Of the interval, on average over what the run may show."""
-    if run.gpus == 1:
-        known = replace(scenario, line=replace(scenario.line, basis="measured"))
-        if points:
-            return _width(with_points(known, [spot], points).reach)
-        table = known.table(Rows.of([spot]))
-        return _width(reach_of(table, step_parts(table), c.UNCERTAINTY["measured"]))
-    batch = spot[1]
-    there = with_points(scenario, [(run, batch)], points)
-    middle = float(there.log_seconds[0])
-    widths = []
-    for level in _OUTCOMES:
-        side = (level - 0.5) / 0.45  # of the way to an end
-        reach = there.reach.slow[0] if side > 0 else there.reach.fast[0]
-        seconds = np.exp(middle + side * float(reach))
-        outcome = Point(run, batch, run.gpus * batch / float(seconds))
-        widths.append(_width(with_points(scenario, [spot], [*points, outcome]).reach))
-    return float(np.mean(widths))
-
-
-def _width(reach: Reach) -> float:
-    low, high = reach.ends(np.ones(1))
-    return float((high - low)[0] / 2)
+    return found, samples_per_second(plain.table(Rows.of(ones)))
 
 
 def rates(found: Posterior, spots: Sequence[Spot]) -> Floats:
     """Samples a second."""
     return np.array([p.gpus * b for p, b in spots]) / np.exp(found.log_seconds)
+
+
+def against_formulas(scenario: PlatformScenario, placements: Sequence[Placement]) -> Floats:
+    """What is expected, as a share of what the formulas say: 1 where nothing is known."""
+    batch = scenario.workload.batch_per_gpu
+    spots = [(placement, batch) for placement in placements]
+    table = scenario.table(Rows.of(spots))
+    parts = step_parts(table)
+    reach = reach_of(table, parts, scenario.line.relative_uncertainty)
+    known = updated(scenario, spots, Posterior(np.log(parts.step_seconds), reach))
+    if known is None:
+        return np.ones(len(spots))
+    return np.asarray(parts.step_seconds / np.exp(known[0].log_seconds))

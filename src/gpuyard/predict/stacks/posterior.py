@@ -1,26 +1,99 @@
-"""From measured figures to a prediction of other configurations.
+"""Software stacks as the step model sees them, and what measured figures say of them.
 
-Every stack of the grid is weighed by how well it explains what was measured. What none of them explains is a
-smooth difference between configurations, larger the further two of them are apart, and a common factor
-where one GPU's own speed was not measured. So a configuration that was measured gets its own figure back,
-and one far from all of them what the likeliest stacks say.
+A stack is what it hides of an exchange, how fast it exchanges, and what it loses with every doubling of its GPUs. There
+is a grid of them, with how likely each is before anything was measured: by the published sources, each of which
+counts the same (`scripts/fit_stacks.py`). Each is then weighed by how well it explains what was measured. What none
+of them explains is a smooth difference between configurations, larger the further two of them are apart, and a
+common factor where one GPU's own speed was not measured. So a configuration that was measured gets its own figure
+back, and one far from all of them what the likeliest stacks say.
 """
 
-from dataclasses import dataclass
+import functools
+import json
+from dataclasses import dataclass, replace
+from importlib import resources
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from gpuyard.predict.interval import NORMAL_90, Reach
-from gpuyard.predict.table import Floats
+from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Reach
+from gpuyard.predict.prediction import input_seconds
+from gpuyard.predict.table import Floats, Table
+from gpuyard.predict.transport import expected_maximum
 
+# times what the constants say; and of a step, a doubling
+HIDES = (0.0, 0.35, 0.7, 1.0, 1.3)
+RATES = (0.1, 0.17, 0.28, 0.45, 0.67, 0.85, 1.0, 1.25, 1.7)
+TAXES = (-0.02, -0.01, 0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.19, 0.25)
+STACKS = tuple(product(RATES, HIDES, TAXES))
 # one σ of what no stack of the grid explains, and how far apart two configurations are half alike in it
-UNEXPLAINED = 0.085
+UNEXPLAINED = 0.065
+# what costs some share of a step a doubling on average seldom does so evenly: one σ of it, as a share of it
+TAX_UNEVEN = 0.45
 _DOUBLINGS, _BATCHES = 1.5, 1.0  # of GPUs; e times the batch
 # one σ between two runs of the same configuration
 AGAIN = 0.0142
 _OTHER_TRAINING = 0.3
 _EXACT = 1e-6
 LOW, HIGH = 0.05, 0.95
+
+
+def step_seconds(table: Table) -> Floats:
+    """Of every stack (down) in every row (across)."""
+    traffic = table.traffic
+    compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
+    several = table.nodes > 1
+    usual = np.where(several, traffic.overlap_between, traffic.overlap)
+    usual = np.where(table.local_sgd > 1, 0.0, usual)
+    passes = table.accumulate * table.local_sgd
+    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
+        several, traffic.slowdown_between, 0.0
+    )
+    alone = compute * (1 + disturbed + traffic.variation * expected_maximum(table.gpus))
+    alone = alone + table.host_overhead_seconds
+    doublings = np.minimum(np.log2(table.gpus), MOST_DOUBLINGS)
+    taxed = np.exp(np.array(TAXES)[:, None] * doublings)
+    waits = input_seconds(table)
+    found = []
+    for rate in RATES:
+        total, ideal = traffic.strategy.exchange_seconds(_at(table, rate), compute)
+        for hides in HIDES:
+            overlap = np.minimum(usual * hides, 1.0)
+            exposed = (total - overlap * (total - ideal)) / passes
+            found.append(np.maximum((alone + exposed) * taxed, waits))
+    return np.concatenate(found)
+
+
+def _at(table: Table, rate: float) -> Table:
+    """With links that are so many times as fast."""
+    return replace(
+        table,
+        inside_bytes_per_second=table.inside_bytes_per_second * rate,
+        between_bytes_per_second=table.between_bytes_per_second * rate,
+        inside_latency_seconds=table.inside_latency_seconds / rate,
+        between_latency_seconds=table.between_latency_seconds / rate,
+    )
+
+
+def frameworks() -> tuple[str, ...]:
+    """Those of which something was published."""
+    return tuple(_priors()["frameworks"])
+
+
+@functools.cache
+def prior(framework: str | None = None) -> Floats:
+    """How likely each stack is, under a framework where one is named that is known; sums to one."""
+    named = _priors()["frameworks"].get(framework, _priors()["prior"])
+    weight = np.array(named, dtype=float)
+    return np.asarray(weight / weight.sum())
+
+
+@functools.cache
+def _priors() -> dict[str, Any]:
+    text = (resources.files("gpuyard.predict") / "data" / "stacks.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @dataclass(frozen=True)
@@ -42,9 +115,15 @@ class Spots:
         near = np.exp2(-(doublings + machines / 2) / _DOUBLINGS - batches / _BATCHES)
         return np.asarray(np.where(same, near, _OTHER_TRAINING * near))
 
-    def covariance(self, others: "Spots", compute: float) -> Floats:
-        """Of what no stack explains; `compute` is the σ of one GPU's speed, which all share."""
-        return np.asarray(compute**2 + UNEXPLAINED**2 * self.alike(others))
+    def unexplained(self, tax: float) -> Floats:
+        """One σ of what a stack with so much of a tax does not explain."""
+        doublings = np.minimum(np.log2(self.gpus), MOST_DOUBLINGS)
+        return np.hypot(UNEXPLAINED, TAX_UNEVEN * tax * doublings)
+
+    def covariance(self, others: "Spots", compute: float, tax: float) -> Floats:
+        """Of what such stacks do not explain; `compute` is the σ of one GPU's speed, which all share."""
+        both = self.unexplained(tax)[:, None] * others.unexplained(tax)
+        return np.asarray(compute**2 + both * self.alike(others))
 
 
 @dataclass(frozen=True)
@@ -56,37 +135,63 @@ class Posterior:
 
 
 def posterior(
-    wanted: Spots, measured: Spots, log_seconds: Floats, compute: float, prior: Floats
+    wanted: Spots,
+    measured: Spots,
+    log_seconds: Floats,
+    compute: float,
+    prior: Floats,
+    *,
+    apart: Floats | float = 0.0,
 ) -> Posterior:
-    """`log_seconds` of the measured configurations; `compute` is the σ of one GPU's speed."""
+    """`log_seconds` of the measured configurations; `compute` is the σ of one GPU's speed. `apart` is how far figures
+    of one configuration lie from their middle, which is then taken: so far it may be off."""
     weight = np.log(prior)
-    means = wanted.log_seconds
-    variance = np.full(len(wanted.gpus), compute**2 + UNEXPLAINED**2)
-    if len(measured.gpus):
-        between = measured.covariance(measured, compute) + _EXACT * np.eye(len(measured.gpus))
-        off = log_seconds - measured.log_seconds
-        weight = weight - 0.5 * np.einsum("si,ij,sj->s", off, np.linalg.inv(between), off)
-        across = wanted.covariance(measured, compute)
-        gain = across @ np.linalg.inv(between)
-        means = means + off @ gain.T
-        variance = np.maximum(variance - np.sum(gain * across, axis=1), 0.0)
+    means = wanted.log_seconds.copy()
+    variance = np.empty((len(TAXES), len(wanted.gpus)))
+    off = log_seconds - measured.log_seconds
+    exact = _EXACT * np.eye(len(measured.gpus))
+    doubt = np.square(np.broadcast_to(apart, len(measured.gpus)))
+    for number, tax in enumerate(TAXES):
+        like = slice(number, None, len(TAXES))  # the stacks of that tax
+        variance[number] = compute**2 + wanted.unexplained(tax) ** 2
+        if not len(measured.gpus):
+            continue
+        between = measured.covariance(measured, compute, tax) + exact
+        inverse = np.linalg.inv(between)
+        squares = np.einsum("si,ij,sj->s", off[like], inverse, off[like])
+        weight[like] -= 0.5 * (squares + np.linalg.slogdet(between)[1])
+        across = wanted.covariance(measured, compute, tax)
+        gain = across @ inverse
+        means[like] += off[like] @ gain.T
+        variance[number] = np.maximum(variance[number] - np.sum(gain * across, axis=1), 0.0)
+        variance[number] += np.square(gain) @ doubt
     weight = np.exp(weight - weight.max())
-    return mixed(means, weight / weight.sum(), np.sqrt(variance + AGAIN**2))
+    return mixed(means, weight / weight.sum(), variance)
 
 
-def mixed(means: Floats, weight: Floats, sigma: Floats) -> Posterior:
-    """The middle and the ends of the stacks' own answers, each of which is off by σ besides."""
-    order = np.argsort(means, axis=0)
-    sorted_means = np.take_along_axis(means, order, axis=0)
-    share = np.cumsum(weight[order], axis=0)
+def unmeasured(gpus: Floats, compute: Floats | float) -> Floats:
+    """The variance of stacks' answers, by tax, where nothing was measured."""
+    nowhere = Spots(gpus, gpus, gpus, gpus, ())
+    return np.stack([np.square(compute) + nowhere.unexplained(tax) ** 2 for tax in TAXES])
+
+
+def mixed(means: Floats, weight: Floats, variance: Floats) -> Posterior:
+    """The middle and the ends of the stacks' own answers, each of which is off besides: `variance` is by tax (down)
+    and configuration."""
+    # rows down, in single precision: a plan asks for hundreds of thousands
+    rows = np.ascontiguousarray(means.T, dtype=np.float32)
+    order = np.argsort(rows, axis=1)
+    share = np.cumsum(weight.astype(np.float32)[order], axis=1)
+    row = np.arange(len(rows))
 
     def quantile(level: float) -> Floats:
-        at = np.argmax(share >= level - 1e-12, axis=0)
-        return np.asarray(np.take_along_axis(sorted_means, at[None], axis=0)[0])
+        at = np.argmax(share >= level - 1e-6, axis=1)
+        return np.asarray(means[order[row, at], row])
 
     middle = quantile(0.5)
     slow, fast = quantile(HIGH) - middle, middle - quantile(LOW)
-    other = NORMAL_90 * sigma
+    by_tax = weight.reshape(-1, len(TAXES)).sum(axis=0)
+    other = NORMAL_90 * np.sqrt(by_tax @ variance + AGAIN**2)
     return Posterior(
         middle,
         Reach(np.hypot(np.maximum(slow, 0.0), other), np.hypot(np.maximum(fast, 0.0), other)),

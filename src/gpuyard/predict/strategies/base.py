@@ -1,26 +1,26 @@
 """What every strategy of data-parallel training answers; each has a file beside this one."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from gpuyard.catalog import ModelProfile
+from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
-from gpuyard.predict.strategies.buckets import Buckets, fill, powersgd_buckets, powersgd_seconds
 from gpuyard.predict.strategies.remedies import Proposals
-from gpuyard.predict.table import Floats, Move, Table
+from gpuyard.predict.table import Buckets, Floats, Move, Table
 from gpuyard.specs import ExchangeOptions, Workload
-from gpuyard.specs.workload import Optimizer
+from gpuyard.specs.workload import GradientDtype, Optimizer
 
 _FP32_BYTES = 4
 _AUTOCAST_COPY_BYTES = 2
 # A parameter, in the optimizer's own state: nothing; the momentum; two moments; the same in 8 bits, with one
-# fp32 scale for 256 of each (bitsandbytes, block-wise quantization: arXiv:2110.02861).
+# fp32 scale for 256 of each (bitsandbytes 0.50.2, `blocksize = 256`; it was 2,048 once: arXiv:2110.02861).
 STATE_BYTES: dict[Optimizer, float] = {
     "sgd": 0.0,
     "momentum": 4.0,
@@ -41,6 +41,21 @@ def model_bytes(workload: Workload, profile: ModelProfile) -> float:
 def activation_bytes(workload: Workload, profile: ModelProfile, batch_per_gpu: Floats) -> Floats:
     """Of a batch, when backward begins."""
     return np.asarray(batch_per_gpu * profile.sample_bytes(autocast=workload.autocast))
+
+
+# Gradients are as wide as parameters, which autocast leaves in fp32. These make both as narrow as the training: apex
+# at O2 casts the model (as NVIDIA's BERT, GNMT and Transformer-XL have it), DeepSpeed's communication_data_type follows
+# fp16 or bf16, and tf_cnn_benchmarks casts what it sends with --use_fp16 (compact_gradient_transfer, on by default).
+_AS_TRAINED = frozenset({"apex", "deepspeed", "tf-cnn-benchmarks"})
+
+
+def gradient_dtype(workload: Workload) -> GradientDtype:
+    """In which gradients cross the network, where a script compresses nothing."""
+    if workload.gradient_dtype is not None:
+        return workload.gradient_dtype
+    if workload.framework in _AS_TRAINED and workload.precision in ("fp16", "bf16"):
+        return workload.precision
+    return "fp32"
 
 
 SecondsBySize = Callable[[Floats], Floats]
@@ -86,9 +101,16 @@ class Strategy(ABC):
     def bucket_name(self, number: int) -> str:
         return f"bucket {number}"
 
-    def sent_share(self, exchange: ExchangeOptions) -> float:
+    def sent_dtype(self, workload: Workload, exchange: ExchangeOptions) -> GradientDtype:
+        """Of what crosses the network: gradients, or with local SGD parameters, which only a script narrows."""
+        if exchange.half is not None:
+            return exchange.half
+        narrows = "compress" in self.options and exchange.local_sgd == 1
+        return gradient_dtype(workload) if narrows else "fp32"
+
+    def sent_share(self, workload: Workload, exchange: ExchangeOptions) -> float:
         """Of the buckets' bytes."""
-        return _HALF if exchange.half else 1.0
+        return 1.0 if self.sent_dtype(workload, exchange) == "fp32" else _HALF
 
     @abstractmethod
     def bucket_seconds(self, table: Table) -> SecondsBySize:
@@ -114,9 +136,12 @@ class Strategy(ABC):
             sticks_out = np.maximum(sticks_out, remaining - (1 - ready) * backward)
         return remaining, sticks_out
 
-    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
-        """What crosses a GPU's link in one step, in the order in which it does."""
-        del profile, gpus, batch_per_gpu
+    def moves(
+        self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
+    ) -> tuple[Move, ...]:
+        """What crosses a GPU's link in one step, in the order in which it does; `sent_bytes` is what each worker has to
+        send of a step in the mean."""
+        del profile, gpus, batch_per_gpu, sent_bytes
         return ()
 
     # what it takes of a machine
@@ -182,4 +207,62 @@ class _Itself:
 @lru_cache(maxsize=256)
 def _filled(itself: _Itself, caps: tuple[float, ...], rank: int | None) -> Buckets:
     profile = itself.profile
-    return fill(profile, caps) if rank is None else powersgd_buckets(profile, caps, rank)
+    return _fill(profile, caps) if rank is None else _powersgd_buckets(profile, caps, rank)
+
+
+# PowerSGD (Vogels et al., NeurIPS 2019) makes of a matrix of n × m two of n × r and m × r, exchanged one after the
+# other. Profiles know how many parameters a layer has, not its shape: its matrix is taken to be nine times as long
+# as wide, as a 3 × 3 convolution with as many channels in as out is. A square one would shrink 1.7 times as much.
+_LENGTH_TO_WIDTH = 9.0
+# error feedback added (2 reads, a write), two products (a read each), the matrix made again (a write),
+# the new error (2 reads, a write): counted from torch's powerSGD_hook
+_GRADIENT_PASSES = 9.0
+# two products, the columns made orthogonal, the matrix made again, the error
+_KERNELS_PER_LAYER = 10.0
+
+
+def _fill(
+    profile: ModelProfile,
+    caps: Sequence[float],
+    sent_bytes: Callable[[LayerProfile], float] = lambda layer: layer.gradient_bytes,
+) -> Buckets:
+    """Fill buckets layer by layer in backward order and close each once it has reached its cap.
+
+    A bucket fills with gradients as they are; what is sent of each layer may be less.
+    """
+    backward_flops = sum(layer.forward_flops for layer in profile.layers)
+    sizes: list[float] = []
+    ready: list[float] = []
+    filled = sent = done_flops = 0.0
+    for index, layer in enumerate(profile.layers):
+        filled += layer.gradient_bytes
+        sent += sent_bytes(layer)
+        done_flops += layer.forward_flops
+        last = index == len(profile.layers) - 1
+        if filled > 0 and (filled >= caps[min(len(sizes), len(caps) - 1)] or last):
+            sizes.append(sent)
+            # a model without counted FLOPs is taken as evenly spread over its layers
+            ready.append(
+                done_flops / backward_flops if backward_flops else (index + 1) / len(profile.layers)
+            )
+            filled = sent = 0.0
+    return Buckets(np.array(sizes, dtype=float), np.array(ready, dtype=float))
+
+
+def powersgd_bytes(layer: LayerProfile, rank: int) -> float:
+    """Both factors in fp32; a layer that would not shrink goes as it is."""
+    width = math.sqrt(layer.parameters / _LENGTH_TO_WIDTH)
+    factors = 4.0 * rank * (width + _LENGTH_TO_WIDTH * width)
+    return min(factors, float(layer.gradient_bytes))
+
+
+def _powersgd_buckets(profile: ModelProfile, caps: Sequence[float], rank: int) -> Buckets:
+    """The buckets as they go over the link: each as two, one for either factor."""
+    whole = _fill(profile, caps, lambda layer: powersgd_bytes(layer, rank))
+    return Buckets(np.repeat(whole.size_bytes / 2, 2), np.repeat(whole.ready_share, 2))
+
+
+def powersgd_seconds(profile: ModelProfile, memory_bytes_per_second: Floats) -> Floats:
+    """What a step takes longer on the GPU: passes over the gradients, and launches."""
+    launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
+    return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches

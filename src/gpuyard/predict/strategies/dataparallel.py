@@ -64,7 +64,9 @@ class DataParallel(Strategy):
 
         return seconds
 
-    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
+    def moves(
+        self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
+    ) -> tuple[Move, ...]:
         """Over the first GPU's link, each pipeline once: the others pass parameters and gradients on."""
         if gpus == 1:
             return ()

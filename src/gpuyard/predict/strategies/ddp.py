@@ -93,10 +93,12 @@ class Ring(Strategy):
         levels = hierarchical(table, launch)
         return lambda size_bytes: np.minimum(flat(size_bytes), levels(size_bytes))
 
-    def moves(self, profile: ModelProfile, gpus: int, batch_per_gpu: int) -> tuple[Move, ...]:
+    def moves(
+        self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
+    ) -> tuple[Move, ...]:
         if gpus == 1:
             return ()
-        return (Move("gradients", 2 * (gpus - 1) / gpus * profile.gradient_bytes),)
+        return (Move("gradients", 2 * (gpus - 1) / gpus * sent_bytes),)
 
     def overlap(self, tuning: Tuning) -> Constant:
         return c.overlap(tuning.overlap_inside)

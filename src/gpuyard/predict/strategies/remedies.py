@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuyard.predict.prediction import Remedy
-from gpuyard.predict.strategies.buckets import POWERSGD_RANK
 from gpuyard.predict.table import Placement
 from gpuyard.specs import ExchangeOptions
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from gpuyard.predict.scenario import PlatformScenario
 
 ACCUMULATED_STEPS = 4
+POWERSGD_RANK = 2
 BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
 
 

@@ -17,7 +17,7 @@ from gpuyard.predict.constants import Tuning
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import StepParts, step_parts
 from gpuyard.predict.scenario import Scenario
-from gpuyard.predict.stacks.grid import step_seconds
+from gpuyard.predict.stacks.posterior import step_seconds
 from gpuyard.predict.strategies import Strategy, strategy_of
 from gpuyard.predict.table import Floats, Links, Table, Truths
 from gpuyard.predict.transport import Networks, inside_rate

@@ -11,18 +11,17 @@ import numpy as np
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import fitted, spread
+from gpuyard.predict.constants import fitted
 from gpuyard.predict.interval import Distance, Reach
-from gpuyard.predict.stacks.grid import STACKS
-from gpuyard.predict.stacks.posterior import Spots, posterior
+from gpuyard.predict.stacks.posterior import STACKS, Spots, posterior
 from gpuyard.predict.table import Floats
 from gpuyard.predict.validation.cases import compiled
-from gpuyard.predict.validation.score import distance
+from gpuyard.predict.validation.score import distance, spread_without
 
 _MOST_ROWS = 400  # of a source; more say the same
 # how sharply a source's rows choose among stacks: one σ of a row, and how many rows it counts as
 _ROW_SIGMA, _ROWS = 0.06, 8.0
-_OTHERS = 0.25  # of a framework's prior is by all sources
+_OTHERS = 0.25  # of a framework's prior is by all sources, at least
 _ANY = 0.02  # of the prior is spread evenly: a stack that no source has
 
 
@@ -52,10 +51,13 @@ class PointsScore:
 
 
 @cache
-def known_rows() -> dict[str, tuple[KnownRow, ...]]:
+def known_rows(
+    tables: tuple[str, ...] = TRAINING_TABLES,
+) -> dict[str, tuple[KnownRow, ...]]:
     """By source, every table by constants that were fitted without it; of many rows every so-manieth."""
     found: dict[str, list[KnownRow]] = {}
-    for table in TRAINING_TABLES:
+    for table in tables:
+        tuning = fitted(table if table in TRAINING_TABLES else None)
         rows = published(table).rows
         many = Counter(row.source for row in rows)
         seen: Counter[str] = Counter()
@@ -65,7 +67,7 @@ def known_rows() -> dict[str, tuple[KnownRow, ...]]:
                 chosen.append(row)
             seen[row.source] += 1
         for cases in compiled(chosen):
-            parts, stacks = cases.predicted(fitted(table)), cases.by_stack(fitted(table))
+            parts, stacks = cases.predicted(tuning), cases.by_stack(tuning)
             far = distance(cases, parts)
             columns = zip(
                 cases.rows, np.log(cases.measured_seconds), np.log(parts.step_seconds), stacks.T,
@@ -98,12 +100,15 @@ def source_frameworks() -> dict[str, frozenset[str]]:
 
 
 def framework_prior(framework: str, without: str | None = None) -> Floats:
-    """As likely as sources under one framework make stacks, and a part by all: its next user may differ. A source
-    can be left out."""
+    """As likely as sources under one framework make stacks, and a part by all, which count as one source of it: its
+    next user may differ, the more so the fewer have published. A source can be left out."""
     weights = {name: found for name, found in source_weights().items() if name != without}
     own = [found for name, found in weights.items() if framework in source_frameworks()[name]]
     every = prior_of(list(weights.values()))
-    return every if not own else (1 - _OTHERS) * prior_of(own) + _OTHERS * every
+    if not own:
+        return every
+    others = max(_OTHERS, 1 / (len(own) + 1))
+    return (1 - others) * prior_of(own) + others * every
 
 
 def score_described() -> dict[str, PointsScore]:
@@ -132,11 +137,13 @@ def _explaining(members: Sequence[KnownRow]) -> Floats:
     return np.asarray(found / found.sum())
 
 
-def score_points(points: Sequence[int]) -> dict[str, list[PointsScore]]:
+def score_points(
+    points: Sequence[int], tables: tuple[str, ...] = TRAINING_TABLES
+) -> dict[str, list[PointsScore]]:
     """Every source with each number of figures known."""
     return {
         source: [_scored(source, members, count) for count in points]
-        for source, members in known_rows().items()
+        for source, members in known_rows(tables).items()
     }
 
 
@@ -159,15 +166,9 @@ def _scored(
             middle, reach = float(found.log_seconds[0]), found.reach
         else:
             middle, reach = one.predicted, _unknown(one, source)
-        slow, fast = float(reach.slow[0]), float(reach.fast[0])
         if described is not None:  # inside the interval of any stack, if it is there at all
-            any_stack, ahead = _unknown(one, source), middle - one.predicted
-            slow = (
-                min(slow, float(any_stack.slow[0]) - ahead) if ahead < any_stack.slow[0] else slow
-            )
-            fast = (
-                min(fast, float(any_stack.fast[0]) + ahead) if -ahead < any_stack.fast[0] else fast
-            )
+            reach = reach.within(_unknown(one, source), np.array([middle - one.predicted]))
+        slow, fast = float(reach.slow[0]), float(reach.fast[0])
         off = one.log_seconds - middle
         inside.append(-fast <= off <= slow)
         widths.append((np.exp(fast) - np.exp(-slow)) / 2)
@@ -183,7 +184,7 @@ def _scored(
 
 def _unknown(one: KnownRow, source: str) -> Reach:
     far = Distance(*(np.array([x]) for x in (one.doublings, one.exchanged, one.exposed, one.batch)))
-    return Reach.of(far, spread(source)).and_sigma(c.UNCERTAINTY["measured"])
+    return Reach.of(far, spread_without(source)).and_sigma(c.UNCERTAINTY["measured"])
 
 
 def _chosen(one: KnownRow, members: Sequence[KnownRow], count: int) -> list[KnownRow]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gpuyard.catalog.published import LAB_TABLE, TRAINING_TABLES, published_sources
+from gpuyard.catalog.published import JUDGE_TABLES, LAB_TABLE, TRAINING_TABLES, published_sources
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
 from gpuyard.predict.validation.points import PointsScore, score_points
@@ -36,6 +36,8 @@ class Report:
     all_reduces: dict[str, Score]
     lab: TableScore | None = None
     points: dict[str, list[PointsScore]] = field(default_factory=dict)
+    judges: Validation | None = None  # tables that had no part in any fit
+    judge_points: dict[str, list[PointsScore]] = field(default_factory=dict)
     method: str = METHOD
 
     def as_json(self) -> dict[str, Any]:
@@ -49,6 +51,8 @@ class Report:
                 "median_interval_width": self.training.by_source.median_interval_width,
                 "worst_source": self.training.worst_source.source,
                 "worst": self.training.worst_source.score.inside_interval,
+                "nested_average": self.training.nested_average,
+                "nested": self.training.nested,
             },
             "baselines": {
                 "perfect_scaling": _plain(self.training.perfect_scaling),
@@ -64,10 +68,15 @@ class Report:
             }
         if self.points:
             document["points"] = {n: [asdict(s) for s in found] for n, found in self.points.items()}
-        if self.lab is not None:
-            document["lab"] = _table(self.lab) | {
-                "constants": "those that ship; none is fitted to it"
+        if self.judges is not None:
+            document["judges"] = {
+                "tables": {name: _table(t) for name, t in self.judges.tables.items()},
+                "sources": {name: _source(one) for name, one in self.judges.sources.items()},
+                "coverage": self.judges.by_source.inside_interval,
+                "points": {n: [asdict(s) for s in of] for n, of in self.judge_points.items()},
             }
+        if self.lab is not None:
+            document["lab"] = _table(self.lab)
         return document
 
 
@@ -80,15 +89,24 @@ def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
         worth = {name: found for name, found in worth.items() if name in training.sources}
         return Report(training, {}, {}, points=worth)
     lab = score_table(LAB_TABLE, fitted())
-    training = validate(TRAINING_TABLES)
-    return Report(training, score_single_gpu(), score_all_reduces(), lab, worth)
+    return Report(
+        validate(TRAINING_TABLES),
+        score_single_gpu(),
+        score_all_reduces(),
+        lab,
+        worth,
+        judges=validate(JUDGE_TABLES),
+        judge_points=score_points(points, JUDGE_TABLES) if points else {},
+    )
 
 
 def _table(scored: TableScore) -> dict[str, Any]:
     source = scored.source
     return {
         **asdict(scored.score),
-        "constants": f"fitted without {source.table}",
+        "constants": f"fitted without {source.table}"
+        if source.table in TRAINING_TABLES
+        else "those that ship; none is fitted to it",
         "anchors": scored.anchors,
         "baselines": {
             "perfect_scaling": _plain(scored.perfect_scaling),
@@ -108,6 +126,7 @@ def _source(scored: SourceScore) -> dict[str, Any]:
         **asdict(scored.score),
         "table": scored.table,
         "frameworks": list(scored.frameworks),
+        "input_workers": list(scored.input_workers),
         "median_low": scored.median_low,
         "median_high": scored.median_high,
     }

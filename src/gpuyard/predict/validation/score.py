@@ -9,7 +9,14 @@ import numpy as np
 from gpuyard.catalog.published import TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import Spread, Tuning, fitted, spread, spread_sources
+from gpuyard.predict.constants import (
+    Spread,
+    Tuning,
+    fitted,
+    nested_spreads,
+    spread,
+    spread_sources,
+)
 from gpuyard.predict.interval import Distance, Reach
 from gpuyard.predict.prediction import StepParts
 from gpuyard.predict.table import Floats
@@ -68,6 +75,7 @@ class SourceScore:
     score: Score
     median_low: float  # ends of the interval, as shares of the prediction less one
     median_high: float
+    input_workers: tuple[int, ...] = ()  # for each GPU, where the table says them
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,14 @@ class Validation:
     no_overlap: Score
     sources: dict[str, SourceScore]
     by_source: Score  # their average
+    # what is inside of sources that had a say in how far intervals are stretched, without that
+    nested: dict[str, float]
+
+    @property
+    def nested_average(self) -> float:
+        """Over all sources."""
+        inside = {name: one.score.inside_interval or 0.0 for name, one in self.sources.items()}
+        return float(np.mean(list((inside | self.nested).values())))
 
     @property
     def worst_source(self) -> SourceScore:
@@ -105,7 +121,24 @@ def validate(tables: Sequence[str] = TRAINING_TABLES) -> Validation:
         average([t.no_overlap for t in every]),
         sources,
         average([one.score for one in sources.values()]),
+        _nested(sources, left_out),
     )
+
+
+def _nested(sources: dict[str, SourceScore], left_out: dict[str, str | None]) -> dict[str, float]:
+    """Each with an interval that had no part of it, not even in its stretch."""
+    found = {}
+    for name, off in nested_spreads().items():
+        if name not in sources:
+            continue
+        table = sources[name].table
+
+        def of_others(_: str, off: Spread = off) -> Spread:
+            return off
+
+        again = score_table(table, fitted(left_out[table]), of_others)
+        found[name] = _held([row for row in again.rows if row.row.source == name])[0]
+    return found
 
 
 def spread_without(source: str) -> Spread:
@@ -175,6 +208,7 @@ def _by_source(rows: Sequence[PredictedRow]) -> dict[str, SourceScore]:
             score_of(np.array([p.error for p in members]), *_held(members)),
             float(np.median([p.low / p.samples_per_second - 1 for p in members])),
             float(np.median([p.high / p.samples_per_second - 1 for p in members])),
+            tuple(sorted({p.row.input_workers for p in members if p.row.input_workers})),
         )
         for name, members in found.items()
     }
