@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog import prices
-from gpuyard.economics.offers import PricedOffer, price_offers
+from gpuyard.economics.offers import PricedOffer, electricity_of, owned_of, price_offers
 from gpuyard.errors import UserMistake
-from gpuyard.specs.offers import Offers
+from gpuyard.specs.offers import Offers, OwnedOffer
 
 YEAR_HOURS = 365.25 * 24
 
@@ -138,3 +138,16 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
 def test_nonsense_is_a_sentence(offer: dict[str, Any], more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserMistake, match=sentence):
         priced(offer, **more)
+
+
+def test_electricity_is_given_of_a_country_or_not_counted() -> None:
+    own = {"name": "ours", "kind": "own", "hardware": "$8000"}
+    drawn = own | {"power": "1 kW"}
+    german, words = electricity_of(OwnedOffer.model_validate(drawn | {"country": "DE"}))
+    assert german == pytest.approx(0.2571) and "Germany" in words
+    given = OwnedOffer.model_validate(drawn | {"country": "DE", "electricity": "$0.10/kWh"})
+    assert electricity_of(given)[0] == pytest.approx(0.10)
+    assert owned_of(given, 1.0).usd_per_kwh == pytest.approx(0.10)
+    for offer, asked in ((own, "'power'"), (drawn, "'electricity' or 'country'")):
+        nothing, words = electricity_of(OwnedOffer.model_validate(offer))
+        assert (nothing, words) == (0.0, f"Electricity is not counted: give {asked}.")

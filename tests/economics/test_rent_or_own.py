@@ -106,6 +106,11 @@ def test_a_free_machine_always_wins(rent: float, hours: float, months: int, rate
     assert saving_usd(case) > 0
 
 
+def test_next_to_nothing_that_is_saved_is_never_even() -> None:
+    case = RentOrOwn(Owned(1.0), rent_usd_per_hour=2e-309, hours_per_year=12)
+    assert break_even_months(case) == np.inf
+
+
 def test_what_runs_dearer_than_the_rent_is_never_even() -> None:
     case = RentOrOwn(Owned(1000, colocation_usd_per_year=5000), 1.0, 2000)
     assert np.isinf(break_even_months(case))

@@ -210,6 +210,15 @@ def test_the_networks_beside_it() -> None:
     assert management.request.endpoints == 76
     assert management.switches == {"leaf": 2, "spine": 1, "core": 0}
     assert management_network(4, 1, TypicalFloor()).switches == {"leaf": 1, "spine": 0, "core": 0}
+
+
+def test_a_few_machines_are_managed_over_a_small_switch_with_one_power_supply() -> None:
+    few, redundant = (management_network(4, 1, TypicalFloor(), redundant=r) for r in (False, True))
+    assert (few.request.switch, redundant.request.switch) == (
+        "mikrotik-crs326-24g",
+        "nvidia-sn2201",
+    )
+    assert management_network(20, 1, TypicalFloor()).request.switch == "nvidia-sn2201"
     # 32 machines and 4 servers with two ports: 72 ports
     storage = storage_network(32, 2, "nvidia-qm9700", TypicalFloor())
     assert storage.request.endpoints == 72

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gpuyard.catalog.fabric import switches
@@ -129,6 +129,7 @@ def test_joined_switches_are_joined_alike(design: FabricDesign) -> None:
 
 
 @given(designs())
+@example(design_fabric(FabricRequest(nodes=2, ports_per_node=8, switch="mikrotik-crs309")))
 def test_what_is_built_is_no_worse_than_what_was_asked(design: FabricDesign) -> None:
     assert 1 <= design.oversubscription <= design.request.oversubscription + 1e-9
     whole = design.request.endpoints * design.switch.port_bytes_per_second

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.catalog.storage import storage_needs, storage_options
+from gpuyard.catalog.fabric import storage_needs, storage_options
 from gpuyard.errors import UserMistake
 from gpuyard.facility.storage import StorageRequest, size_storage
 

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 
 from gpuyard.draw.markup import CHART_EDGE, chart_page, element, shorten, words
 from gpuyard.draw.palette import COLOURS, NEUTRAL
-from gpuyard.units import format_seconds
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 900, 150, 20, 64
-_TICKS = 6
+_WIDTH, _LEFT, _NARROW_LEFT, _RIGHT, _TOP = 900, 150, 30, 20, 64
+_MOST_TICKS = 8
 _FEW_ROWS = 40  # with names beside them
 _ROW, _THIN_ROW = 18, 6
+_MANY_ROWS_HEIGHT = 420  # of all together: what does not fit a screen is not read as one picture
+_SIXTY, _DECIMAL = (1, 2, 5, 10, 15, 30), [n * 10**e for e in range(9) for n in (1, 2, 5)]
+_STEPS = (
+    ("s", 1, _SIXTY),
+    ("min", 60, _SIXTY),
+    ("h", 3600, (1, 2, 3, 6, 12)),
+    ("d", 86400, _DECIMAL),
+)
+"""What people count time in."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +49,21 @@ def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str
     last = max((bar.end_s for row in rows for bar in row.bars), default=first + 1)
     last = max(last, until_s)
     most = max((bar.gpus for row in rows for bar in row.bars), default=1)
-    height = _ROW if len(rows) <= _FEW_ROWS else _THIN_ROW
+    few = len(rows) <= _FEW_ROWS
+    left = _LEFT if few else _NARROW_LEFT
+    height = _ROW if few else min(_THIN_ROW, _MANY_ROWS_HEIGHT / len(rows))
     bottom = _TOP + height * len(rows)
     kinds = list(dict.fromkeys(row.kind for row in rows))
     colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(kinds)}
     span = max(last - first, 1e-9)
 
     def x(time_s: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (time_s - first) / span
+        return left + (_WIDTH - left - _RIGHT) * (time_s - first) / span
 
-    parts = [
-        _tick(x(first + span * i / _TICKS), span * i / _TICKS, bottom) for i in range(_TICKS + 1)
-    ]
+    parts = [_tick(x(first + seconds), text, bottom) for seconds, text in round_ticks(span)]
     for at, row in enumerate(rows):
         top = _TOP + height * at
-        if height == _ROW:
+        if few:
             name = shorten(row.name, _LEFT - 10 - CHART_EDGE, 12)
             parts.append(
                 words("text", name, class_="words", x=_LEFT - 8, y=top + 13, text_anchor="end")
@@ -84,8 +92,19 @@ def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str
     return chart_page(parts, _WIDTH, bottom + (40 if len(kinds) > 1 else 16), title=title)
 
 
-def _tick(x: float, seconds: float, bottom: float) -> str:
-    time = format_seconds(seconds) if seconds else "0"
+def round_ticks(span_s: float) -> list[tuple[float, str]]:
+    """Moments from 0 on, and what is written there: whole minutes, hours or days."""
+    name, unit, count = next(
+        (name, unit, count)
+        for name, unit, counts in _STEPS
+        for count in counts
+        if span_s <= _MOST_TICKS * count * unit or count == _DECIMAL[-1]
+    )
+    steps = range(min(int(span_s // (count * unit)), _MOST_TICKS) + 1)
+    return [(step * count * unit, f"{step * count:,} {name}" if step else "0") for step in steps]
+
+
+def _tick(x: float, time: str, bottom: float) -> str:
     return element("line", class_="grid", x1=x, x2=x, y1=_TOP - 6, y2=bottom) + words(
         "text", time, class_="soft", x=x, y=_TOP - 12, text_anchor="middle"
     )

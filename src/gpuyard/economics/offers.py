@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import price_named
+from gpuyard.catalog.electricity import counted_tariff
 from gpuyard.economics.billing import (
     HOURS_PER_YEAR,
     INCREMENTS,
@@ -66,6 +67,12 @@ def wanted_machines(offers: Offers) -> Array:
     return wanted
 
 
+def electricity_of(offer: OwnedOffer) -> tuple[float, str]:
+    """What a kWh costs, and the sentence that says whose price it is or that none is counted."""
+    asked = ("'power'", "'electricity' or 'country'")
+    return counted_tariff(offer.power, offer.electricity, offer.country, asked)
+
+
 def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
     """The offer as the formulas take it."""
     return Owned(
@@ -77,7 +84,7 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
         idle_watts=offer.idle_power,
         utilisation=utilisation,
         pue=offer.pue,
-        usd_per_kwh=offer.electricity,
+        usd_per_kwh=electricity_of(offer)[0],
         colocation_usd_per_year=offer.colocation_per_year,
         colocation_usd_per_kw_month=offer.colocation,
         network_usd_per_month=offer.uplink_per_month,

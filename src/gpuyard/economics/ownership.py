@@ -110,7 +110,7 @@ def resale_usd(owned: Owned, years: Amounts) -> Array:
     """What the hardware sells for at that age: a share of its value goes each year, or an equal amount."""
     kept = np.power(array_of(owned.value_kept_per_year), years)
     life = array_of(owned.straight_line_years)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         left = np.maximum(1 - array_of(years) / life, 0.0)
     return array_of(owned.hardware_usd) * np.where(life > 0, left, kept)
 
@@ -120,7 +120,7 @@ def loan_payment_usd(owned: Owned) -> Array:
     rate = array_of(owned.interest_per_year) / 12
     months = array_of(owned.loan_years) * 12
     principal = upfront_usd(owned) * owned.financed_share
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         annuity = np.where(rate > 0, rate / -np.expm1(-months * np.log1p(rate)), 1 / months)
     return principal * annuity
 

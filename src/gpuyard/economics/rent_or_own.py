@@ -186,7 +186,7 @@ def break_even_months(case: RentOrOwn) -> Array:
     payment = loan_payment_usd(machine)
     term = np.where(payment > 0, array_of(machine.loan_years) * 12, 0.0)
     early = later - payment
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         during = np.where(
             early > 0, behind / early, np.where(behind + (early < 0) > 0, np.inf, 0.0)
         )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.catalog.storage import StorageOption, storage_options
+from gpuyard.catalog.fabric import StorageOption, storage_options
 from gpuyard.errors import UserMistake
 from gpuyard.units import format_bytes
 

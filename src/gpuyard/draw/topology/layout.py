@@ -19,7 +19,7 @@ from gpuyard.draw.topology.routes import (
     route,
     track_count,
 )
-from gpuyard.draw.topology.tree import Branch, host_trees, wires_beside
+from gpuyard.draw.topology.tree import Branch, host_trees, other_wires
 from gpuyard.hardware.graph import MachineGraph, Wire
 
 _LABEL_ROOM = 46.0  # between the last track and the next tier
@@ -47,7 +47,7 @@ class Layout:
     routes: tuple[Route, ...]
     socket_links: tuple[SocketLink, ...]
     arcs: tuple[Arc, ...]
-    beside: tuple[Wire, ...]
+    other_wires: tuple[Wire, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def lay_out(graph: MachineGraph) -> Layout:
     boxes |= switches
     height = max([bottom, *(box.bottom for box in switches.values())])
     right = max([width, *(box.right for box in boxes.values())])
-    return Layout(right, height, boxes, tuple(routes), links, arcs, wires_beside(graph, trees))
+    return Layout(right, height, boxes, tuple(routes), links, arcs, other_wires(graph, trees))
 
 
 def _levels(branch: Branch, level: int = 0) -> Iterator[tuple[Branch, int]]:

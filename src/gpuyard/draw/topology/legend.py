@@ -36,7 +36,7 @@ class Legend:
             self._heading("Links, per direction")
         for line in lines:
             self._row(_stroke(line), f"{line.says} · {rate(line.bytes_per_second)}")
-        if layout.beside:
+        if layout.other_wires:
             self._row(_dashed, "second uplink")
         if heat_map is not None:
             self._explain(heat_map)

@@ -42,7 +42,7 @@ def host_trees(graph: MachineGraph) -> tuple[Branch, ...]:
     return tuple(branch(graph.device(id), None) for id, up in parents.items() if up is None)
 
 
-def wires_beside(graph: MachineGraph, trees: tuple[Branch, ...]) -> tuple[Wire, ...]:
+def other_wires(graph: MachineGraph, trees: tuple[Branch, ...]) -> tuple[Wire, ...]:
     """Wires of the host that close a loop, such as a NIC's second one."""
     drawn = {id(branch.wire) for tree in trees for branch in tree.walk()}
     return tuple(w for w in graph.wires if w.kind in ("pcie", "internal") and id(w) not in drawn)

@@ -60,7 +60,7 @@ def nvlink_weight(links: int) -> float:
 def draw_wires(graph: MachineGraph, layout: Layout) -> list[str]:
     """Everything that lies under the boxes."""
     drawn = [_socket_line(link, layout) for link in layout.socket_links]
-    drawn += [_beside(wire, layout) for wire in layout.beside]
+    drawn += [_other(wire, layout) for wire in layout.other_wires]
     drawn += [_pcie_line(route) for route in layout.routes]
     drawn += [_arc(arc) for arc in sorted(layout.arcs, key=lambda arc: -arc.depth)]
     return drawn + _nvswitch_lines(graph, layout) + _host_nvlinks(graph, layout)
@@ -113,7 +113,7 @@ def _pcie_label(label: Label) -> str:
     )  # fmt: skip
 
 
-def _beside(wire: Wire, layout: Layout) -> str:
+def _other(wire: Wire, layout: Layout) -> str:
     upper, lower = sorted((layout.boxes[wire.a], layout.boxes[wire.b]), key=lambda b: (b.y, b.x))
     points = _elbow(upper, lower, lower.x + lower.width * 0.9)
     return path(rounded(points), stroke=COLOURS[wire.kind], stroke_width=pcie_weight(wire),

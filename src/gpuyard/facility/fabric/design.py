@@ -149,7 +149,9 @@ class FabricDesign:
         node = self.request.ports_per_node * self.switch.port_bytes_per_second
         if self.shape.tiers <= 1:
             return self.all_reduce_bytes_per_second
-        leaving = self.request.ports_per_node / self.shape.groups
+        # a node with more ports than a leaf has for nodes leaves by several leaves
+        on_a_leaf = -(-self.request.endpoints // self.shape.leaves)
+        leaving = min(self.request.ports_per_node / self.shape.groups, on_a_leaf)
         up = self.shape.uplinks_per_leaf
         if self.shape.tiers == 3:
             up = min(up, self.shape.uplinks_per_spine * self.shape.spines_per_pod)

@@ -22,18 +22,18 @@ def management_network(
     floor: TypicalFloor,
     ports_per_node: int = 2,
     *,
-    office: bool = False,
+    redundant: bool = False,
 ) -> FabricDesign:
     """A port for each machine's controller, one for its operating system, and one for each switch.
 
-    The boxes are counted as if spread evenly over the racks. In an office a small switch without fans does,
-    where its ports are enough.
+    The boxes are counted as if spread evenly over the racks. A small switch does where its ports are enough; it has
+    one power supply, so not where it has to be redundant.
     """
     ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
     spread = replace(floor, nodes_per_rack=-(-ports // racks))
     leaf = switches().get(MANAGEMENT_SWITCH)
-    if office and ports <= switches().get(_SMALL_MANAGEMENT_SWITCH).ports:
+    if not redundant and ports <= switches().get(_SMALL_MANAGEMENT_SWITCH).ports:
         leaf = switches().get(_SMALL_MANAGEMENT_SWITCH)
     alone = ports <= leaf.ports
     wide = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports

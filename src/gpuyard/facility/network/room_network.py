@@ -109,7 +109,7 @@ def network_for(
         boxes = sum(count for device, count in devices if device.is_switch)
         every = nodes + (attached.servers if attached is not None else 0)
         management = management_network(
-            every, boxes, floor, cluster.management_ports, office=office
+            every, boxes, floor, cluster.management_ports, redundant=redundant
         )
         devices += switch_devices("management", management)
     return RoomNetwork(

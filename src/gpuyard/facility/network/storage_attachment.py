@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import Link, gpus, links, machines
-from gpuyard.catalog.fabric import switches
-from gpuyard.catalog.storage import storage_needs
+from gpuyard.catalog.fabric import storage_needs, switches
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import HostPorts, default_storage_servers
 from gpuyard.specs import Cluster, Storage
