@@ -48,7 +48,7 @@ def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
     ssh, keygen = shutil.which("ssh"), shutil.which("ssh-keygen")
     if sshd is None or ssh is None or keygen is None:
         pytest.skip("hosts of its own need Debian's openssh-server: no sshd here")
-    port = _free_port()
+    port = free_port()
     for key in ("host_key", "user_key"):
         command = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
         subprocess.run(command, check=True)
@@ -67,24 +67,25 @@ def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(serve, stdout=log, stderr=log)
     try:
-        _wait(process, port, directory / "log")
+        wait_for_sshd(process, port, directory / "log", HOSTS[-1])
         yield programs
     finally:
         process.terminate()
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_sshd(process: subprocess.Popen[bytes], port: int, log: Path, address: str) -> None:
+    """Raises with what it said where it does not come up."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            socket.create_connection((HOSTS[-1], port), timeout=1).close()
+            socket.create_connection((address, port), timeout=1).close()
         except OSError:
             time.sleep(0.05)
         else:

@@ -59,7 +59,7 @@ def test_more_than_the_cores_carry_is_said() -> None:
     cores = len(usable_cores())
     assert overload(plan_lab(2, "1Gbit")) is None
     too_much = plan_lab(2, f"{35 * cores}Gbit")  # 70 Gbit/s a core, where 3.5 are carried
-    assert "A --dilation of 20 would do" in str(overload(too_much))
+    assert "Use --dilation 20" in str(overload(too_much))
     assert overload(plan_lab(2, f"{35 * cores}Gbit", dilation=20)) is None
 
 

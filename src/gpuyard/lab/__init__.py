@@ -1,6 +1,17 @@
 """An emulated cluster on this host: a network namespace for each node, and links shaped to any rate."""
 
-from gpuyard.lab.lab import Lab, Node, down, find, labs, remove_orphans, temporary, unreadable, up
+from gpuyard.lab.lab import (
+    Lab,
+    Node,
+    down,
+    find,
+    labs,
+    remove_orphans,
+    set_rates,
+    temporary,
+    unreadable,
+    up,
+)
 from gpuyard.lab.network import check_can_make_labs, processes_in
 from gpuyard.lab.plan import (
     DEFAULT_NAME,
@@ -29,6 +40,7 @@ __all__ = [
     "plan_lab",
     "processes_in",
     "remove_orphans",
+    "set_rates",
     "temporary",
     "unreadable",
     "up",

@@ -138,6 +138,16 @@ def find(name: str) -> Lab:
     return _lab(found)
 
 
+def set_rates(name: str, rate_bytes_per_second: float) -> None:
+    """Of every node's link, while it is up; its plan stays what it was, so that somebody can go back to it."""
+    find(name)
+    with state.changing():
+        known = state.read(name)
+        if known is None:
+            raise _unknown(name)
+        network.set_rates(known.plan, known.namespaces, rate_bytes_per_second)
+
+
 def down(name: str) -> None:
     """Remove the lab and end what runs in it."""
     check_can_make_labs()

@@ -1,10 +1,12 @@
 """The file system that a lab's machines start from: a Debian of its own, made once by debootstrap and kept."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpuyard import files
@@ -31,16 +33,16 @@ _MADE = ".gpuyard-root"
 _MINUTES = 30
 
 
-def root_directory(packages: Sequence[str] = ()) -> Path:
-    """Where the one with these packages is kept, made or not."""
+def root_directory(packages: Sequence[str] = (), release: str | None = None) -> Path:
+    """Where the one with these packages is kept, made or not; of this host's release where none is named."""
     wanted = sorted({*PACKAGES, *packages})
     key = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
-    return _cache() / f"{_release()}-{key}"
+    return _cache() / f"{release or _release()}-{key}"
 
 
-def make_root(packages: Sequence[str] = ()) -> Path:
+def make_root(packages: Sequence[str] = (), release: str | None = None) -> Path:
     """The kept one, else made now: a few minutes, and some 300 MB."""
-    target = root_directory(packages)
+    target = root_directory(packages, release)
     if (target / _MADE).exists():
         return target
     if shutil.which("debootstrap") is None:
@@ -49,12 +51,14 @@ def make_root(packages: Sequence[str] = ()) -> Path:
             "apt-get install debootstrap"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with files.held_directory(target.parent, "root") as fresh:
+    with _one_at_a_time(target), files.held_directory(target.parent, "root") as fresh:
+        if (target / _MADE).exists():  # somebody else has made it meanwhile
+            return target
         making = fresh / "root"
         include = ",".join(sorted({*PACKAGES, *packages}))
         # what it mounts goes with its process, so that nothing of this host is below what is swept after a kill
         argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
-        argv += [f"--include={include}", _release(), str(making), _mirror()]
+        argv += [f"--include={include}", release or _release(), str(making), _mirror()]
         try:
             done = subprocess.run(
                 argv,
@@ -74,12 +78,19 @@ def make_root(packages: Sequence[str] = ()) -> Path:
         for key in (making / "etc/ssh").glob("ssh_host_*"):
             key.unlink()  # each machine makes its own
         (making / _MADE).touch()
-        try:
-            making.rename(target)
-        except OSError:  # somebody else has made it meanwhile
-            if not (target / _MADE).exists():
-                raise
+        making.rename(target)
     return target
+
+
+@contextlib.contextmanager
+def _one_at_a_time(target: Path) -> Iterator[None]:
+    """Who comes second waits, and then has it; the kernel frees the lock with its process."""
+    lock = os.open(target.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _cache() -> Path:

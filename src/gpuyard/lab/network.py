@@ -212,9 +212,28 @@ def _plug(route: Any, name: str, bridge: int) -> int:
     return index
 
 
-def _shape(route: Any, index: int, shape: Shape) -> None:
+def set_rates(plan: LabPlan, names: Sequence[str], rate_bytes_per_second: float) -> None:
+    """Every node's link, both directions, while the lab is up; uplinks of racks stay as they are."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    shape = plan.shape(rate_bytes_per_second)
+    try:
+        with IPRoute(netns=names[0]) as fabric:
+            for index in range(len(plan.nodes)):
+                _shape(fabric, _index(fabric, f"port{index}"), shape, "change")
+        for name in names[1:]:
+            with IPRoute(netns=name) as route:
+                _shape(route, _index(route, INTERFACE), shape, "change")
+    except NetlinkError as error:
+        raise GpuyardError(
+            f"the kernel refused another rate of the lab's links: {error}"
+        ) from error
+
+
+def _shape(route: Any, index: int, shape: Shape, do: str = "add") -> None:
     route.tc(
-        "add",
+        do,
         "tbf",
         index=index,
         handle="1:",

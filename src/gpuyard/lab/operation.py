@@ -69,7 +69,7 @@ def _down(name: str) -> None:
 def _start(name: str, node: int, directory: str, **more: Any) -> Any:
     found = lab.find(name).node(str(node))
     mounts = [(Path(path), path) for path in more.pop("mounts")]
-    base = machine_root.make_root(more.pop("packages"))
+    base = machine_root.make_root(more.pop("packages"), more.pop("release"))
     machine = machines.start(found, base, Path(directory), mounts=mounts, **more)
     return {
         "name": found.name,
@@ -95,6 +95,7 @@ def _described(found: lab.Lab) -> dict[str, Any]:
 
 
 _DO: dict[str, Callable[..., Any]] = {
+    "set_rates": lab.set_rates,
     "up": _up,
     "find": _find,
     "down": _down,

@@ -135,7 +135,7 @@ def plan_lab(
         racks=racks,
         uplink_bytes_per_second=_rate(uplink) if uplink is not None else None,
         dilation=float(dilation),
-        latency_seconds=latency if isinstance(latency, float) else units.parse_seconds(latency),
+        latency_seconds=latency if isinstance(latency, float) else units.parse_moment(latency),
     )
 
 
@@ -148,7 +148,7 @@ def overload(plan: LabPlan) -> str | None:
     enough = math.ceil(plan.dilation * shaped / (CARRIED_BY_A_CORE * len(cores)))
     return (
         f"All links at once would carry {units.format_bit_rate(shaped)}, more than {len(cores)} cores "
-        f"are likely to: rates may not hold. A --dilation of {enough} would do."
+        f"are likely to: rates may not hold. Use --dilation {enough}."
     )
 
 

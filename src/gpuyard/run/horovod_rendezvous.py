@@ -1,16 +1,19 @@
 """Where horovod's ranks meet: its own small HTTP server, and the variables that name it.
 
-Horovod itself would listen on every interface; here it listens on loopback, or on the first node of a lab.
+Horovod itself would listen on every interface and ask nobody for a secret; here it listens on loopback, where the kernel
+says whether it is this user who connects, or on the first node of a lab, where nobody else is.
 """
 
 import contextlib
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.run.own_user import OwnUserOnly
 from gpuyard.run.places.place import Place
 
 _START_SECONDS = 30.0
@@ -73,12 +76,15 @@ def _server(table: Table) -> Iterator[int]:
         RendezvousHTTPServer,
     )
 
+    class Server(OwnUserOnly, RendezvousHTTPServer):  # type: ignore[misc]
+        """Horovod's, for this user alone."""
+
     started: queue.Queue[Any] = queue.Queue()
 
     def serve() -> None:
         try:
             table.enter()
-            server = RendezvousHTTPServer((table.address, 0), RendezvousHandler, 0)
+            server = Server((table.address, 0), RendezvousHandler, 0)
         except OSError as error:
             started.put(error)
             return
@@ -97,6 +103,10 @@ def _server(table: Table) -> Iterator[int]:
         server.shutdown()
         server.server_close()
         thread.join()
+        if server.strangers:
+            sys.stderr.write(
+                "gpuyard: another user of this machine tried to join this run and was turned away\n"
+            )
 
 
 def _assignments(hosts: Sequence[str]) -> Any:
