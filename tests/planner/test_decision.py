@@ -1,5 +1,6 @@
 """The answer first: what the choice is, what comes next to it, and what would change it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.search import plan_result
+from gpuyard.specs import KnownThroughput
 from tests.planner.builder import candidates, offer, plan, workload
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"
@@ -28,6 +30,22 @@ def test_the_plans_choice_stands_beside_the_choice_alone() -> None:
     assert all(a.choice is not None and a.choice.nodes == 1 for a in said)
     told = {a.name: a.sentence for a in result.alternatives}
     assert "but a finished run costs" in told["several bought machines on a 10 Gbit/s network"]
+
+
+def test_the_choice_costs_the_same_wherever_it_stands() -> None:
+    # a batch of 128 is 2 % cheaper than the workload's own of 64, which is taken
+    known = workload(
+        measured=[
+            {"gpu": "v100-sxm2-16gb", "batch_per_gpu": batch, "samples_per_second": speed}
+            for batch, speed in ((64, 1000), (128, 1020))
+        ]
+    )
+    search = {"ways": ["on-demand"], "nodes": [1], "batch": [64, 128]}
+    made = plan(offer("ours", rent="$1/h"), workload=known, search=search)
+    result = plan_result(candidates(made), known)
+    assert result.winner is not None and result.winner.batch_per_gpu == 64
+    (same,) = (o for o in result.alternatives if o.sentence.startswith("This is the plan's choice"))
+    assert same.choice == result.winner
 
 
 def test_the_front_is_short_and_keeps_the_budget(found: PlanResult) -> None:
@@ -55,7 +73,7 @@ def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
     assert result.winner is not None and result.winner.offer == "ours"
     assert [(a.name, a.choice.offer if a.choice else "") for a in result.runners_up] == [
         ("the best when rented on demand", "cloud"),
-        ("the cheapest anywhere, whatever the goal", "slow"),  # fp16 at the speed of fp32
+        ("the cheapest that is allowed, whatever the goal", "slow"),  # fp16 at the speed of fp32
         ("the fastest", "fast cloud"),
     ]
     assert all(a.sentence for a in result.runners_up)
@@ -86,7 +104,51 @@ def test_where_two_costs_overlap_it_says_which_run_would_settle_it() -> None:
     assert not any("the choice is open" in w for w in asked("$30/h").would_change)
 
 
+def test_it_names_the_smaller_run_that_tells_most_of_an_open_choice() -> None:
+    def asked(*figures: dict[str, object]) -> str:
+        several = {
+            "gpus": 8,
+            "topology": "nvlink-hybrid-cube-mesh",
+            "network": {"rate": "100 Gbit/s"},
+        }
+        two = (offer("ours", rent="$3/h", **several), offer("theirs", rent="$3.10/h", **several))
+        trained = workload()
+        trained = trained.model_copy(
+            update={"measured": (*trained.measured, *map(KnownThroughput.model_validate, figures))}
+        )
+        made = plan(*two, **FREE, workload=trained, time_per_run="45 min",
+                    search={"ways": ["on-demand"], "nodes": [1, 2, 4]})  # fmt: skip
+        result = plan_result(candidates(made), trained)
+        assert result.winner is not None and result.winner.nodes > 1
+        return next(w for w in result.would_change if "the choice is open" in w)
+
+    assert re.search(
+        r"Less tells much of it: \d+ GPUs on \d nodes? with .* ±\d+ % → ±\d+ %", asked()
+    )
+    known = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64}
+    once = known | {"gpus": 8, "samples_per_second": 7700}
+    again = known | {"gpus": 16, "nodes": 2, "network": "100 Gbit/s", "samples_per_second": 15200}
+    assert "Less tells" not in asked(once, again)
+
+
 def test_it_says_what_the_deadline_costs_and_which_price_is_old(found: PlanResult) -> None:
     assert any("The time limit costs" in words for words in found.would_change)
     assert any("2019-12-31" in words for words in found.would_change)
     assert not any("The time limit costs" in words for words in found.reasons)
+
+
+def test_nothing_that_meets_the_goal_is_both_cheaper_and_faster_than_the_choice() -> None:
+    result = make_plan(read_plan(EXAMPLE.with_name("owned.plan.yaml")))
+    chosen = result.winner
+    assert chosen is not None and chosen.rest is not None
+    others = [one for one in (*result.runners_up, *result.alternatives) if one.choice is not None]
+    for other in others:
+        assert other.choice is not None
+        if other.choice.allowed and other.choice.meets_goal:
+            assert other.choice.usd_per_run >= chosen.usd_per_run, other.name
+        if other.choice.run_seconds < chosen.run_seconds:
+            assert "no faster" not in other.sentence, other.sentence
+    # the row of the choice is on the front, and so is what costs hardly more and is twice as fast
+    assert [c.same_machines(chosen) for c in result.front].count(True) == 1
+    bought = next(one.choice for one in result.runners_up if one.name == "the best when bought")
+    assert bought is not None and any(c.same_machines(bought) for c in result.front)

@@ -24,14 +24,17 @@ def have(**changes: Any) -> dict[str, Any]:
     return {"name": "ours", "gpu": "v100-sxm2-16gb", "power": "1 kW", "value": "$1200"} | changes
 
 
-def asked(*offers: dict[str, Any], owned: dict[str, Any], **changes: Any) -> Plan:
+def asked(
+    *offers: dict[str, Any], owned: dict[str, Any] | list[dict[str, Any]], **changes: Any
+) -> Plan:
     changes = {"owning": {"staff": "$0/h"}, "site": SITE, **changes}
     wish = {
         "offers": [one["name"] for one in offers] or ["ours"],
         "nodes": [1],
         **changes.pop("search", {}),
     }
-    return plan(*offers, owned=[owned], search=wish, **changes)
+    have = owned if isinstance(owned, list) else [owned]
+    return plan(*offers, owned=have, search=wish, **changes)
 
 
 def found(made: Plan) -> PlanResult:
@@ -95,6 +98,90 @@ def test_the_rest_is_rented() -> None:
     assert any("you have no more of them" in words for words in result.reasons)
     names = [other.name for other in result.alternatives]
     assert "keep what you have, rent the rest" in names
+
+
+def new(**changes: Any) -> dict[str, Any]:
+    return offer("new", buy="$5000", power="1 kW", **changes)
+
+
+def test_new_ones_do_what_the_old_ones_can_not() -> None:
+    result = found(asked(new(), owned=have(), runs_per_month=100))
+    choice = result.winner
+    assert choice is not None
+    assert (choice.offer, choice.way, choice.owned_way, choice.clusters) == (
+        "new",
+        "hybrid",
+        "buy",
+        1,
+    )
+    (part,) = choice.kept
+    # 58.44 runs a month are done by the old one
+    assert (part.offer, part.clusters) == ("ours", 1)
+    assert part.share_of_runs == pytest.approx(0.5844)
+    assert part.utilisation == pytest.approx(0.8)
+    energy = 36 * 1000 * 1.5 * 0.10
+    assert choice.total_usd == pytest.approx(1200 + 5000 + energy)
+    assert choice.usd_per_run == pytest.approx(choice.total_usd / 3600)
+    assert choice.usd_per_run_low < choice.usd_per_run < choice.usd_per_run_high
+    assert choice.what == "ours, kept, with 58 % of the runs, and new, bought"
+    assert choice.what in {front.what for front in result.front}
+    assert any("all GPUs would wait for the slowest" in words for words in result.reasons)
+    (more,) = (o for o in result.alternatives if o.name == "keep what you have, and add to it")
+    assert more.sentence.startswith(f"{choice.what}. This is the plan's choice")
+
+
+def test_what_is_added_may_have_peaks_that_are_rented() -> None:
+    people = {"researchers": 1, "hires_per_year": 0.14}
+    made = asked(offer("cloud", rent="$3/h"), new(), owned=have(), runs_per_month=90, people=people)
+    choice = found(made).winner
+    assert choice is not None and choice.kept and choice.rest is not None
+    # 127.8 runs a month at the end, of which 116.88 are done by both machines
+    wanted = [90 + 37.8 * step / 36 for step in range(37)]
+    rented = sum(max(w - 2 * 58.44, 0) for w in wanted) / sum(wanted)
+    assert choice.rest.share_of_runs == pytest.approx(rented, rel=1e-6)
+    assert choice.kept[0].share_of_runs == pytest.approx(58.44 * 37 / sum(wanted), rel=1e-6)
+
+
+def test_two_kinds_that_are_there_do_it_together() -> None:
+    both = [have(), have(name="others", value="$900")]
+    choice = found(asked(new(), owned=both, runs_per_month=100)).winner
+    assert choice is not None and len(choice.kept) == 1
+    assert {choice.offer, choice.kept[0].offer} == {"ours", "others"}
+    assert choice.total_usd == pytest.approx(1200 + 900 + 36 * 1000 * 1.5 * 0.10)
+    assert choice.clusters == 1 and choice.allowed
+
+
+def test_some_of_the_old_ones_are_kept_where_all_would_cost_more() -> None:
+    # of 280 runs a month the fast one does about 228 and each old one 58
+    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="nvswitch")
+    old = have(count=3, value="$4000")
+    result = found(asked(fast, owned=old, runs_per_month=280))
+    choice = result.winner
+    assert choice is not None
+    (part,) = choice.kept
+    assert (choice.offer, choice.clusters, part.offer, part.clusters) == ("fast", 1, "ours", 1)
+    assert any(
+        words.startswith("Of your 3 × ours, 2 would not pay here.") for words in result.reasons
+    )
+
+
+def test_the_budget_counts_both() -> None:
+    usual = found(asked(new(), owned=have(), runs_per_month=100)).winner
+    assert usual is not None
+    just = found(asked(new(), owned=have(), runs_per_month=100, budget=usual.total_usd + 1)).winner
+    assert just is not None and just.kept
+    short = found(asked(new(), owned=have(), runs_per_month=100, budget=usual.total_usd - 1))
+    assert short.winner is None
+
+
+def test_old_ones_that_are_too_slow_are_left_for_smaller_jobs() -> None:
+    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="nvswitch")
+    result = found(asked(fast, owned=have(), time_per_run="5 hours"))
+    assert result.winner is not None and not result.winner.kept
+    (said,) = (words for words in result.reasons if words.startswith("ours, which you have"))
+    assert "takes 10 h for a run, which is too long" in said
+    # $1,200 over 36 months; when idle it draws nothing unless the plan says so
+    assert "costs $33.33 per month" in said and "selling one brings $1,200" in said
 
 
 def test_what_could_be_bought_instead_is_sited_in_its_own_number() -> None:

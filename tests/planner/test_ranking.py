@@ -119,3 +119,22 @@ def test_a_remedy_where_it_pays() -> None:
     found = plan_result(candidates(asked), workload())
     assert found.winner is not None and found.winner.remedy == "powersgd"
     assert found.winner.effective_gpus < 32
+
+
+def test_a_plain_setting_never_makes_the_choice_dearer_than_other_machines() -> None:
+    # a batch of 128 is 2 % cheaper than the workload's own of 64, and other machines are in between
+    known = workload(
+        measured=[
+            {"gpu": gpu, "batch_per_gpu": batch, "samples_per_second": speed}
+            for gpu, at_64, at_128 in (("v100-sxm2-16gb", 1000, 1020), ("a100-pcie-40gb", 1000, 1000))
+            for batch, speed in ((64, at_64), (128, at_128))
+        ]
+    )  # fmt: skip
+    ours, other = offer("ours", rent="$1/h"), offer("other", rent="$0.99/h", gpu="a100-pcie-40gb")
+    search = {"ways": ["on-demand"], "nodes": [1], "batch": [64, 128]}
+    alone = plan(ours, workload=known, search=search)
+    both = plan(ours, other, workload=known, search=search)
+    plain, chosen = (plan_result(candidates(one), known).winner for one in (alone, both))
+    assert plain is not None and (plain.offer, plain.batch_per_gpu) == ("ours", 64)
+    assert chosen is not None and (chosen.offer, chosen.batch_per_gpu) == ("ours", 128)
+    assert chosen.usd_per_run < 9.9  # of the other machines

@@ -10,7 +10,7 @@ from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.explain.alternatives import HYBRID, well_known
-from gpuyard.planner.explain.reasons import reserved_words
+from gpuyard.planner.explain.assumptions import reserved_words
 from gpuyard.planner.search import plan_result, search
 from gpuyard.specs.plan import Acquisition, Plan
 from tests.planner.builder import candidates, offer, plan, workload
@@ -269,6 +269,23 @@ def test_without_a_word_it_is_pytorchs_default_and_mixed_precision_is_named() ->
     assert set(result.precisions) == {"tf32", "fp32"}
     said = " ".join(result.assumptions)
     assert "PyTorch's default" in said and "Mixed precision was not tried" in said
+
+
+def test_a_plan_says_how_wide_gradients_are_and_doubts_a_base_that_waits_for_input() -> None:
+    figure = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64, "samples_per_second": 1000}
+    starved = [figure, figure | {"gpus": 4, "samples_per_second": 4800}]
+    known = workload(precision=None, measured=starved, framework="apex")
+    asked = plan(
+        offer("volta", rent="$2/h"),
+        workload=known,
+        search={"ways": ["on-demand"], "nodes": [1], "precision": ["fp32", "fp16"]},
+    )
+    said = plan_result(search(asked, known, models().get("resnet50")), known).assumptions
+    assert sum("sent as fp16, as apex does" in words for words in said) == 1
+    assert sum("20 % faster each than one alone" in words for words in said) == 1
+    plain = workload(measured=[])
+    said = plan_result(search(asked, plain, models().get("resnet50")), plain).assumptions
+    assert not any(words.startswith(("Gradients", "Caveat: 4")) for words in said)
 
 
 def test_the_precision_that_was_asked_for_first_is_kept_where_another_hardly_helps() -> None:

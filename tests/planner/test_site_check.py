@@ -55,7 +55,7 @@ def test_no_more_of_them_than_the_site_can_house() -> None:
     # the runs want three machines, and the office has two circuits
     here = found(small(), site=read_site(OFFICE), runs_per_month=250)
     assert here.winner is None
-    assert any("can't house so many" in left.reason for left in here.left_out)
+    assert any("can't house that many" in left.reason for left in here.left_out)
     (refused,) = here.refused
     assert refused.why.startswith("3 are too many: the design needs 3 circuits")
 

@@ -13,7 +13,7 @@ from gpuyard.planner.throughput import (
     predict_shapes,
     usable_lines,
 )
-from gpuyard.predict import Calibration, predict_cluster, scenario_of
+from gpuyard.predict import Calibration, predict, predict_cluster, scenario_of
 from gpuyard.predict.calibration.document import (
     CalibratedLine,
     CheckedErrors,
@@ -23,6 +23,7 @@ from gpuyard.predict.explain.remedies import proposals
 from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
+from tests.planner.builder import candidates, offer, plan, workload
 
 PROFILE = models().get("resnet50")
 WORKLOAD = Workload(name="r", model="resnet50", precision="fp16", batch_per_gpu=64)
@@ -167,3 +168,44 @@ def test_a_calibration_gives_the_speed_of_one_gpu() -> None:
     assert lines["v100-sxm2-16gb"]["fp16"].seconds_per_sample == 0.001
     assert lines["h100-sxm5-80gb"]["fp16"].basis == "scaled"
     assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"]["fp16"].basis == "roofline"
+
+
+def test_figures_of_several_gpus_and_the_framework_count_as_they_do_in_predict() -> None:
+    figures = [
+        *({"gpu": "v100-sxm2-16gb", "batch_per_gpu": b, "samples_per_second": 1000} for b in (32, 64)),
+        {"gpu": "v100-sxm2-16gb", "gpus": 8, "batch_per_gpu": 64, "samples_per_second": 6000},
+        {"gpu": "v100-sxm2-16gb", "gpus": 16, "nodes": 2, "network": "100 Gbit/s",
+         "batch_per_gpu": 64, "samples_per_second": 9000},
+        # on some network or other: a plan compares networks
+        {"gpu": "v100-sxm2-16gb", "gpus": 16, "nodes": 2, "batch_per_gpu": 32, "samples_per_second": 10},
+    ]  # fmt: skip
+    kinds: list[dict[str, object]] = [{"measured": figures}]
+    kinds += [{"framework": name} for name in ("tf-distribute", "apex", "jax")]
+    for known in kinds:
+        trained = workload(**known)
+        asked = plan(
+            offer("eight", rent="$3/h", gpus=8, topology="nvlink-hybrid-cube-mesh", network={"rate": "100 Gbit/s"}),
+            offer("slow", rent="$3/h", gpus=8, topology="nvlink-hybrid-cube-mesh", network={"rate": "10 Gbit/s"}),
+            workload=trained,
+            search={"ways": ["on-demand"], "nodes": [1, 2, 4], "batch": [64], "remedies": ["none", "fp16-gradients"]},
+        )  # fmt: skip
+        made = candidates(asked)
+        for number in range(len(made)):
+            row, one = made.row[number], made.offers[made.offer[number]]
+            remedy = made.grid.remedies[made.throughputs.remedy[row]]
+            scenario = made.trained.on(one.shape, made.precision(number), remedy)
+            nodes = int(made.throughputs.nodes[row])
+            (same,) = predict(scenario, scenario.platform.placements([8 * nodes]), [64]).predictions
+            for mine, theirs in (
+                (made.throughputs.samples_per_second, same.samples_per_second),
+                (made.throughputs.low, same.low),
+                (made.throughputs.high, same.high),
+                (made.throughputs.scaling_efficiency, same.scaling_efficiency),
+            ):
+                assert mine[row] == pytest.approx(theirs, rel=1e-6), (known, one.server.id, nodes)
+            assert (same.before is None) == (known.get("framework") == "jax")
+            if "measured" in known and remedy == "none" and nodes == 1:
+                assert same.samples_per_second == pytest.approx(6000, rel=1e-3)
+            if "measured" in known and remedy == "none" and nodes == 2:
+                same_network = one.server.id.endswith("eight")
+                assert (abs(same.samples_per_second / 9000 - 1) < 1e-3) == same_network

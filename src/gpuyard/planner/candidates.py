@@ -1,7 +1,7 @@
 """The table of candidates: every offer with every configuration of its shape."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Premises, Rows, cost_of
+from gpuyard.planner.figures import Trained
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
 from gpuyard.planner.result import NoRate
 from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
@@ -18,12 +19,13 @@ from gpuyard.planner.throughput import (
     Shape,
     Throughputs,
     configurations,
-    predict_shapes,
     unrated,
     usable_lines,
     widened,
 )
 from gpuyard.predict import Calibration
+from gpuyard.predict import predict as predict_placements
+from gpuyard.predict.stacks.next_run import NextRun, next_run
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Precision, Workload
 from gpuyard.specs.plan import Acquisition, Plan
@@ -43,7 +45,7 @@ class Candidates:
     data: CloudData
     grid: Grid
     samples_per_run: float
-    usual_batch: int  # of the workload
+    trained: Trained
     offers: tuple[Offer, ...]
     columns: OfferColumns
     lines: Lines
@@ -61,6 +63,15 @@ class Candidates:
         """What one of them trains in."""
         there = self.lines[self.offers[self.offer[number]].server.gpu.id]
         return tuple(there)[int(self.throughputs.precision[self.row[number]])]
+
+    def next_run(self, number: int) -> NextRun | None:
+        """The single run, smaller than one of them, that would narrow its prediction most."""
+        predicted, row, offer = self.throughputs, self.row[number], self.offers[self.offer[number]]
+        remedy = self.grid.remedies[predicted.remedy[row]]
+        scenario = self.trained.on(offer.shape, self.precision(number), remedy)
+        placements = scenario.platform.placements([int(predicted.gpus[row])])
+        made = predict_placements(scenario, placements, [int(predicted.batch_per_gpu[row])])
+        return next_run(scenario, made.predictions[0])
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
@@ -118,6 +129,16 @@ class Candidates:
             run_hours=self.run_hours(samples_per_second),
         )
 
+    def for_runs(self, runs: PlannedRuns) -> "Candidates":
+        """The same, priced for other runs."""
+        columns = OfferColumns.of(
+            self.offers, self.plan.search.ways, self.data, runs, self.grid.nodes
+        )
+        changed = replace(self, runs=runs, columns=columns)
+        at = np.arange(len(self))
+        speeds = self.throughputs.samples_per_second[self.row]
+        return replace(changed, costs=changed.priced(at, speeds))
+
 
 def candidates_of(
     plan: Plan,
@@ -155,11 +176,10 @@ def candidates_of(
             shapes.append(one.shape)
         shape_of[number] = positions[key]
     _check_count(grid, lines, shapes, shape_of)
+
+    trained = Trained(workload, profile, lines, grid, calibration)
     predicted = widened(
-        predict_shapes(workload, profile, shapes, lines, grid),
-        shapes,
-        lambda some: predict_shapes(workload, profile, some, lines, grid),
-        (SLOW_NETWORK, FAST_NETWORK),
+        trained.predict(shapes), shapes, trained.predict, (SLOW_NETWORK, FAST_NETWORK)
     )
     offer, row = _join(shape_of, predicted, len(shapes))
     columns = OfferColumns.of(usable, plan.search.ways, data, runs, grid.nodes)
@@ -173,7 +193,7 @@ def candidates_of(
         run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
     )
     return Candidates(
-        plan, runs, premises, data, grid, samples_per_run, workload.batch_per_gpu, tuple(usable),
+        plan, runs, premises, data, grid, samples_per_run, trained, tuple(usable),
         columns, lines, predicted, no_rate,
         bool(precisions or workload.precision), offer, row, costs,
     )  # fmt: skip

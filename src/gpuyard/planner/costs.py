@@ -267,9 +267,9 @@ def _spot(plan: Plan, runs: PlannedRuns, rows: Rows) -> Costs:
 def _clusters(plan: Plan, runs: PlannedRuns, run_hours: Floats) -> tuple[Floats, Floats]:
     """How many are needed for the runs of the last month, and how busy they are on average."""
     hours = HOURS_PER_MONTH * plan.owning.busy_at_most
-    count = np.ceil(runs.per_month_at_end * run_hours / hours - 1e-9)
+    count = np.maximum(np.ceil(runs.peak_per_month * run_hours / hours - 1e-9), 1.0)
     busy = runs.total * run_hours / (count * runs.months * HOURS_PER_MONTH)
-    return np.maximum(count, 1.0), np.minimum(busy, 1.0)
+    return count, np.minimum(busy, 1.0)
 
 
 def _reserved(plan: Plan, runs: PlannedRuns, rows: Rows, term_years: int) -> Costs:

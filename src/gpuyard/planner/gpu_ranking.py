@@ -66,7 +66,7 @@ SORTS: dict[str, Callable[[RankedGpu], float | None]] = {
     "speed-per-watt": lambda r: r.per_watt,
     "memory": lambda r: r.gpu.memory_gb,
 }
-"""What GPUs may be ranked by; the largest first, and those without the figure last."""
+"""What GPUs may be ranked by; the largest first, then those without the figure, and last those without the memory."""
 
 
 def rank_gpus(
@@ -89,7 +89,12 @@ def rank_gpus(
         except UserMistake:
             without.append(gpu.id)
     figure = SORTS[sort]
-    return sorted(ranked, key=lambda r: (figure(r) is None, -(figure(r) or 0.0))), without
+
+    def order(one: RankedGpu) -> tuple[bool, bool, float]:
+        value = figure(one)
+        return not one.fits, value is None, -(value or 0.0)
+
+    return sorted(ranked, key=order), without
 
 
 def _ranked(

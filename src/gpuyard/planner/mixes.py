@@ -52,7 +52,7 @@ def find_mixes(candidates: Candidates, ranking: Ranking) -> Mixes:
 
     Of some machines it is best to own enough for all runs, or none: those are no mixes.
     """
-    base, rest = _bases(candidates, ranking), _rests(candidates, ranking)
+    base, rest = bases(candidates, ranking), _rests(candidates, ranking)
     if "hybrid" not in candidates.plan.search.ways or not len(base) or not len(rest):
         return solve(candidates, base[:0], rest[:0])
     seconds = candidates.costs.run_seconds
@@ -113,8 +113,16 @@ def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: boo
     )
 
 
-def plainest_mix(candidates: Candidates, ranking: Ranking, mixes: Mixes, chosen: int) -> Mixes:
-    """The same machines, owned and rented, in the plainest settings that are hardly worse."""
+def plainest_mix(
+    candidates: Candidates,
+    ranking: Ranking,
+    mixes: Mixes,
+    chosen: int,
+    at_most_usd: float = np.inf,
+) -> Mixes:
+    """The same machines, owned and rented, in the plainest settings that are hardly worse, in which a run costs
+    `at_most_usd`."""
+    as_found = solve(candidates, mixes.base[[chosen]], mixes.rest[[chosen]])
     costs = candidates.costs
     rest = same_machines(candidates, int(mixes.rest[chosen]))
     rest = rest[(ranking.allowed & (ranking.in_time | ~mixes.in_time[chosen]))[rest]]
@@ -123,17 +131,18 @@ def plainest_mix(candidates: Candidates, ranking: Ranking, mixes: Mixes, chosen:
         int(np.searchsorted(rest, mixes.rest[chosen])),
     )  # fmt: skip
     base = same_machines(candidates, int(mixes.base[chosen]))
-    base = base[~_broken(ranking)[base]]
+    base = base[~ranking.impossible[base]]
     tried = solve(candidates, base, np.full(len(base), plain_rest))
     meets = np.ones(len(base), dtype=bool)
     if mixes.in_time[chosen]:
         meets &= tried.in_time
     if mixes.in_budget[chosen]:
         meets &= tried.in_budget
+    meets &= tried.usd_per_run <= at_most_usd
     among = np.flatnonzero(tried.mixed & meets)
     best = int(np.searchsorted(base, mixes.base[chosen]))
     if best not in among:
-        return solve(candidates, mixes.base[[chosen]], mixes.rest[[chosen]])
+        return as_found
     plain = plainest_of(
         candidates, base[among], tried.usd_per_run[among], tried.run_seconds[among],
         int(np.searchsorted(among, best)),
@@ -222,24 +231,15 @@ def _most(candidates: Candidates, base: Integers) -> Floats:
     return np.minimum(fed, housed)
 
 
-def _bases(candidates: Candidates, ranking: Ranking) -> Integers:
-    """Bought candidates that fewer of the same machines could make allowed. Of the settings of the same
+def bases(candidates: Candidates, ranking: Ranking) -> Integers:
+    """Owned candidates that fewer of the same machines could make allowed. Of the settings of the same
     machines only the fastest: they cost the same, and it does the most runs."""
-    rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ~_broken(ranking))
+    rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ~ranking.impossible)
     nodes = candidates.throughputs.nodes[candidates.row[rows]].astype(np.int64)
     machines = candidates.offer[rows] * (int(nodes.max(initial=0)) + 1) + nodes
     order = np.lexsort((candidates.costs.run_seconds[rows], machines))
     _, first = np.unique(machines[order], return_index=True)
     return rows[order[first]]
-
-
-def _broken(ranking: Ranking) -> Truths:
-    """Whatever the number of machines."""
-    broken = np.zeros_like(ranking.allowed)
-    for rule in ranking.rules:
-        if not rule.of_size:
-            broken |= rule.breaks
-    return broken
 
 
 def _rests(candidates: Candidates, ranking: Ranking) -> Integers:

@@ -27,6 +27,7 @@ class PlannedRuns:
     months: float
     per_month_now: float
     per_month_at_end: float
+    elsewhere_per_month: float = 0.0  # that others do first: only what is above it counts
 
     @property
     def years(self) -> float:
@@ -34,14 +35,20 @@ class PlannedRuns:
 
     @property
     def total(self) -> float:
-        """In all: people come evenly over the year, so the mean of start and end counts."""
-        return self.months * (self.per_month_now + self.per_month_at_end) / 2
+        """In all: people come evenly over the year."""
+        return self.months * float(self.per_month.mean())
+
+    @property
+    def peak_per_month(self) -> float:
+        return float(self.per_month.max())
 
     @property
     def per_month(self) -> Floats:
         """Through the horizon, in steps of about a month, from the first to the last."""
         steps = max(2, round(self.months) + 1)
-        return np.linspace(self.per_month_now, self.per_month_at_end, steps)
+        wanted = np.linspace(self.per_month_now, self.per_month_at_end, steps)
+        left: Floats = np.maximum(wanted - self.elsewhere_per_month, 0.0)
+        return left
 
 
 def runs_of(plan: Plan) -> PlannedRuns:

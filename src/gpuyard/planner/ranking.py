@@ -46,9 +46,21 @@ class Ranking:
         """Allowed, and the goal is met."""
         return self.allowed & self.in_time & self.in_budget
 
+    @property
+    def impossible(self) -> Truths:
+        """Not allowed, whatever the number of machines."""
+        broken = np.zeros_like(self.allowed)
+        for rule in self.rules:
+            if not rule.of_size:
+                broken |= rule.breaks
+        return broken
 
-def rank(candidates: Candidates) -> Ranking:
+
+def rank(candidates: Candidates, *, nothing_kept: bool = False) -> Ranking:
+    """Sort them out; if nothing is kept, without the machines that are there already."""
     rules = tuple(_rules(candidates))
+    if nothing_kept:
+        rules += (Rule("is there already", candidates.acquired_by("keep")),)
     allowed = np.ones(len(candidates), dtype=bool)
     for rule in rules:
         allowed &= ~rule.breaks
@@ -82,15 +94,31 @@ def pareto_front(first: Floats, second: Floats, chosen: Integers) -> Integers:
     return order[second[order] < best_before]
 
 
-def plainest(candidates: Candidates, ranking: Ranking, chosen: int) -> int:
+def plainest(
+    candidates: Candidates, ranking: Ranking, chosen: int, at_most_usd: float = np.inf
+) -> int:
     """The same machines with the plainest setting that is hardly worse: no remedy before one, the
-    precision that was asked for first, then the batch that is nearest to the workload's own. Nobody should compress gradients for 1 % of a run."""
+    precision that was asked for first, then the batch that is nearest to the workload's own. Nobody should
+    compress gradients for 1 % of a run. A run costs `at_most_usd` in it: what other machines would do it for."""
     costs = candidates.costs
     rows = same_machines(candidates, chosen)
     rows = rows[ranking.feasible[rows]]
     return plainest_of(
-        candidates, rows, costs.usd_per_run[rows], costs.run_seconds[rows], int(np.searchsorted(rows, chosen))
+        candidates, rows, costs.usd_per_run[rows], costs.run_seconds[rows],
+        int(np.searchsorted(rows, chosen)), at_most_usd=at_most_usd,
     )  # fmt: skip
+
+
+def cheapest_other_usd(candidates: Candidates, ranking: Ranking, chosen: int | None) -> float:
+    """What a run costs on the cheapest machines that meet the goal, but for these, in their plainest setting."""
+    others = ranking.feasible.copy()
+    if chosen is not None:
+        others[same_machines(candidates, chosen)] = False
+    costs = candidates.costs
+    other = _best(costs.usd_per_run, costs.run_seconds, others)
+    if other is None:
+        return float("inf")
+    return float(costs.usd_per_run[plainest(candidates, ranking, other)])
 
 
 def same_machines(candidates: Candidates, chosen: int) -> Integers:
@@ -103,17 +131,24 @@ def same_machines(candidates: Candidates, chosen: int) -> Integers:
 
 
 def plainest_of(
-    candidates: Candidates, rows: Integers, usd: Floats, seconds: Floats, best: int
+    candidates: Candidates,
+    rows: Integers,
+    usd: Floats,
+    seconds: Floats,
+    best: int,
+    *,
+    at_most_usd: float = np.inf,
 ) -> int:
     """Of settings with these costs and times, the plainest that is hardly worse than the best."""
     near = (usd <= usd[best] * (1 + HARDLY_WORSE)) & (seconds <= seconds[best] * (1 + HARDLY_WORSE))
+    near &= usd <= at_most_usd
     near[best] = True
     alike, usd = rows[near], usd[near]
     remedies = candidates.grid.remedies
     at = candidates.row[alike]
     treated = np.array([remedy != "none" for remedy in remedies])[candidates.throughputs.remedy[at]]
     batch = candidates.throughputs.batch_per_gpu[at]
-    changed = np.abs(np.log(batch / candidates.usual_batch))
+    changed = np.abs(np.log(batch / candidates.trained.workload.batch_per_gpu))
     asked = candidates.throughputs.precision[at]
     return int(alike[np.lexsort((usd, changed, asked, treated))[0]])
 
@@ -189,7 +224,7 @@ def _site_rules(candidates: Candidates) -> list[Rule]:
     return [
         Rule(f"{premises.name} can't house it", most < 1, details=why),
         Rule(
-            f"{premises.name} can't house so many",
+            f"{premises.name} can't house that many",
             (most >= 1) & (machines > most),
             of_size=True,
             details=why,

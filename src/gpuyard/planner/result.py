@@ -3,7 +3,7 @@
 The fields are the keys of `gpuyard plan --json`. The properties say the same in words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -74,9 +74,32 @@ class RentedRest:
 
 
 @dataclass(frozen=True)
+class KeptPart:
+    """Machines that are there already and go on doing some of the runs, beside what the choice adds."""
+
+    offer: str
+    name: str
+    gpu: str
+    nodes: int
+    clusters: int
+    gpus: int  # of one run
+    batch_per_gpu: int
+    remedy: RemedyName
+    precision: Precision
+    run_seconds: float
+    share_of_runs: float
+    utilisation: float
+    total_usd: float
+
+    @property
+    def machines(self) -> str:
+        return f"{many(self.nodes * self.clusters)}{self.name}"
+
+
+@dataclass(frozen=True)
 class Choice:
-    """One candidate in full, or a hybrid: then the machines are those that are owned. Low and high are
-    the ends of the prediction's 90 % interval."""
+    """One candidate in full, or a hybrid: then the machines are those that are owned, or added to those that
+    are kept. Low and high are the ends of the prediction's 90 % interval."""
 
     offer: str
     name: str
@@ -117,6 +140,11 @@ class Choice:
     network_price_source: str = ""
     price_dates: tuple[str, ...] = ()  # of all that the price is made of
     network_is_assumed: bool = False  # the interval is wider then
+    topology: str = "workstation"
+    network_keys: Mapping[str, Any] | None = None  # as a cluster file has them; None: one machine
+    kept: tuple[
+        KeptPart, ...
+    ] = ()  # what goes on beside it; cost and time are those of all together
 
     @property
     def allowed(self) -> bool:
@@ -126,11 +154,26 @@ class Choice:
     def meets_goal(self) -> bool:
         return self.in_time and self.in_budget
 
+    def same_machines(self, other: "Choice") -> bool:
+        """Batch, remedy and precision are settings of them, and so is how many runs each does of a mix."""
+        what = [
+            (c.offer, c.way, c.nodes, c.clusters, c.network, [(k.offer, k.clusters) for k in c.kept],
+             c.rest and (c.rest.offer, c.rest.way, c.rest.nodes))
+            for c in (self, other)
+        ]  # fmt: skip
+        return what[0] == what[1]
+
     @property
     def what(self) -> str:
         """ "2 × AWS p4d.24xlarge, rented on demand"."""
         own = f"{many(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
         rest = self.rest
+        if self.kept:
+            kept = (
+                f"{k.machines}, kept, with {share_of_runs(k.share_of_runs)} of the runs"
+                for k in self.kept
+            )
+            own = f"{', '.join(kept)}, and {own}"
         if rest is None:
             return own
         rented = f"{many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
@@ -150,9 +193,10 @@ class Choice:
     @property
     def machines(self) -> str:
         """In a table that has the acquisition in a column of its own."""
-        own = f"{many(self.nodes * self.clusters)}{self.name}"
-        rest = self.rest
-        return own if rest is None else f"{own} and {many(rest.nodes)}{rest.name} ({rest.way})"
+        own = [*(k.machines for k in self.kept), f"{many(self.nodes * self.clusters)}{self.name}"]
+        if self.rest is not None:
+            own.append(f"{many(self.rest.nodes)}{self.rest.name} ({self.rest.way})")
+        return " and ".join(own)
 
     @property
     def setting(self) -> str:

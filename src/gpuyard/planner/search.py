@@ -1,5 +1,6 @@
 """From a plan's file to its answer: search, rank, and say why."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,16 +11,23 @@ from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, candidates_of
 from gpuyard.planner.costs import Premises, premises_of
-from gpuyard.planner.explain.alternatives import alternatives, hybrid_alternative, kept_mix, sitings
-from gpuyard.planner.explain.choices import choices, mixed_choices
+from gpuyard.planner.explain.alternatives import (
+    alternatives,
+    hybrid_alternative,
+    kept_extended,
+    kept_mix,
+    sitings,
+)
+from gpuyard.planner.explain.assumptions import assumptions
+from gpuyard.planner.explain.choices import best_choice, choices, mixed_choices
 from gpuyard.planner.explain.decision import runners_up, would_change
-from gpuyard.planner.explain.reasons import assumptions, bindings, reasons, verdict
-from gpuyard.planner.mixes import Mixes, find_mixes, plainest_mix
+from gpuyard.planner.explain.reasons import bindings, reasons, verdict
+from gpuyard.planner.kept import kept_and_added
+from gpuyard.planner.mixes import Mixes, find_mixes
 from gpuyard.planner.offers import OWNED, Offer, cloud_data_of, offers_of, runs_of
-from gpuyard.planner.ranking import Ranking, pareto_front, plainest, rank
+from gpuyard.planner.ranking import Ranking, pareto_front, rank
 from gpuyard.planner.result import Alternative, Choice, Goal, LeftOut, PlanResult, Refusal
 from gpuyard.planner.servers import servers_of
-from gpuyard.planner.site_check import SiteCheck
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
@@ -42,9 +50,10 @@ def make_plan(
     directory: Path = Path(),
     calibration: Calibration | None = None,
     site: Site | None = None,
+    figures: Callable[[Workload, ModelProfile], Workload] | None = None,
 ) -> PlanResult:
     """Search everything that the plan allows. A site, given or named by the plan, is where bought
-    machines would stand."""
+    machines would stand; `figures` adds to a workload what else was measured of it."""
     workload = plan_workload(plan, directory)
     if workload.dataset is None:
         raise UserMistake(
@@ -53,6 +62,8 @@ def make_plan(
         )
     premises = plan_premises(plan, directory, site)
     profile = profile_of(workload)
+    if figures is not None:
+        workload = figures(workload, profile)
     return plan_result(search(plan, workload, profile, calibration, premises), workload)
 
 
@@ -119,6 +130,7 @@ class _Ranked:
     rows: tuple[int, ...]  # that the winner is made of: of a mix, what it owns and what it rents
     front: tuple[Choice, ...]
     runners_up: tuple[Alternative, ...]
+    extended: Choice | None  # what is kept, and what would be added to it
 
     @property
     def recommended(self) -> list[Choice]:
@@ -129,14 +141,20 @@ class _Ranked:
 def _ranked(candidates: Candidates) -> _Ranked:
     ranking = rank(candidates)
     mixes = find_mixes(candidates, ranking)
-    winner, rows = _winner(candidates, ranking, mixes)
-    front = _front(candidates, ranking, mixes, winner)
-    others = runners_up(candidates, ranking, winner)
-    return _Ranked(candidates, ranking, mixes, winner, rows, front, others)
+    winner, rows = best_choice(candidates, ranking, mixes)
+    extended = kept_and_added(candidates, ranking)
+    more = extended.choice if extended is not None else None
+    if extended is not None and extended.beats(winner):
+        winner, rows = extended.choice, extended.rows
+    front = _front(candidates, ranking, mixes, winner, more)
+    others = runners_up(candidates, ranking, winner, more)
+    return _Ranked(candidates, ranking, mixes, winner, rows, front, others, more)
 
 
 def _housed(candidates: Candidates, site: Site) -> _Ranked:
     """Ranked without what the site refuses, again until it takes all that would be recommended."""
+    from gpuyard.planner.site_check import SiteCheck  # most plans name no site, and design no room
+
     check, here = SiteCheck(site), candidates.premises.houses
     allowed = np.unique(candidates.offer[rank(candidates).allowed])
     servers = (o.server for i in allowed if (o := candidates.offers[i]).acquisition == here)
@@ -187,6 +205,7 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
     binding = () if winner else bindings(candidates, ranking, mixes)
     hybrid = hybrid_alternative(candidates, ranking, mixes, winner)
     kept = kept_mix(candidates, ranking, mixes, winner)
+    more = kept_extended(candidates, ranked.extended, winner)
     return PlanResult(
         name=plan.name,
         goal=_goal(candidates, workload),
@@ -203,7 +222,7 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
         front=ranked.front,
         alternatives=(
             *alternatives(candidates, ranking, winner),
-            *(one for one in (hybrid, kept) if one is not None),
+            *(one for one in (hybrid, kept, more) if one is not None),
         ),
         assumptions=assumptions(candidates),
         runners_up=ranked.runners_up,
@@ -215,24 +234,6 @@ def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...])
         precisions=candidates.precisions,
         no_rate=candidates.no_rate,
     )
-
-
-def _winner(
-    candidates: Candidates, ranking: Ranking, mixes: Mixes
-) -> tuple[Choice | None, tuple[int, ...]]:
-    """The cheapest run that meets the goal, in the plainest setting that is hardly worse, and its rows."""
-    mixed = mixes.cheapest(mixes.mixed & mixes.in_time & mixes.in_budget)
-    pure = ranking.winner
-    usd = candidates.costs.usd_per_run
-    if mixed is not None and (pure is None or mixes.usd_per_run[mixed] < usd[pure]):
-        plain = plainest_mix(candidates, ranking, mixes, mixed)
-        (winner,) = mixed_choices(candidates, ranking, plain, [0])
-        return winner, (int(plain.base[0]), int(plain.rest[0]))
-    if pure is None:
-        return None, ()
-    row = plainest(candidates, ranking, pure)
-    (winner,) = choices(candidates, ranking, [row])
-    return winner, (row,)
 
 
 def _goal(candidates: Candidates, workload: Workload) -> Goal:
@@ -250,7 +251,11 @@ def _goal(candidates: Candidates, workload: Workload) -> Goal:
 
 
 def _front(
-    candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
+    candidates: Candidates,
+    ranking: Ranking,
+    mixes: Mixes,
+    winner: Choice | None,
+    extended: Choice | None,
 ) -> tuple[Choice, ...]:
     """What nothing in the budget beats in both, mixes among it: each machine's cheapest, and of many as much as
     one can look at, with both ends and the choice."""
@@ -263,6 +268,8 @@ def _front(
     found += mixed_choices(
         candidates, ranking, mixes, [int(row - count) for row in front if row >= count]
     )
+    if extended is not None and extended.in_budget and not any(_beats(c, extended) for c in found):
+        found = [*(choice for choice in found if not _beats(extended, choice)), extended]
     found.sort(key=lambda choice: choice.run_seconds)
     # the slowest setting of the same machines is their cheapest; the fastest of all stays too
     shown = list({choice.what: choice for choice in found}.values())
@@ -270,12 +277,29 @@ def _front(
     shown.sort(key=lambda choice: choice.run_seconds)
     if len(shown) <= _MOST_ON_FRONT:
         return tuple(shown)
-    spread = np.linspace(0, len(shown) - 1, _MOST_ON_FRONT).round().astype(int).tolist()
-    mine = [i for i, choice in enumerate(shown) if winner and choice.what == winner.what]
-    if mine and mine[-1] not in spread:
-        inner = spread[1:-1]
-        spread[1 + int(np.argmin(np.abs(np.array(inner) - mine[-1])))] = mine[-1]
-    return tuple(shown[i] for i in sorted(set(spread)))
+    mine = [i for i, choice in enumerate(shown) if winner and choice.same_machines(winner)]
+    ends = dict.fromkeys([0, len(shown) - 1, *mine[-1:]])
+    kept = _far_apart(shown, list(ends), _MOST_ON_FRONT)
+    return tuple(shown[i] for i in sorted(kept))
+
+
+def _far_apart(found: Sequence[Choice], kept: Sequence[int], most: int) -> set[int]:
+    """These and, one after the other, those that are least like any of them: in how many times the time and the
+    cost."""
+    costs = [max(choice.usd_per_run, 1e-9) for choice in found]
+    at = np.log(np.column_stack([[choice.run_seconds for choice in found], costs]))
+    far = np.full(len(found), np.inf)
+    chosen: list[int] = []
+    for number in range(most):
+        nearest = kept[number] if number < len(kept) else int(np.argmax(far))
+        chosen.append(nearest)
+        far = np.minimum(far, np.hypot(*(at - at[nearest]).T))
+    return set(chosen)
+
+
+def _beats(one: Choice, other: Choice) -> bool:
+    """Faster, and no dearer."""
+    return one.run_seconds <= other.run_seconds and one.usd_per_run <= other.usd_per_run
 
 
 def _left_out(candidates: Candidates, ranking: Ranking) -> tuple[LeftOut, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.catalog.storage import StorageNeed, storage_needs
+from gpuyard.catalog.fabric import StorageNeed, storage_needs
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import predict_cluster

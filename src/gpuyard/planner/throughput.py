@@ -22,8 +22,9 @@ from gpuyard.predict.constants import fitted
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.strategies.buckets import POWERSGD_RANK
-from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
+from gpuyard.predict.stacks.measured import described, under_framework
+from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
 from gpuyard.predict.table import Floats, Integers, Links, chunks
 from gpuyard.predict.transport import Fabric, InMachine, Networks, between_machines
 from gpuyard.specs import (
@@ -104,7 +105,8 @@ def network_name(network: Network) -> str:
     return f"{rails}{name}"
 
 
-_EXCHANGES: dict[RemedyName, ExchangeOptions] = {
+_ROWS_BY_STACK = 1024  # at a time, each with what every software stack makes of it
+EXCHANGES: dict[RemedyName, ExchangeOptions] = {
     "none": DEFAULT_EXCHANGE,
     "fp16-gradients": ExchangeOptions(compress="fp16"),
     "accumulation": ExchangeOptions(accumulate=ACCUMULATED_STEPS),
@@ -213,17 +215,22 @@ def predict_shapes(
         here = rank == ranks[spot]
         compute[here] = (fixed[spot] + batch * per_sample[spot])[here]
         for code, name in enumerate(grid.remedies):
-            exchange = _EXCHANGES[name]
+            exchange = EXCHANGES[name]
             line = ComputeLines(fixed, per_sample)
             scenario = Scenario(trained, profile, fleet, line, strategy, exchange)
             chosen = np.flatnonzero(here & (remedy == code))
-            for part in chunks(len(chosen)):
+            for part in chunks(len(chosen), *([_ROWS_BY_STACK] if described(workload) else [])):
                 rows = chosen[part]
                 table = scenario.table(fleet.rows(spot[rows], batch[rows]))
                 parts = step_parts(table)
-                seconds[rows] = parts.step_seconds
                 reach = reach_of(table, parts, unsure[spot[rows]])
-                slow[rows], fast[rows] = reach.slow, reach.fast
+                found = Posterior(np.log(parts.step_seconds), reach)
+                if workload.framework is not None and described(workload):
+                    found = under_framework(
+                        table, parts.step_seconds, reach, unsure[spot[rows]], workload.framework
+                    )
+                seconds[rows] = np.exp(found.log_seconds)
+                slow[rows], fast[rows] = found.reach.slow, found.reach.fast
             passes[chosen] = exchange.accumulate
             memory[chosen] = strategy.memory_bytes(
                 trained, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]

@@ -23,9 +23,10 @@ from gpuyard.planner.result import Alternative, Choice, Siting, dollars
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
-_SAME = 1.005  # costs that close are called the same
+SAME_COST = 1.005  # costs that close are called the same
 HYBRID = "the best mix: own some, rent the rest"
 KEPT_MIX = "keep what you have, rent the rest"
+KEPT_AND_MORE = "keep what you have, and add to it"
 
 
 class WellKnown(BaseModel):
@@ -59,7 +60,10 @@ def alternatives(
         best = _best(candidates, ranking, _matches(candidates, asked))
         if best is not None:
             found.append((asked, best))
-    made = choices(candidates, ranking, [row for _, row in found])
+    made = [
+        winner if winner is not None and choice.same_machines(winner) else choice  # in its setting
+        for choice in choices(candidates, ranking, [row for _, row in found])
+    ]
     return tuple(
         Alternative(
             asked.name, choice, why_not(candidates, choice, winner, named=asked.offers is None)
@@ -74,7 +78,7 @@ def hybrid_alternative(
     """The best mix of own and rented machines, or why there is none; None where it was not asked for."""
     if "hybrid" not in candidates.plan.search.ways:
         return None
-    if winner is not None and winner.rest is not None:
+    if winner is not None and winner.rest is not None and not winner.kept:
         return Alternative(HYBRID, winner, why_not(candidates, winner, winner))
     best, pays = _nearest(mixes), True
     if best is None:
@@ -100,7 +104,19 @@ def kept_mix(
     if best is None:
         return None
     (choice,) = mixed_choices(candidates, ranking, some, [best])
+    if winner is not None and choice.same_machines(winner) and winner.rest is not None:
+        choice = winner  # in the plainest setting
     return Alternative(KEPT_MIX, choice, f"{choice.what}. {why_not(candidates, choice, winner)}")
+
+
+def kept_extended(
+    candidates: Candidates, extended: Choice | None, winner: Choice | None
+) -> Alternative | None:
+    """What is there already with more beside it; None where nothing is there, or nothing is gained."""
+    if extended is None:
+        return None
+    why = why_not(candidates, extended, winner)
+    return Alternative(KEPT_AND_MORE, extended, f"{extended.what}. {why}")
 
 
 def _nearest(mixes: Mixes) -> int | None:
@@ -167,15 +183,18 @@ def why_not(
         at = f"{name}: {at}"
     if missed := misses(candidates, choice):
         if not choice.in_time:
-            missed[0] = f"{'it' if choice.rest else 'even its fastest variant'} is {missed[0]}"
+            missed[0] = (
+                f"{'it' if choice.rest or choice.kept else 'even its fastest variant'} is {missed[0]}"
+            )
         return f"Lost: {' and '.join(missed)} ({at})."
     if winner is None:
         return f"Meets the goal: {at}."
-    if _same_machines(choice, winner):
+    if choice.same_machines(winner):
         return f"This is the plan's choice: {at}."
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
-    if ratio < _SAME:
-        return f"As cheap, but no faster: {at}."
+    if ratio < SAME_COST:
+        faster = choice.run_seconds < winner.run_seconds
+        return f"{'Faster, and hardly costs more' if faster else 'As cheap, but no faster'}: {at}."
     times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
     return f"Meets the goal, but a finished run costs {times} ({at})."
 
@@ -189,12 +208,6 @@ def misses(candidates: Candidates, choice: Choice) -> list[str]:
     if not choice.in_budget and plan.budget is not None:
         found.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
     return found
-
-
-def _same_machines(one: Choice, other: Choice) -> bool:
-    """Batch and remedy are settings of them."""
-    what = [(c.offer, c.way, c.nodes, c.clusters, c.network) for c in (one, other)]
-    return what[0] == what[1]
 
 
 def sitings(

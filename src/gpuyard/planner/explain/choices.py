@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.mixes import Mixes, repriced_usd
+from gpuyard.planner.mixes import Mixes, plainest_mix, repriced_usd
 from gpuyard.planner.offers import is_assumed
-from gpuyard.planner.ranking import Ranking
+from gpuyard.planner.ranking import Ranking, cheapest_other_usd, plainest
 from gpuyard.planner.result import Choice, RentedRest
 from gpuyard.predict.table import Floats
+from gpuyard.specs import Network
 
 
 def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> list[Choice]:
@@ -64,6 +66,8 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
                 network_usd=(joined.usd if joined else 0.0) * int(costs.clusters[number]),
                 network_price_source=joined.source if joined else "",
                 network_is_assumed=offer.network_assumed,
+                topology=server.topology,
+                network_keys=None if offer.network is None else _keys(offer.network),
                 compute_basis=f"{line.basis}: {line.source}",
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
@@ -75,6 +79,15 @@ def choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> li
             )
         )
     return found
+
+
+def _keys(network: Network) -> dict[str, Any]:
+    """As they are written, with units."""
+    units = {"rate": (8e-9, "Gbit/s"), "per_flow": (8e-9, "Gbit/s"), "latency": (1e6, "us")}
+    return {
+        key: f"{value * units[key][0]:.9g} {units[key][1]}" if key in units else value
+        for key, value in network.model_dump(exclude_defaults=True).items()
+    }
 
 
 def mixed_choices(
@@ -140,3 +153,27 @@ def _at_end(candidates: Candidates, mixes: Mixes, number: int, end: Floats) -> f
     base, rest = int(mixes.base[number]), int(mixes.rest[number])
     speeds = (float(end[candidates.row[base]]), float(end[candidates.row[rest]]))
     return repriced_usd(candidates, base, rest, float(mixes.owned[number]), speeds)
+
+
+def best_choice(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes
+) -> tuple[Choice | None, tuple[int, ...]]:
+    """The cheapest run that meets the goal, in the plainest setting that is hardly worse, and its rows."""
+    mixed = mixes.cheapest(mixes.mixed & mixes.in_time & mixes.in_budget)
+    pure = ranking.winner
+    usd = candidates.costs.usd_per_run
+    # a setting may be plainer for a little more, but not for more than other machines would cost
+    if mixed is not None and (pure is None or mixes.usd_per_run[mixed] < usd[pure]):
+        other_usd = cheapest_other_usd(candidates, ranking, None)
+        plain = plainest_mix(candidates, ranking, mixes, mixed, other_usd)
+        (winner,) = mixed_choices(candidates, ranking, plain, [0])
+        return winner, (int(plain.base[0]), int(plain.rest[0]))
+    if pure is None:
+        return None, ()
+    other_usd = cheapest_other_usd(candidates, ranking, pure)
+    if mixed is not None:
+        mix = plainest_mix(candidates, ranking, mixes, mixed)
+        other_usd = min(other_usd, float(mix.usd_per_run[0]))
+    row = plainest(candidates, ranking, pure, other_usd)
+    (winner,) = choices(candidates, ranking, [row])
+    return winner, (row,)

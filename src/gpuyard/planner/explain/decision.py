@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard import units
 from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.explain.alternatives import misses
+from gpuyard.planner.explain.alternatives import SAME_COST, misses
 from gpuyard.planner.explain.choices import choices
 from gpuyard.planner.ranking import Ranking, plainest
 from gpuyard.planner.result import ACQUIRED, Alternative, Choice, dollars, many
@@ -27,16 +27,19 @@ _SPEEDS = 101  # tried between the slow end of a prediction and itself
 
 
 def runners_up(
-    candidates: Candidates, ranking: Ranking, winner: Choice | None
+    candidates: Candidates, ranking: Ranking, winner: Choice | None, extended: Choice | None
 ) -> tuple[Alternative, ...]:
-    """What is there already, the best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
+    """What is there already, with more beside it, the best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
     another GPU: up to three that are not the choice."""
     if winner is None:
         return ()
     seen = {_machines(winner)}
     found: list[Alternative] = []
-    for name, row in _nearest(candidates, ranking, winner):
-        (choice,) = choices(candidates, ranking, [row])
+    nearest = (
+        (n, choices(candidates, ranking, [r])[0]) for n, r in _nearest(candidates, ranking, winner)
+    )
+    more = [] if extended is None else [("what you have, with more", extended)]
+    for name, choice in (*more, *nearest):
         if _machines(choice) in seen or len(found) == _MOST_SHOWN:
             continue
         seen.add(_machines(choice))
@@ -47,13 +50,17 @@ def runners_up(
 def _against(candidates: Candidates, choice: Choice, winner: Choice) -> str:
     """In a few words, beside its time and cost."""
     said = misses(candidates, choice)
-    if winner.usd_per_run > 0 and choice.usd_per_run > winner.usd_per_run:
-        said.append(f"costs {choice.usd_per_run / winner.usd_per_run:.3g} × as much per run")
-    return " and ".join(said) or "costs as much"
+    ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run > 0 else 1.0
+    if ratio >= SAME_COST:
+        said.append(f"costs {ratio:.3g} × as much per run")
+    hardly = "hardly costs more" if ratio > 1 else "costs as much"
+    faster = ", and is faster" if choice.run_seconds < winner.run_seconds else ""
+    return " and ".join(said) or f"{hardly}{faster}"
 
 
-def _machines(choice: Choice) -> tuple[str, str, int, int]:
-    return (choice.offer, choice.way, choice.nodes, choice.clusters)
+def _machines(choice: Choice) -> tuple[object, ...]:
+    kept = tuple((one.offer, one.clusters) for one in choice.kept)
+    return (choice.offer, choice.way, choice.nodes, choice.clusters, kept)
 
 
 def _nearest(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[tuple[str, int]]:
@@ -69,7 +76,7 @@ def _nearest(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterat
         way = candidates.offers[candidates.offer[row]].acquisition
         yield f"the best when {ACQUIRED[way]}", row
     if ranking.cheapest is not None and usd[ranking.cheapest] < winner.usd_per_run:
-        yield "the cheapest anywhere, whatever the goal", ranking.cheapest
+        yield "the cheapest that is allowed, whatever the goal", ranking.cheapest
     if ranking.fastest_in_budget is not None:
         within = " in the budget" if candidates.plan.budget is not None else ""
         yield f"the fastest{within}", ranking.fastest_in_budget
@@ -128,9 +135,10 @@ def _open_choice(
     """Where the cost of what comes next may be the lower one, the run that would settle it, and at what speed."""
     others = ranking.feasible & ~_same_machines(candidates, winner)
     near = _cheapest(candidates, others)
-    if near is None or len(rows) != 1 or winner.rest is not None:
+    if near is None or len(rows) != 1 or winner.rest is not None or winner.kept:
         return
-    (other,) = choices(candidates, ranking, [plainest(candidates, ranking, near)])
+    near = plainest(candidates, ranking, near)
+    (other,) = choices(candidates, ranking, [near])
     if other.usd_per_run_low >= winner.usd_per_run_high:
         return
     at = np.full(_SPEEDS, rows[0])
@@ -151,9 +159,19 @@ def _open_choice(
         yield (
             f"{said} A minute on {settles} would settle it: below {units.format_per_second(least)} samples/s "
             f"({units.format_per_second(winner.samples_per_second)} are predicted) the other is cheaper."
+            f"{_smaller_run(candidates, rows[0])}"
         )
     else:
-        yield f"{said} It hangs on how fast the other is: measure that one."
+        yield (
+            f"{said} It depends on how fast the other is: measure that one."
+            f"{_smaller_run(candidates, near)}"
+        )
+
+
+def _smaller_run(candidates: Candidates, row: int) -> str:
+    """What tells much of it and is easier to get."""
+    run = candidates.next_run(row)
+    return "" if run is None else f" Less tells much of it: {run.words}."
 
 
 def _same_machines(candidates: Candidates, winner: Choice) -> Truths:
@@ -167,7 +185,7 @@ def _percent(share: float) -> str:
 
 def _other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
     """The nearest number of runs, more and fewer, at which something else is cheapest. A mix adapts by itself."""
-    if winner.rest is not None:
+    if winner.rest is not None or winner.kept:
         return
     rows = _contenders(candidates, ranking)
     for words in (("twice", "four times"), ("half", "a quarter")):

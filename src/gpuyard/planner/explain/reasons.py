@@ -1,16 +1,14 @@
-"""Why the choice is the choice; where nothing meets the goal, what is short by how much; and what all of it
-stands on that nobody measured, quoted or looked up."""
+"""Why the choice is the choice; and where nothing meets the goal, what is short by how much."""
 
 import numpy as np
 
 from gpuyard import units
-from gpuyard.catalog import gpus
-from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
-from gpuyard.facility.housing import BUILD_YEARS
+from gpuyard.economics.ownership import owned_usd
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.costs import owned_machines
 from gpuyard.planner.explain.choices import choices, mixed_choices
 from gpuyard.planner.mixes import Mixes
-from gpuyard.planner.offers import OWNED, RESERVING_CLOUDS, discount, given_discount, years_of
+from gpuyard.planner.offers import OWNED, years_of
 from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
 from gpuyard.planner.result import (
     ACQUIRED,
@@ -19,19 +17,10 @@ from gpuyard.planner.result import (
     Choice,
     RentedRest,
     dollars,
-    precisions_words,
+    many,
     share_of_runs,
 )
-from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
-from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
-from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
-
-_BASES: dict[ComputeBasis, str] = {
-    "measured here": "measured here",
-    "measured": "measured",
-    "scaled": "scaled from a measurement",
-    "roofline": "roofline estimate",
-}
+from gpuyard.specs.plan import Acquisition, Plan
 
 
 def goal_words(plan: Plan) -> str:
@@ -65,13 +54,16 @@ def reasons(
         f"run, in the simplest setting within {units.format_share(HARDLY_WORSE)} of the best.",
         _efficiency(winner),
     ]
-    if winner.rest is not None:
+    if winner.kept:
+        found += _extended(candidates, winner)
+    elif winner.rest is not None:
         found.append(_mixed(candidates, winner, winner.rest))
     elif winner.way == "keep":
         found.append(_kept(candidates, winner))
     elif winner.way in OWNED or winner.way.startswith("reserved"):
         found.append(_filled(candidates, winner))
     found += _other_acquisitions(candidates, ranking, winner)
+    found += _not_used(candidates, ranking, winner)
     if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
         found.append(f"Own some and rent the rest: {hybrid.sentence}")
     return tuple(found)
@@ -107,6 +99,71 @@ def _kept(candidates: Candidates, winner: Choice) -> str:
         f"total. {runs.total:,.0f} runs over {units.format_years(runs.years)} keep them busy "
         f"{units.format_share(winner.utilisation)} of the time."
     )
+
+
+def _extended(candidates: Candidates, winner: Choice) -> list[str]:
+    """What is kept, what is added, and why a run is never on both."""
+    runs = candidates.runs
+    found = [
+        f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} {part.machines}, kept, does "
+        f"{share_of_runs(part.share_of_runs)} in {units.format_seconds(part.run_seconds)} each and is busy "
+        f"{units.format_share(part.utilisation)} of the time, {dollars(part.total_usd)} total."
+        for part in winner.kept
+    ]
+    own = sum(part.share_of_runs for part in winner.kept)
+    rented = winner.rest.share_of_runs if winner.rest else 0.0
+    found.append(
+        f"{many(winner.nodes * winner.clusters)}{winner.name}, {winner.how_acquired}, does "
+        f"{share_of_runs(1 - own - rented)} and is busy {units.format_share(winner.utilisation)} of the time. "
+        "Each run is on machines of one kind: in one job all GPUs would wait for the slowest in every step."
+    )
+    return found
+
+
+def _not_used(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
+    """What becomes of machines that are there and have no part in the choice."""
+    used = {part.offer: part.nodes * part.clusters for part in winner.kept}
+    if "keep" in (winner.way, winner.owned_way):
+        used[winner.offer] = winner.nodes * winner.clusters
+    found = []
+    for server in {
+        o.server.id: o.server for o in candidates.offers if o.acquisition == "keep"
+    }.values():
+        left = (server.owned or 0) - used.get(server.id, 0)
+        if left <= 0:
+            continue
+        mine = np.array([o.server.id == server.id for o in candidates.offers])[candidates.offer]
+        possible = mine & ~ranking.impossible
+        fastest = np.min(candidates.costs.run_seconds, where=possible, initial=np.inf)
+        who = f"{server.name}, which you have,"
+        if server.id in used:
+            who, why = f"Of your {server.owned} × {server.name},", f"{left} would not pay here"
+        elif not possible.any():
+            why = (
+                "can't do these runs ("
+                + "; ".join(
+                    rule.reason
+                    for rule in ranking.rules
+                    if not rule.of_size and (rule.breaks & mine).any()
+                )
+                + ")"
+            )
+        elif not (possible & ranking.in_time).any():
+            why = f"takes {units.format_seconds(float(fastest))} for a run, which is too long"
+        else:
+            why = "costs more to run than it saves here"
+        row = np.flatnonzero(mine)[:1]
+        nodes = int(candidates.throughputs.nodes[candidates.row[row[0]]])
+        idle = owned_machines(
+            candidates.plan, candidates.premises, candidates.rows(row, np.ones(1)), "keep",
+            clusters=1.0 / nodes, utilisation=0.0, years=candidates.runs.years,
+        )  # fmt: skip
+        monthly = float(owned_usd(idle, candidates.runs.years)[0]) / candidates.runs.months
+        found.append(
+            f"{who} {why}. For smaller jobs each costs {dollars(monthly)} per month to keep, "
+            f"idle, with what it loses in value; selling one brings {dollars(server.value_usd)}."
+        )
+    return found
 
 
 def _no_more(candidates: Candidates, winner: Choice) -> str:
@@ -199,136 +256,3 @@ def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Bi
             )
             found.append(Binding("time", late, sentence, near))
     return tuple(found)
-
-
-def assumptions(candidates: Candidates) -> tuple[str, ...]:
-    """What the answer stands on that nobody measured, quoted or looked up."""
-    plan = candidates.plan
-    found = []
-    lines = candidates.lines.values()
-    bases = sorted({_BASES[line.basis] for there in lines for line in there.values()})
-    found.append(f"Single-GPU speed: {' or '.join(bases)}; the speed of several is predicted.")
-    found += _precision(candidates)
-    found += [
-        reserved_words(plan, acquisition)
-        for acquisition in plan.search.ways
-        if acquisition in RESERVED_YEARS
-    ]
-    if set(OWNED) & set(plan.search.ways):
-        found += _owning(candidates)
-    if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED, "hybrid"}:
-        start = plan.renting.start / 60
-        found.append(f"A rented run is billed from {start:g} minutes before its first step.")
-        found.append(_data_words(candidates))
-    if "spot" in plan.search.ways and not plan.policy.data_stays:
-        found.append(
-            f"Each spot instance is interrupted {plan.spot.interruptions_per_hour:g} times per hour."
-        )
-    unknown = {o.server.cloud for o in candidates.offers if o.network_assumed}
-    if unknown:
-        clouds = ", ".join(sorted(cloud for cloud in unknown if cloud))
-        found.append(
-            f"Network between several machines of {clouds}: where nobody says it, {UNKNOWN_NETWORK}."
-        )
-    for missing in candidates.no_rate:
-        offers = ", ".join(missing.offers)
-        found.append(f"Left out, as no rate is known {missing.words}: {offers}.")
-    unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
-    if unusable:
-        found.append(f"Unusable rows of the price list: {unusable}.")
-    if plan.search.largest_batch is None:
-        found.append(
-            "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
-        )
-    return tuple(found)
-
-
-def _precision(candidates: Candidates) -> list[str]:
-    """What is trained in, who gains nothing from it but memory, and what was not tried."""
-    tried = candidates.precisions
-    default = (
-        ", PyTorch's default: tf32 for convolutions and RNNs on NVIDIA GPUs that have it, else fp32"
-    )
-    why = "" if candidates.precision_given else default
-    found = [f"Precision: {precisions_words(tried)}{why}."]
-    if not set(tried) & set(HALVES):
-        found.append(
-            "Mixed precision was not tried: 'search.precision: [tf32, bf16]' or '--precision tf32,bf16' does."
-        )
-    for precision in HALVES:
-        slow = sorted(
-            name
-            for name, there in candidates.lines.items()
-            if precision in there and computed_in(precision, gpus().get(name)) != precision
-        )
-        if slow:
-            found.append(
-                f"Computed in {precision} at the speed of fp32 or slower, so that it saves memory and no time: {', '.join(slow)}."
-            )
-    return found
-
-
-def _owning(candidates: Candidates) -> list[str]:
-    """Where bought machines stand and what they need."""
-    premises, owning = candidates.premises, candidates.plan.owning
-    own, shared = premises.own, premises.shared
-    at = f" at {premises.name}" if premises.name else ""
-    found = [
-        f"Bought machines{at}: ${own.usd_per_kwh:g}/kWh at a PUE of {own.pue:g}, colocation at "
-        f"${shared.rent_usd_per_kw_month or 0:g}/kW/month and ${shared.usd_per_kwh:g}/kWh at a PUE of "
-        f"{shared.pue:g}, {owning.staff_hours_per_month:g} staff hours per machine and month at "
-        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of resale value kept per year; "
-        "servers without a list price are estimated from parts."
-    ]
-    kept = {o.server.id: o.server for o in candidates.offers if o.acquisition == "keep"}
-    found += [
-        f"You have {s.owned} × {s.name}, worth {dollars(s.value_usd)} each ({s.price_source}); "
-        f"under load one draws {units.format_watts(s.watts)}."
-        for s in kept.values()
-    ]
-    found.append(premises.tariff.sentence)
-    if own.build_usd_per_kw is not None:
-        found.append(
-            f"The room itself: ${own.build_usd_per_kw:,.0f} per kW of machines, written off over "
-            f"{BUILD_YEARS} years."
-        )
-    found += [f"Assumed for {premises.name}: {words}." for words in premises.assumed]
-    if premises.name:
-        found.append(
-            f"The choice, the alternatives and the best options were designed as rooms of {premises.name}, as "
-            "`gpuyard facility` does, with racks, cords and phases."
-        )
-    return found
-
-
-def _data_words(candidates: Candidates) -> str:
-    data = candidates.data
-    stored, out = (units.format_bytes(gb * 1e9) for gb in (data.stored_gb, data.out_gb_per_run))
-    row = cloud_data().get(ASSUMED_CLOUD)
-    known = ", ".join(cloud_data().ids())
-    given = [key for key in ("storage", "egress") if getattr(data.renting, key) is not None]
-    prices = (
-        "at the plan's prices"
-        if len(given) == 2
-        else f"at list prices of {known} ({row.date}), other clouds assumed to charge as {ASSUMED_CLOUD}"
-    )
-    return f"Rented runs store {stored} in the cloud and download {out} each, {prices}."
-
-
-def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
-    term, years = RESERVED_YEARS[acquisition], years_of(plan)
-    if term > years:
-        return f"{acquisition} is left out: its term is longer than the horizon."
-    priced = _reserved_price(plan, acquisition)
-    if years % term > 1e-6:
-        priced += " Its last term runs past the horizon and is paid to its end."
-    return priced
-
-
-def _reserved_price(plan: Plan, acquisition: Acquisition) -> str:
-    off = f"{100 * discount(plan, acquisition):.0f} % off the on-demand price"
-    if given_discount(plan, acquisition) is not None:
-        return f"{acquisition} is {off}, as the plan says."
-    clouds = ", ".join(sorted(RESERVING_CLOUDS))
-    key = acquisition.replace("-", "_")
-    return f"{acquisition} is assumed to be {off}, at {clouds} only; no price list has it (prices.{key})."
