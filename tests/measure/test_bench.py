@@ -13,7 +13,6 @@ from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.bench import measure
 from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.credible import ForeignLoad
-from gpuyard.measure.kind import Listing
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer
@@ -30,8 +29,8 @@ class TinyPlan:
     def describe(self) -> dict[str, Any]:
         return {}
 
-    def listing(self) -> Listing:
-        return Listing("", [], [])
+    def listing(self) -> Table:
+        return Table("", [], [])
 
 
 def run(plan: TinyPlan, tell: Tell) -> LinkBench:

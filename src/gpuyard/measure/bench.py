@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 from gpuyard.measure.clock import Tell
 from gpuyard.measure.credible import ForeignLoad, foreign_doubt
-from gpuyard.measure.kind import AnyRecord, Listing
+from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.machine_lock import only_one_measures
 from gpuyard.measure.store import ResultsStore
+from gpuyard.table import Table
 
 
-class Plan(Protocol):
+class BenchPlan(Protocol):
     """What would be measured, checked as far as it can be before a process starts."""
 
     @property
@@ -26,12 +27,12 @@ class Plan(Protocol):
         """For `--dry-run` and programs."""
         ...
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
         ...
 
 
-AnyPlan = TypeVar("AnyPlan", bound=Plan)
+AnyPlan = TypeVar("AnyPlan", bound=BenchPlan)
 
 
 def measure(

@@ -16,7 +16,6 @@ from gpuyard.measure.credible import Credibility
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.job_runs.summary import doubt_of
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.record import Testbed
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
@@ -82,7 +81,7 @@ def calibration_rows(
             )
             unusable.append(f"Runs of {measurement.workload} are left out: {why}")
             continue
-        if not doubtful_too and (doubt := _doubt(measurement, workload)):
+        if not doubtful_too and (doubt := doubt_about(measurement, workload)):
             doubts.append(doubt)
             continue
         row = _row(measurement, workload, profile)
@@ -96,7 +95,8 @@ def calibration_rows(
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 
 
-def _doubt(m: Measurement | JobRun, workload: Workload) -> str | None:
+def doubt_about(m: Measurement | JobRun, workload: Workload) -> str | None:
+    """Judged again: why a run is not credible; None: it is."""
     return doubt_of(m, workload) if isinstance(m, JobRun) else Credibility(workload)(m, None)
 
 
@@ -108,7 +108,9 @@ def _not_plain(m: Measurement | JobRun) -> str | None:
         return "computing was emulated, with a synthetic GPU"
     if not m.remedy.plain:
         return "a remedy changed the exchange"
-    if m.place.kind != "here":
+    # one machine elsewhere will do where it has said which GPUs it has
+    elsewhere = m.device == "cuda" and len(m.place.nodes) == 1 and bool(m.place.gpus)
+    if m.place.kind != "here" and not elsewhere:
         return "its workers were on several machines, and a calibration is of one"
     return None
 
@@ -142,7 +144,10 @@ def _left_out(what: str, reasons: Sequence[str]) -> list[str]:
 def hardware_of(measurement: Measurement | JobRun) -> Hardware:
     host = measurement.provenance
     if measurement.device == "cuda":
-        return Hardware("cuda", _gpu_name(host), len(host.gpus))
+        # what the nodes said they have; this machine may have none
+        there = measurement.place.gpus if isinstance(measurement, Measurement) else ()
+        names = there or host.gpus
+        return Hardware("cuda", _gpu_name(names), len(names))
     return Hardware("cpu", host.cpu_model, host.cores, host.threads_per_worker)
 
 
@@ -150,12 +155,12 @@ def is_of(hardware: Hardware, bench: LinkBench) -> bool:
     """Whether a bench of links was made on such a machine."""
     if hardware.device == "cuda":
         same = (hardware.processor, hardware.count)
-        return bool(bench.host.gpus) and same == (_gpu_name(bench.host), len(bench.host.gpus))
+        return bool(bench.host.gpus) and same == (_gpu_name(bench.host.gpus), len(bench.host.gpus))
     return (hardware.processor, hardware.count) == (bench.host.cpu_model, bench.host.cores)
 
 
-def _gpu_name(testbed: Testbed) -> str:
-    names = sorted(set(testbed.gpus))
+def _gpu_name(gpus: Sequence[str]) -> str:
+    names = sorted(set(gpus))
     known = catalog_gpu(names[0]) if len(names) == 1 else None
     return known.id if known else ", ".join(names)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuyard import files
 from gpuyard.catalog import gpus, models
 from gpuyard.errors import MissingRequirement
-from gpuyard.hardware import Host, discover_host
+from gpuyard.hardware.host import ThisHost, discover_host
 from gpuyard.lab import check_can_make_labs
 
 
@@ -22,7 +22,7 @@ class Check:
     fix: str = ""
 
 
-def check_up(host: Host | None = None) -> list[Check]:
+def check_up(host: ThisHost | None = None) -> list[Check]:
     """Try everything that can be tried without changing anything."""
     host = host or discover_host()
     return [
@@ -63,7 +63,7 @@ def _training() -> Check:
     )
 
 
-def _scaling(host: Host) -> Check:
+def _scaling(host: ThisHost) -> Check:
     part = "several workers on pinned cores"
     if host.usable_cores < 2:
         return Check(part, False, "there is one usable core, and each worker needs its own")
@@ -72,7 +72,7 @@ def _scaling(host: Host) -> Check:
     return Check(part, True, f"up to {host.usable_cores} workers")
 
 
-def _links_of(host: Host) -> str:
+def _links_of(host: ThisHost) -> str:
     if host.gpus:
         return f"this machine's {len(host.gpus)} GPUs, presets, and what others send you"
     return "presets and what others send you; here only memory and loopback can be measured"
@@ -88,7 +88,7 @@ def _labs() -> Check:
     return Check(part, True, "gpuyard lab up")
 
 
-def _nccl(host: Host) -> Check:
+def _nccl(host: ThisHost) -> Check:
     part = "training on GPUs over NCCL"
     if not host.gpus:
         fix = "pip install nvidia-ml-py" if "not installed" in (host.gpu_problem or "") else ""

@@ -7,19 +7,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from gpuyard.measure.record import Cause, Record
 from gpuyard.printable import csv_text, printable_json
+from gpuyard.table import Table
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-class Listing(NamedTuple):
-    """A table as a value. A column is a name, or a name and how soon it goes where the width is short."""
-
-    title: str
-    columns: Sequence[str | tuple[str, int]]
-    rows: Sequence[Sequence[str]]
-
-
-Shown = Sequence[Listing | str]
+Shown = Sequence[Table | str]
 """Tables and sentences, in the order in which they are read."""
 
 
@@ -58,7 +51,7 @@ class ResultKind(Generic[AnyRecord]):
     record: type[AnyRecord]
     made_by: str
     """The command that makes one."""
-    listing: Callable[[Sequence[AnyRecord]], Listing]
+    listing: Callable[[Sequence[AnyRecord]], Table]
     show: Callable[[AnyRecord], Shown]
     flat: FlatRows[AnyRecord] | None = None
     course: Callable[[AnyRecord], Iterable[Moment]] | None = None

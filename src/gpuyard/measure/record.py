@@ -26,6 +26,7 @@ from gpuyard import __version__
 from gpuyard.catalog.models import ModelProfile
 from gpuyard.cpu import cpu_model, os_name, usable_cores
 from gpuyard.run.probe import cuda_gpus
+from gpuyard.specs import Precision
 
 _HARDWARE = {"host", "cpu_model", "cores", "memory_bytes", "gpus"}
 
@@ -159,3 +160,8 @@ def torch_version() -> str:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return "none"
+
+
+def in_precision(precision: Precision | None) -> str:
+    """What a title says after the workload's name."""
+    return f" in {precision}" if precision else ""

@@ -11,8 +11,6 @@ import contextlib
 import os
 import sqlite3
 import sys
-import time
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +23,11 @@ from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.printable import printable
+from gpuyard.sqlite_file import BUSY_SECONDS, address, schema_version, write_ahead
 
 SCHEMA_VERSION = 2
 _TRAINING_ONLY = 1
 _APPLICATION = 0x67707579  # "gpuy"; stores that were made before it was set have 0
-_BUSY_SECONDS = 30.0
 _HEADER_BYTES = 100
 _SCHEMA = """
 CREATE TABLE measurements (
@@ -125,7 +123,7 @@ class ResultsStore:
         if not self.path.exists():
             return []
         with self._connection(create=False) as connection:
-            if not self._version(connection):
+            if not schema_version(connection):
                 return []  # another process has just begun to make it
             connection.text_factory = bytes  # damaged text is not to stop the rows after it
             rows = connection.execute(
@@ -177,7 +175,7 @@ class ResultsStore:
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if create:
-            return sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         # a file that can't change needs no lock, and on a read-only mount there can be none; one that can
         # change is opened so that the last reader takes the lock's files away again
         writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
@@ -189,8 +187,8 @@ class ResultsStore:
         return connection
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        address = f"file:{urllib.parse.quote(str(self.path.absolute()))}?{mode}"
-        return sqlite3.connect(address, timeout=_BUSY_SECONDS, isolation_level=None, uri=True)
+        place = address(self.path, mode)
+        return sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
 
     def _has_log(self) -> bool:
         """What is not in the file yet is in a log beside it."""
@@ -236,11 +234,11 @@ class ResultsStore:
             )
 
     def _prepare(self, connection: sqlite3.Connection, *, create: bool) -> None:
-        version = self._version(connection)
+        version = schema_version(connection)
         if version == 0 and create:
-            _write_ahead(connection)
+            write_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
-            version = self._version(connection)  # another process may have been first
+            version = schema_version(connection)  # another process may have been first
             if version == 0:
                 for statement in _SCHEMA.split(";"):
                     connection.execute(statement)
@@ -254,23 +252,6 @@ class ResultsStore:
             )
         connection.execute("PRAGMA synchronous = FULL")
 
-    @staticmethod
-    def _version(connection: sqlite3.Connection) -> int:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
 
 def _kind(of: type[Record]) -> str:
     return str(of.model_fields["kind"].default)
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    # the switch does not wait for a busy file by itself (sqlite.org/wal.html, section 8)
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)

@@ -21,6 +21,7 @@ from gpuyard.measure.convergence.plan import plan_convergence
 from gpuyard.measure.convergence.recipe import split
 from gpuyard.measure.convergence.records import ConvergenceRun
 from gpuyard.measure.convergence.run import run_convergence
+from gpuyard.measure.record import this_testbed
 from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]
@@ -129,3 +130,31 @@ def test_what_can_not_be_trained_is_a_sentence(tiny: Build) -> None:
         plan_convergence(tiny())
     with pytest.raises(MissingRequirement, match="gpuyard data fetch spoken-digits"):
         plan_convergence(tiny(source="spoken-digits"))
+
+
+def test_the_precision_that_is_asked_for_is_trained_in(tiny: Build, tmp_path: Path) -> None:
+    def trained(name: str, precision: str | None) -> ConvergenceRun:
+        workload = tiny("classifier", source="tiny_models:learnable")
+        workload = workload.model_copy(update={"precision": precision})
+        plan = plan_convergence(
+            workload, epochs=1, batch_per_worker=10, checkpoint=tmp_path / f"{name}.npz"
+        )
+        return run_convergence(plan)
+
+    plain, single, half = trained("a", None), trained("b", "fp32"), trained("c", "bf16")
+    assert (plain.precision, single.precision, half.precision) == ("fp32", "fp32", "bf16")
+    assert plain.last.parameter_checksum == single.last.parameter_checksum
+    assert half.last.parameter_checksum != single.last.parameter_checksum
+    assert half.last.loss == pytest.approx(single.last.loss, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("precision", "why"), [("fp16", "fp32, tf32 or bf16"), ("tf32", "a mode of NVIDIA GPUs")]
+)
+def test_a_precision_that_can_not_be_is_refused(
+    forgetful: Workload, precision: str, why: str
+) -> None:
+    if precision == "tf32" and this_testbed().gpus:
+        pytest.skip("there are GPUs here")
+    with pytest.raises(UserMistake, match=why):
+        plan_convergence(forgetful.model_copy(update={"precision": precision}))

@@ -22,14 +22,13 @@ from gpuyard.measure.export.wandb import write_wandb_runs
 @pytest.mark.filterwarnings("ignore")
 def test_its_own_reader_reads_a_run(exported: list[ExportedRun], tmp_path: Path) -> None:
     datastore = pytest.importorskip("wandb.sdk.internal.datastore")
-    from wandb.proto import wandb_internal_pb2
-
+    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     _, place = write_wandb_runs(tmp_path / "wandb", exported, "team")
     reader = datastore.DataStore()
     reader.open_for_scan(str(next(place.glob("*.wandb"))))
     records = []
     while (content := reader.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
+        record = messages.Record()
         record.ParseFromString(content)
         records.append(record)
     kinds = [record.WhichOneof("record_type") for record in records]

@@ -81,6 +81,21 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
     assert store.records(ReliefResult, "another") == []
 
 
+@needs_two_cores
+def test_remedies_are_tried_in_the_precision_that_is_asked_for(tiny: Build) -> None:
+    def losses(precision: str) -> list[float | None]:
+        workload = tiny().model_copy(update={"precision": precision})
+        plan = plan_relief(workload, 2, 8, Here(), samples=100, remedies=())
+        assert plan.describe()["precision"] == precision
+        result = run_relief(plan)
+        assert result.precision == precision
+        return [run.loss for run in result.runs]
+
+    single, half = losses("fp32"), losses("bf16")
+    assert single != half
+    assert half == pytest.approx(single, rel=0.05)
+
+
 def test_one_worker_has_nothing_to_relieve(tiny: Build) -> None:
     with pytest.raises(UserMistake, match="nothing to relieve"):
         plan_relief(tiny(), 1, 8, Here())

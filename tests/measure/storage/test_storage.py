@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpuyard.catalog.storage import storage_needs
+from gpuyard.catalog.fabric import storage_needs
 from gpuyard.cli.measure import bench
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.files import sweep

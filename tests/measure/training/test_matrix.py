@@ -54,15 +54,15 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
     sweep_file: Path, store: ResultsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Moody:
-        """Believes nothing of batch 8 at first, and never what accumulates."""
+        """Believes nothing of batch 8 at first, and never of batch 16."""
 
         seen: set[str] = set()  # noqa: RUF012
 
         def __init__(self, *_: object) -> None: ...
 
         def __call__(self, measurement, _foreign):  # type: ignore[no-untyped-def]
-            if measurement.remedy.accumulate > 1:
-                return "accumulated"
+            if measurement.batch_per_worker == 16:
+                return "never"
             if measurement.batch_per_worker == 8 and measurement.key not in self.seen:
                 self.seen.add(measurement.key)
                 return "not yet"
@@ -70,26 +70,21 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
 
     for module in (matrix, run):
         monkeypatch.setattr(module, "Credibility", Moody)
-    sweep_file.write_text(SWEEP.replace("repeats: 2", "repeats: 1"))
+    one_set_of_ranks = SWEEP.replace("repeats: 2", "repeats: 1").replace("[4, 8]", "[4, 8, 16]")
+    sweep_file.write_text(one_set_of_ranks.replace("[{}, {accumulate: 2}]", "[{}]"))
     monkeypatch.chdir(sweep_file.parent)
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
     events: list[SweepEvent] = []
     outcome = run_matrix(planned, store, on_event=events.append)
-    assert [(m.batch_per_worker, m.remedy.label) for m in outcome.measurements] == [
-        (4, "plain"),
-        (8, "plain"),
-    ]
-    assert [(p.batch_per_worker, reason) for _, p, reason in outcome.rejected] == [
-        (4, "accumulated"),
-        (8, "accumulated"),
-    ]
+    assert [m.batch_per_worker for m in outcome.measurements] == [4, 8]
+    assert [(p.batch_per_worker, reason) for _, p, reason in outcome.rejected] == [(16, "never")]
     assert sorted(m.key for m in store.records(Measurement)) == sorted(
         m.key for m in outcome.measurements
     )
     reasons = [r.reason for r in store.records(Rejection)]
-    assert (reasons.count("not yet"), reasons.count("accumulated")) == (1, 4)
+    assert (reasons.count("not yet"), reasons.count("never")) == (1, 2)
     assert store.get(store.records(Rejection)[0].id) == store.records(Rejection)[0]
-    assert events[-1].progress.done == events[-1].progress.total == 4
+    assert events[-1].progress.done == events[-1].progress.total == 3
     assert all((event.progress.left_seconds or 0) >= 0 for event in events)
 
     # again: what was measured is found, what was rejected is tried again

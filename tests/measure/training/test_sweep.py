@@ -96,7 +96,7 @@ def test_ddp_trains_and_keeps_the_ranks_equal(store: ResultsStore, tiny: Build) 
     assert len(set(m.parameter_checksums)) == 1
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.soak)])
 def test_half_precisions_train(store: ResultsStore, tiny: Build, precision: str) -> None:
     sweep = plan_sweep(tiny(precision=precision), [1], [8], seconds_per_point=0.2)
     (m,) = run_sweep(sweep, store)
@@ -187,7 +187,7 @@ def _runs(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("how", "launcher", "processes"),
     [
-        (signal.SIGKILL, "direct", 2),
+        pytest.param(signal.SIGKILL, "direct", 2, marks=pytest.mark.soak),
         (signal.SIGINT, "direct", 2),
         (signal.SIGKILL, "torchrun", 3),  # its agent, too
     ],
@@ -296,3 +296,10 @@ def test_dry_run_value_names_every_point(tiny: Build) -> None:
     plan = plan_sweep(tiny(), [1], [8, 4]).describe()
     assert [(p["workers"], p["batch_per_worker"]) for p in plan["points"]] == [(1, 4), (1, 8)]
     assert plan["strategy"] == "ddp"
+
+
+def test_a_run_of_ours_is_not_said_to_send_what_other_software_sends(tiny: Build) -> None:
+    named = tiny(framework="apex", gradient_dtype="fp16")
+    sweep = plan_sweep(named, [2], [8])
+    assert (sweep.workload.framework, sweep.workload.gradient_dtype) == (None, None)
+    assert sweep.points == plan_sweep(tiny(), [2], [8]).points

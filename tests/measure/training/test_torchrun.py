@@ -1,5 +1,6 @@
 """Training through torchrun on this machine."""
 
+import contextlib
 from collections.abc import Callable
 
 import psutil
@@ -19,9 +20,10 @@ def test_torchrun_trains_here_and_nobody_can_connect(store: ResultsStore, tiny: 
 
     def look(_event: object) -> None:
         for child in psutil.Process().children(recursive=True):
-            for connection in child.net_connections("inet"):
-                if connection.status == psutil.CONN_LISTEN:
-                    listening.add(connection.laddr.ip)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                for connection in child.net_connections("inet"):
+                    if connection.status == psutil.CONN_LISTEN:
+                        listening.add(connection.laddr.ip)
 
     sweep = plan_sweep(tiny(), [2], [8], seconds_per_point=0.3, launcher="torchrun")
     (m,) = run_sweep(sweep, store, on_event=look)

@@ -11,10 +11,10 @@ from gpuyard import units
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.measure.collectives.tables import where
-from gpuyard.measure.kind import Listing
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import Device
+from gpuyard.table import Table
 from gpuyard.workloads.resolve import require_torch
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -59,10 +59,10 @@ class CollectivesPlan:
             "key": self.key,
         }
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
         place = where(self.place.record(self.workers))
-        return Listing(
+        return Table(
             f"{self.workers} ranks {place}, {self.backend} on {self.device}, {self.repeats} repeats",
             ["operation", "bytes", ""],
             [

@@ -3,15 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.collectives.records import CollectiveResult, CollectivesBench
-from gpuyard.measure.kind import (
-    FlatRows,
-    Listing,
-    ResultKind,
-    Shown,
-    cause_sentences,
-    columns_of,
-)
+from gpuyard.measure.kind import FlatRows, ResultKind, Shown, cause_sentences, columns_of
 from gpuyard.run.places.place import RunPlace
+from gpuyard.table import Column, Table
 from gpuyard.units import format_bit_rate, format_bytes, format_seconds, format_share
 
 _COLUMNS: Mapping[str, Callable[[CollectivesBench, CollectiveResult], object]] = {
@@ -43,10 +37,10 @@ def where(place: RunPlace) -> str:
             return f"on {', '.join(place.nodes)}"
 
 
-def _listing(benches: Sequence[CollectivesBench]) -> Listing:
-    return Listing(
+def _listing(benches: Sequence[CollectivesBench]) -> Table:
+    return Table(
         "Benches of collectives",
-        ["id", ("made (UTC)", 1), "where", "ranks", "backend", "best busbw", "below"],
+        ["id", Column("made (UTC)", 1), "where", "ranks", "backend", "best busbw", "below"],
         [
             [
                 bench.id,
@@ -68,7 +62,15 @@ def _show(bench: CollectivesBench) -> Shown:
         f"{bench.ranks} ranks {where(bench.place)}, {bench.backend} on {bench.device}, "
         f"bench {bench.id}"
     )
-    columns = ("operation", "bytes", "time", ("spread", 2), ("algbw", 1), "busbw", ("expected", 3))
+    columns = (
+        "operation",
+        "bytes",
+        "time",
+        Column("spread", 2),
+        Column("algbw", 1),
+        "busbw",
+        Column("expected", 3),
+    )
     rows = [_row(result) for result in bench.results]
     sold = bench.link_bytes_per_second
     links = f"slowest link {format_bit_rate(sold)}, " if sold is not None else ""
@@ -77,7 +79,7 @@ def _show(bench: CollectivesBench) -> Shown:
         f"{format_bit_rate(bench.probe.ring_bytes_per_second)} each way, one hop of the ring "
         f"{format_seconds(bench.probe.latency_seconds)}."
     )
-    table = Listing(title, [*columns, "of expected speed", "verdict"], rows)
+    table = Table(title, [*columns, "of expected speed", "verdict"], rows)
     return [table, alone, *_findings(bench), *bench.notes]
 
 

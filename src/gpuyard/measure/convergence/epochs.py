@@ -17,7 +17,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.convergence import checkpoint as checkpoints
 from gpuyard.measure.convergence.recipe import build_optimizer, prepared, set_rates, split
 from gpuyard.measure.convergence.records import ConvergenceJob, EpochDone, EpochProgress
-from gpuyard.measure.training.trainer import parameter_checksum
+from gpuyard.measure.training.trainer import autocast, parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import load_samples
@@ -106,7 +106,8 @@ class EpochTrainer:
     def _step(self, indices: Tensor) -> None:
         inputs, target = self._batch(indices)
         self._optimizer.zero_grad()
-        loss = self._task.loss(self._module(*inputs), target)
+        with autocast(self._job.workload.precision, self._device):
+            loss = self._task.loss(self._module(*inputs), target)
         torch.autograd.backward(loss)
         if self._peers.count > 1:
             self._average_gradients()
@@ -132,7 +133,7 @@ class EpochTrainer:
         mine = indices[self._job.rank :: self._job.processes]
         total = torch.zeros(3, dtype=torch.float64)
         self._module.eval()
-        with torch.no_grad():
+        with torch.no_grad(), autocast(self._job.workload.precision, self._device):
             for chosen in torch.split(mine, _EVALUATED_AT_ONCE):
                 inputs, target = self._batch(chosen)
                 output = self._module(*inputs)

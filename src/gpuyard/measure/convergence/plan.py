@@ -9,11 +9,12 @@ from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.files import check_writable
 from gpuyard.measure.convergence import rates
 from gpuyard.measure.convergence.checkpoint import default_directory
-from gpuyard.measure.kind import Listing
-from gpuyard.measure.record import Testbed, key_of, this_testbed
+from gpuyard.measure.record import Testbed, in_precision, key_of, this_testbed
+from gpuyard.measure.training.strategies import NO_TF32
 from gpuyard.run.places import Here
 from gpuyard.run.protocol import Device
-from gpuyard.specs import Workload
+from gpuyard.specs import Precision, Workload
+from gpuyard.table import Table
 from gpuyard.units import counted, format_share
 from gpuyard.workloads.own_code import code_digest, code_of
 from gpuyard.workloads.resolve import require_torch
@@ -47,13 +48,14 @@ class ConvergencePlan:
             "epochs": self.epochs,
             "target_accuracy": self.target_accuracy,
             "seed": self.seed,
+            "precision": self.workload.precision,
             "checkpoint": str(self.checkpoint),
         }
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
-        title = f"{self.workload.name}: would be trained"
-        return Listing(
+        title = f"{self.workload.name}{in_precision(self.workload.precision)}: would be trained"
+        return Table(
             title,
             ["", ""],
             [
@@ -110,6 +112,7 @@ def plan_convergence(
     cores_by_worker = Here().cores_by_worker(workers, computing=True)
     testbed = this_testbed()
     device: Device = "cuda" if testbed.gpus else "cpu"
+    precision = _precision(workload, device)
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
         "workload": workload.model_dump(mode="json"),
@@ -123,7 +126,7 @@ def plan_convergence(
         "torch": testbed.torch,
     }
     return ConvergencePlan(
-        workload=workload,
+        workload=workload.model_copy(update={"precision": precision}),
         device=device,
         cores_by_worker=cores_by_worker,
         batch_per_worker=batch,
@@ -135,6 +138,19 @@ def plan_convergence(
         identity=key_of(identity)[:16],
         testbed=testbed,
     )
+
+
+def _precision(workload: Workload, device: Device) -> Precision | None:
+    """The workload's, or fp32 on CPUs; None: as PyTorch does on this GPU."""
+    asked = workload.precision
+    if asked == "fp16":
+        raise UserMistake(
+            "training to an accuracy is done in fp32, tf32 or bf16: fp16 needs a scale of its loss, which checkpoints "
+            "do not keep; give --precision bf16"
+        )
+    if asked == "tf32" and device == "cpu":
+        raise UserMistake(NO_TF32)
+    return asked or ("fp32" if device == "cpu" else None)
 
 
 def _file_name(name: str, workers: int) -> str:

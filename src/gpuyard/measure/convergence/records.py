@@ -6,6 +6,7 @@ from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader, WorkloadJob
 from gpuyard.measure.record import BenchRecord, Part
+from gpuyard.specs import Precision
 
 
 class ConvergenceJob(WorkloadJob):
@@ -62,6 +63,9 @@ class ConvergenceRun(BenchRecord):
     workers: int
     batch_per_worker: int
     target_accuracy: float
+    precision: Annotated[
+        Precision | None, Field(description="what was trained in; None: as PyTorch does there")
+    ] = None
     reached: bool
     checkpoint: str
     epochs: tuple[EpochDone, ...]

@@ -66,6 +66,7 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
         workers=len(plan.cores_by_worker),
         batch_per_worker=plan.batch_per_worker,
         target_accuracy=plan.target_accuracy,
+        precision=plan.workload.precision,
         reached=epochs[-1].training_accuracy >= plan.target_accuracy,
         checkpoint=str(plan.checkpoint),
         epochs=tuple(epochs),

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from gpuyard.measure.convergence.records import ConvergenceRun
-from gpuyard.measure.kind import Listing, ResultKind, Shown
+from gpuyard.measure.kind import ResultKind, Shown
+from gpuyard.measure.record import in_precision
+from gpuyard.table import Column, Table
 from gpuyard.units import counted
 
 
-def _listing(runs: Sequence[ConvergenceRun]) -> Listing:
-    columns = ("id", ("made (UTC)", 1), "workload", "workers", "batch", "epochs", "loss")
-    return Listing(
+def _listing(runs: Sequence[ConvergenceRun]) -> Table:
+    columns = ("id", Column("made (UTC)", 1), "workload", "workers", "batch", "epochs", "loss")
+    return Table(
         "Training to an accuracy",
         [*columns, "training data", "held out", "reached"],
         [
@@ -33,8 +35,8 @@ def _listing(runs: Sequence[ConvergenceRun]) -> Listing:
 def _show(run: ConvergenceRun) -> Shown:
     last = run.last
     return [
-        Listing(
-            f"{run.workload}: {counted(run.workers, 'worker')}, {run.batch_per_worker} samples each per update",
+        Table(
+            f"{run.workload}{in_precision(run.precision)}: {counted(run.workers, 'worker')}, {run.batch_per_worker} samples each per update",
             ["", ""],
             [
                 ["epochs", str(last.epoch)],

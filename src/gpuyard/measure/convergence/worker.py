@@ -15,8 +15,10 @@ def _run(job: ConvergenceJob, emit: Emit) -> None:
     import torch
 
     from gpuyard.measure.convergence.epochs import EpochTrainer
+    from gpuyard.measure.training.trainer import set_precision
     from gpuyard.run.peers import own_device
 
+    set_precision(job.workload.precision)
     torch.use_deterministic_algorithms(True)
     EpochTrainer(job, own_device(job)).run(emit if job.rank == 0 else lambda _event: None)
 

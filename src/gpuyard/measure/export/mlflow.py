@@ -20,6 +20,7 @@ from gpuyard import __version__
 from gpuyard.errors import GpuyardError, UserMistake, quoted
 from gpuyard.measure.export.runs import ExportedRun
 from gpuyard.printable import printable
+from gpuyard.web_client import opener, read_json
 
 _TIMEOUT_SECONDS = 30
 _MOST_ANSWER_BYTES = 20_000_000
@@ -143,8 +144,8 @@ class MlflowServer:
             method=method,
         )
         try:
-            with _opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                said = json.loads(_read(answer))
+            with opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                said = read_json(answer, _MOST_ANSWER_BYTES)
         except urllib.error.HTTPError as refused:
             with refused:
                 code, message = _refusal(refused)
@@ -176,16 +177,9 @@ def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _read(answer: Any) -> bytes:
-    said = bytes(answer.read(_MOST_ANSWER_BYTES + 1))
-    if len(said) > _MOST_ANSWER_BYTES:
-        raise ValueError("it is too long")
-    return said
-
-
 def _refusal(refused: urllib.error.HTTPError) -> tuple[str, str]:
     try:
-        said = json.loads(_read(refused))
+        said = read_json(refused, _MOST_ANSWER_BYTES)
         return str(said["error_code"]), quoted(str(said["message"]))
     except (ValueError, KeyError, TypeError, OSError):
         return "", printable(str(refused.reason))
@@ -193,17 +187,3 @@ def _refusal(refused: urllib.error.HTTPError) -> tuple[str, str]:
 
 def _hidden(address: str) -> str:
     return re.sub(r"//[^/@]*@", "//…@", address)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Without redirects, which would take the password elsewhere, and without files and FTP."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-    ):
-        opener.add_handler(handler())
-    return opener

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.kind import FlatRows, Listing, Moment, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
+from gpuyard.table import Column, Table
 from gpuyard.units import (
     counted,
     format_bytes,
@@ -28,11 +29,19 @@ _COLUMNS: Mapping[str, Callable[[JobRun], object]] = {
 }
 
 
-def _listing(runs: Sequence[JobRun]) -> Listing:
-    columns = ("id", ("ended (UTC)", 3), ("job", 4), "workload", "GPUs", ("nodes", 2), "batch")
-    return Listing(
+def _listing(runs: Sequence[JobRun]) -> Table:
+    columns = (
+        "id",
+        Column("ended (UTC)", 3),
+        Column("job", 4),
+        "workload",
+        "GPUs",
+        Column("nodes", 2),
+        "batch",
+    )
+    return Table(
         "Runs of jobs",
-        [*columns, "samples/s", ("by the clock", 1), ("steps", 5)],
+        [*columns, "samples/s", Column("by the clock", 1), Column("steps", 5)],
         [
             [
                 run.id,
@@ -75,7 +84,7 @@ def _show(run: JobRun) -> Shown:
         ["versions", f"gpuyard {where.gpuyard}, torch {where.torch}, Python {where.python}"],
         ["system", f"{where.os}, {where.kernel}"],
     ]
-    return [Listing(f"{run.workload}, run {run.id}", ["", ""], rows)]
+    return [Table(f"{run.workload}, run {run.id}", ["", ""], rows)]
 
 
 def _course(run: JobRun) -> Iterator[Moment]:

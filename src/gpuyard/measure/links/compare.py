@@ -57,7 +57,7 @@ def likely_causes(
         yield Cause(
             name="unknown",
             why="nothing that was read from this host explains it",
-            next_step="measure again with more --bytes and --repeats, and beside nvbandwidth",
+            next_step="measure again with more --bytes and --repeats, and compare with nvbandwidth",
         )
 
 

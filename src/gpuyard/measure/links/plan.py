@@ -9,13 +9,13 @@ import psutil
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.measure.kind import Listing
 from gpuyard.measure.links.facts import gpu_addresses
 from gpuyard.measure.links.loopback import MOST_BYTES
 from gpuyard.measure.links.memory import core_counts
 from gpuyard.measure.links.probe import CudaProbe, name_gpus
 from gpuyard.measure.links.records import PlannedLink
 from gpuyard.measure.record import Testbed, key_of, this_testbed
+from gpuyard.table import Table
 from gpuyard.units import format_bytes
 
 FEWEST_BYTES = 64_000
@@ -50,10 +50,10 @@ class LinkPlan:
             "links": [link.model_dump(mode="json") for link in self.links],
         }
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
         size = format_bytes(self.size_bytes)
-        return Listing(
+        return Table(
             f"{self.testbed.host}: {len(self.links)} links, {self.repeats} repeats of {size}",
             ["link", "direction", ""],
             [[link.label, link.direction, "would be measured"] for link in self.links],

@@ -2,15 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gpuyard.measure.kind import (
-    FlatRows,
-    Listing,
-    ResultKind,
-    Shown,
-    cause_sentences,
-    columns_of,
-)
+from gpuyard.measure.kind import FlatRows, ResultKind, Shown, cause_sentences, columns_of
 from gpuyard.measure.links.records import ComparedLink, LinkBench
+from gpuyard.table import Column, Table
 from gpuyard.units import format_byte_rate, format_bytes, format_share
 
 _COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {
@@ -33,9 +27,18 @@ _MATRICES = {
 }
 
 
-def _listing(benches: Sequence[LinkBench]) -> Listing:
-    columns = ("id", "made (UTC)", "host", "GPUs", ("copy", 1), ("repeats", 2), "links", "slow")
-    return Listing(
+def _listing(benches: Sequence[LinkBench]) -> Table:
+    columns = (
+        "id",
+        "made (UTC)",
+        "host",
+        "GPUs",
+        Column("copy", 1),
+        Column("repeats", 2),
+        "links",
+        "slow",
+    )
+    return Table(
         "Benches of links",
         columns,
         [
@@ -61,9 +64,9 @@ def _show(bench: LinkBench) -> Shown:
         f"{bench.host.host}, bench {bench.id}: {bench.repeats} repeats of "
         f"{format_bytes(bench.size_bytes)}{compared}"
     )
-    columns = ("link", "measured", ("spread", 1), "expected", "ratio", "verdict")
+    columns = ("link", "measured", Column("spread", 1), "expected", "ratio", "verdict")
     rows = [_row(link) for link in bench.links if link.measured.kind != "gpu-gpu"]
-    return [Listing(title, columns, rows), *_matrices(bench), *_findings(bench), *bench.notes]
+    return [Table(title, columns, rows), *_matrices(bench), *_findings(bench), *bench.notes]
 
 
 def _row(link: ComparedLink) -> list[str]:
@@ -78,7 +81,7 @@ def _row(link: ComparedLink) -> list[str]:
     ]
 
 
-def _matrices(bench: LinkBench) -> Iterator[Listing]:
+def _matrices(bench: LinkBench) -> Iterator[Table]:
     pairs = [link for link in bench.links if link.measured.kind == "gpu-gpu"]
     for way, title in _MATRICES.items():
         cells = {
@@ -88,7 +91,7 @@ def _matrices(bench: LinkBench) -> Iterator[Listing]:
         }
         gpus = sorted({gpu for pair in cells for gpu in pair}, key=lambda gpu: (len(gpu), gpu))
         if gpus:
-            yield Listing(
+            yield Table(
                 f"{title}, GB/s: measured of expected",
                 ["from, to", *gpus],
                 [[a, *(cells.get((a, b), "") for b in gpus)] for a in gpus],

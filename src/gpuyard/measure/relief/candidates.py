@@ -22,8 +22,7 @@ from gpuyard.predict import (
     strategy_of,
 )
 from gpuyard.predict.constants import fitted
-from gpuyard.predict.strategies.buckets import POWERSGD_RANK
-from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES
+from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
 from gpuyard.predict.transport import between_machines
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Workload

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure.kind import Listing
+from gpuyard.measure.record import in_precision
 from gpuyard.measure.relief.candidates import CANDIDATES
 from gpuyard.measure.training.sweep import Sweep, plan_sweep
 from gpuyard.run.places import Place
-from gpuyard.specs import ExchangeOptions, Workload
+from gpuyard.specs import ExchangeOptions, Precision, Workload
+from gpuyard.table import Table
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class ReliefPlan:
     def samples(self) -> int:
         return self.steps * self.workers * self.batch_per_worker
 
+    @property
+    def precision(self) -> Precision | None:
+        """None: PyTorch's default for a model of your own, which is not known before it runs."""
+        return self.sweep.workload.precision
+
     def describe(self) -> dict[str, Any]:
         """For `--dry-run` and programs."""
         return {
@@ -44,14 +50,15 @@ class ReliefPlan:
             "place": self.sweep.place.record(self.workers).model_dump(),
             "samples": self.samples,
             "tolerance": self.tolerance,
+            "precision": self.precision,
             "remedies": [remedy.label for remedy in self.remedies],
             "foreseen_speed_ups": list(self.foreseen),
         }
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
-        return Listing(
-            f"{self.sweep.workload.name}: {self.workers} workers, batch {self.batch_per_worker}, "
+        return Table(
+            f"{self.sweep.workload.name}{in_precision(self.precision)}: {self.workers} workers, batch {self.batch_per_worker}, "
             f"{self.samples:,} samples each",
             ["remedy", "predicted"],
             [

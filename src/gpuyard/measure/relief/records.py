@@ -8,7 +8,7 @@ from gpuyard.measure.ranks import EventReader
 from gpuyard.measure.record import BenchRecord, Part
 from gpuyard.measure.training.job import TrainingJob
 from gpuyard.run.places.place import RunPlace
-from gpuyard.specs import ExchangeOptions
+from gpuyard.specs import ExchangeOptions, Precision
 
 
 class ReliefJob(TrainingJob):
@@ -51,6 +51,9 @@ class ReliefResult(BenchRecord):
     batch_per_worker: int
     place: RunPlace
     tolerance: float
+    precision: Annotated[
+        Precision | None, Field(description="what was trained in; None: an older gpuyard kept none")
+    ] = None
     runs: tuple[Relieved, ...]
     foreseen: Annotated[
         tuple[float | None, ...],

@@ -50,5 +50,6 @@ def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefR
         batch_per_worker=plan.batch_per_worker,
         place=sweep.place.record(processes),
         tolerance=plan.tolerance,
+        precision=sweep.workload.precision,
         runs=tuple(runs),
     )

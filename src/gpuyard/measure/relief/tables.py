@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
-from gpuyard.measure.kind import Listing, ResultKind, Shown
+from gpuyard.measure.kind import ResultKind, Shown
+from gpuyard.measure.record import in_precision
 from gpuyard.measure.relief.records import ReliefResult, Relieved
 from gpuyard.measure.training.measurement import place_words
+from gpuyard.table import Column, Table
 from gpuyard.units import format_per_second, format_share
 
 
-def _listing(reliefs: Sequence[ReliefResult]) -> Listing:
-    columns = ("id", ("made (UTC)", 1), "workload", "workers", "batch", ("where", 2))
-    return Listing(
+def _listing(reliefs: Sequence[ReliefResult]) -> Table:
+    columns = ("id", Column("made (UTC)", 1), "workload", "workers", "batch", Column("where", 2))
+    return Table(
         "Benches of remedies",
         [*columns, "best", "× plain DDP"],
         [
@@ -31,8 +33,8 @@ def _listing(reliefs: Sequence[ReliefResult]) -> Listing:
 
 def _show(result: ReliefResult) -> Shown:
     """Each remedy with what it brings, what was predicted, and what was learned."""
-    table = Listing(
-        f"{result.workload}: {result.workers} workers, batch {result.batch_per_worker}, "
+    table = Table(
+        f"{result.workload}{in_precision(result.precision)}: {result.workers} workers, batch {result.batch_per_worker}, "
         f"{result.runs[0].samples:,} samples each",
         ["remedy", "samples/s", "speed-up", "predicted", "final loss", "learned", "loss is"],
         [

@@ -32,8 +32,10 @@ def main() -> None:
 def _run(job: ReliefJob, emit: Emit) -> None:
     require_torch()
     from gpuyard.measure.training.point import read_samples
+    from gpuyard.measure.training.trainer import set_precision
     from gpuyard.run.peers import Peers, own_device
 
+    set_precision(job.workload.precision)
     device = own_device(job)
     samples = read_samples(job)
     peers = Peers(job)
@@ -134,7 +136,7 @@ def _loss(
     mine = torch.arange(0, samples.count, every)[job.rank :: job.processes]
     total = 0.0
     trainer.module.eval()
-    with torch.no_grad():
+    with torch.no_grad(), trainer.autocast():
         for chosen in torch.split(mine, _AT_ONCE):
             inputs, target = samples.gather(chosen)
             ready = tuple(t.to(device) for t in prepared(inputs, _source(job)))

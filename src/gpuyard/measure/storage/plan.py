@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.catalog import gpus, models
-from gpuyard.catalog.storage import storage_needs
+from gpuyard.catalog.fabric import storage_needs
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.measure.kind import Listing
 from gpuyard.predict import compute_line
 from gpuyard.predict.compute import precision_on
 from gpuyard.specs import Workload
+from gpuyard.table import Table
 from gpuyard.units import counted, format_bytes, format_seconds, format_share
 
 _LEAST_UTILISATION = 0.9
@@ -48,10 +48,10 @@ class StoragePlan:
         """For `--dry-run` and programs."""
         return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
 
-    def listing(self) -> Listing:
+    def listing(self) -> Table:
         """For `--dry-run` and people."""
         own = f"{format_bytes(self.own_bytes)} in {self.own_files} files, removed afterwards"
-        return Listing(
+        return Table(
             f"{self.path}: would be measured",
             ["", ""],
             [

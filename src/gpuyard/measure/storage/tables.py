@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from gpuyard.measure.kind import Listing, ResultKind, Shown
+from gpuyard.measure.kind import ResultKind, Shown
 from gpuyard.measure.storage.records import StorageBench
+from gpuyard.table import Column, Table
 from gpuyard.units import (
     counted,
     format_byte_rate,
@@ -21,9 +22,17 @@ _CACHE_WORDS = {
 }
 
 
-def _listing(benches: Sequence[StorageBench]) -> Listing:
-    columns = ("id", ("made (UTC)", 2), "path", ("file system", 3), ("model", 1), "GPU", "asked")
-    return Listing(
+def _listing(benches: Sequence[StorageBench]) -> Table:
+    columns = (
+        "id",
+        Column("made (UTC)", 2),
+        "path",
+        Column("file system", 3),
+        Column("model", 1),
+        "GPU",
+        "asked",
+    )
+    return Table(
         "Benches of storage",
         [*columns, "most", "verdict"],
         [
@@ -45,7 +54,7 @@ def _listing(benches: Sequence[StorageBench]) -> Listing:
 
 def _show(bench: StorageBench) -> Shown:
     """Every trial, and the verdict."""
-    trials = Listing(
+    trials = Table(
         f"{bench.model} on {bench.gpu}, {bench.batch} samples of "
         f"{format_bytes(bench.record_bytes)} in {format_seconds(bench.compute_seconds)}",
         ["GPUs", "utilization", "samples/s", "read", ""],

@@ -14,7 +14,7 @@ from gpuyard.measure.training.trainer import Trainer, parameter_checksum
 from gpuyard.run.peers import Peers
 from gpuyard.workloads.profiles import catalog_profile, profile_here
 from gpuyard.workloads.resolve import build_task
-from gpuyard.workloads.samples import Samples, build_batches, load_samples
+from gpuyard.workloads.samples import Samples, build_batches, load_samples, load_undecoded
 from gpuyard.workloads.task import Task
 
 
@@ -22,8 +22,7 @@ def read_samples(job: TrainingJob) -> Samples:
     """The same on every rank; each takes its share of them."""
     torch.manual_seed(job.seed)
     if job.synthetic is not None:
-        nothing = job.workload.model_copy(update={"dataset": None})
-        return load_samples(nothing, task_of(job))
+        return load_undecoded(job.workload, task_of(job))
     return load_samples(job.workload, task_of(job))
 
 
@@ -108,7 +107,7 @@ def measure_point(
         loss_last=finite(timed.loss_last) if computed else None,
         parameter_checksums=tuple(peers.collect(parameter_checksum(trainer.module))),
         backend=peers.backend,
-        data_source=samples.data_source if computed else "none: a synthetic GPU reads nothing",
+        data_source=samples.data_source,
     )
 
 

@@ -14,8 +14,12 @@ from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob
 from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
 from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent, completed
 from gpuyard.run.launch import Environment
+from gpuyard.workloads.profiles import catalog_profile
 
 _WORKER = "gpuyard.measure.training.worker"
+_FEWEST_EXCHANGES = (
+    7  # of a point: the model's first values, a warm-up, three windows, two bare ones
+)
 _START_SECONDS = 4.0  # a first guess of what starting ranks costs
 
 
@@ -80,14 +84,28 @@ def run_sweep(
 
 def sweep_clock(sweeps: Iterable[Sweep]) -> Clock:
     """For sweeps that are run one after the other."""
+    return Clock(expected_seconds(sweeps))
+
+
+def expected_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:
+    """About so long each point takes, by its key."""
     guesses: dict[str, float] = {}
     for sweep in sweeps:
         started: set[int] = set()
         for point in sweep.points:
             start = 0.0 if point.workers in started else _START_SECONDS
             started.add(point.workers)
-            guesses[point.key] = 1.0 + 1.3 * sweep.seconds_per_point + start
-    return Clock(guesses)
+            least = _FEWEST_EXCHANGES * _exchange_seconds(sweep, point.workers)
+            guesses[point.key] = max(1.0 + 1.3 * sweep.seconds_per_point, least) + start
+    return guesses
+
+
+def _exchange_seconds(sweep: Sweep, workers: int) -> float:
+    """Of all gradients around a ring; 0 where nobody knows the link, or what is sent."""
+    link, profile = sweep.place.ring_link_bytes_per_second(workers), catalog_profile(sweep.workload)
+    if link is None or profile is None:
+        return 0.0
+    return 2 * (workers - 1) / workers * profile.gradient_bytes / link
 
 
 def stored_keys(sweep: Sweep, store: ResultsStore) -> set[str]:

@@ -8,6 +8,7 @@ from gpuyard.run.launch import Launcher
 from gpuyard.run.protocol import Device
 from gpuyard.specs import ExchangeOptions, Precision
 
+NO_TF32 = "tf32 is a mode of NVIDIA GPUs and there is none here; measure fp32 or bf16 instead"
 MEASURED = ("ddp", "dataparallel", "horovod")
 
 
@@ -32,9 +33,7 @@ def check_strategy(strategy: str, *, precision: Precision, device: Device, gpus:
     if strategy == "horovod" and precision == "fp16":
         raise UserMistake("horovod is measured in fp32, tf32 and bf16, not in fp16")
     if precision == "tf32" and device == "cpu":
-        raise UserMistake(
-            "tf32 is a mode of NVIDIA GPUs and there is none here; measure fp32 or bf16 instead"
-        )
+        raise UserMistake(NO_TF32)
 
 
 def check_launcher(launcher: str, strategy: str) -> None:

@@ -177,7 +177,9 @@ def plan_sweep(
     synthetic = synthetic_gpu(workload, profile, emulated) if emulated and profile else None
     device = "cpu" if emulated else device or ("cuda" if all(place.gpus_by_node) else "cpu")
     precision = workload.precision or _usual_precision(profile, device, emulated, place)
-    workload = workload.model_copy(update={"precision": precision})
+    # our own loops send gradients in fp32 whatever the workload's usual software does
+    usual = {"precision": precision, "framework": None, "gradient_dtype": None}
+    workload = workload.model_copy(update=usual)
     check_strategy(
         strategy,
         precision=precision if precision and emulated is None else "fp32",

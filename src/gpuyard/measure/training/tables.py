@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from gpuyard.measure.kind import FlatRows, Listing, Moment, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
 from gpuyard.measure.training.measurement import Measurement, Rejection, place_words
 from gpuyard.measure.training.sweep import Point, Sweep
+from gpuyard.table import Column, Table
 from gpuyard.units import (
     counted,
     format_bytes,
@@ -41,10 +42,10 @@ def device_of(measurement: Measurement) -> str:
     return f"synthetic {synthetic.gpu}" if synthetic else measurement.device
 
 
-def plan_listing(sweep: Sweep, stored: Collection[str]) -> Listing:
+def plan_listing(sweep: Sweep, stored: Collection[str]) -> Table:
     """What would be measured of one sweep."""
     cores = len(sweep.cores_by_worker[0])  # 0: other hosts say themselves what a worker gets
-    return Listing(
+    return Table(
         f"{sweep.title}, {sweep.seconds_per_point:g} s per point"
         + (f", {counted(cores, 'core')} per worker" if cores else ""),
         ["workers", "batch per worker", ""],
@@ -52,21 +53,21 @@ def plan_listing(sweep: Sweep, stored: Collection[str]) -> Listing:
     )
 
 
-def matrix_listing(title: str, sweeps: Sequence[Sweep], stored: Collection[str]) -> Listing:
+def matrix_listing(title: str, sweeps: Sequence[Sweep], stored: Collection[str]) -> Table:
     """What would be measured of a sweep file."""
     rows = [
         [sweep.label, str(p.workers), str(p.batch_per_worker), _state(p, stored)]
         for sweep in sweeps
         for p in sweep.points
     ]
-    return Listing(f"{title}: {len(rows)} points", ["", "workers", "batch", ""], rows)
+    return Table(f"{title}: {len(rows)} points", ["", "workers", "batch", ""], rows)
 
 
 def _state(point: Point, stored: Collection[str]) -> str:
     return "in the store" if point.key in stored else "would be measured"
 
 
-def scaling_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
+def scaling_listing(title: str, measurements: Sequence[Measurement]) -> Table:
     """The runs of one sweep, each beside those with the fewest workers at the same batch."""
     fewest = min(m.workers for m in measurements)
     one_worker = {
@@ -74,10 +75,10 @@ def scaling_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
         for m in measurements
         if m.workers == fewest
     }
-    columns = (("id", 1), "workers", "batch", "samples/s", ("±", 2), "efficiency")
-    return Listing(
+    columns = (Column("id", 1), "workers", "batch", "samples/s", Column("±", 2), "efficiency")
+    return Table(
         f"{title}, {measurements[0].provenance.data_source}",
-        [*columns, "step", ("compute", 3), "exposed comm.", ("input", 4)],
+        [*columns, "step", Column("compute", 3), "exposed comm.", Column("input", 4)],
         [
             [
                 m.id,
@@ -96,10 +97,10 @@ def scaling_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
     )
 
 
-def sweep_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
+def sweep_listing(title: str, measurements: Sequence[Measurement]) -> Table:
     """The runs of a sweep file, whatever differs between them."""
-    columns = ("workload", ("device", 2), ("where", 1), "remedy", "workers", "batch")
-    return Listing(
+    columns = ("workload", Column("device", 2), Column("where", 1), "remedy", "workers", "batch")
+    return Table(
         title,
         [*columns, "samples/s", "step", "exposed comm."],
         [
@@ -119,11 +120,18 @@ def sweep_listing(title: str, measurements: Sequence[Measurement]) -> Listing:
     )
 
 
-def _listing(measurements: Sequence[Measurement]) -> Listing:
-    columns = ("id", ("made (UTC)", 3), "workload", ("strategy", 4), ("remedy", 2), ("device", 5))
-    return Listing(
+def _listing(measurements: Sequence[Measurement]) -> Table:
+    columns = (
+        "id",
+        Column("made (UTC)", 3),
+        "workload",
+        Column("strategy", 4),
+        Column("remedy", 2),
+        Column("device", 5),
+    )
+    return Table(
         "Training runs",
-        [*columns, "workers", "batch", "samples/s", ("±", 1)],
+        [*columns, "workers", "batch", "samples/s", Column("±", 1)],
         [
             [
                 m.id,
@@ -142,9 +150,17 @@ def _listing(measurements: Sequence[Measurement]) -> Listing:
     )
 
 
-def _rejected_listing(rejected: Sequence[Rejection]) -> Listing:
-    columns = ("id", ("made (UTC)", 1), "workload", "workers", "batch", ("remedy", 2), ("where", 3))
-    return Listing(
+def _rejected_listing(rejected: Sequence[Rejection]) -> Table:
+    columns = (
+        "id",
+        Column("made (UTC)", 1),
+        "workload",
+        "workers",
+        "batch",
+        Column("remedy", 2),
+        Column("where", 3),
+    )
+    return Table(
         "Not credible, so not among the measurements",
         [*columns, "reason"],
         [
@@ -188,7 +204,7 @@ def _show(m: Measurement, rejected: str = "") -> Shown:
     for name, value in m.provenance.model_dump().items():
         shown = format_bytes(value) if name == "memory_bytes" else _plain(value)
         rows.append([name.removesuffix("_bytes").replace("_", " "), shown])
-    return [Listing(f"{m.workload}, measurement {m.id}", ["", ""], rows)]
+    return [Table(f"{m.workload}, measurement {m.id}", ["", ""], rows)]
 
 
 def _interval(m: Measurement) -> str:

@@ -34,7 +34,7 @@ class Trainer:
         self.gradient_bytes = sum(p.numel() * p.element_size() for p in trained)
         self._loss = task.loss
         self._device = device
-        self._amp = _AUTOCAST.get(job.workload.precision)
+        self._precision = job.workload.precision
         self._scaler = (
             torch.amp.GradScaler(device.type) if job.workload.precision == "fp16" else None
         )
@@ -77,7 +77,7 @@ class Trainer:
         if begins:
             self._optimizer.zero_grad()
         with self._exchanging(updates):
-            with self._autocast():
+            with self.autocast():
                 loss = self._loss(self._model(*inputs), target)
             self._stretch.catch_up()
             self._backward(loss / self._remedy.accumulate)
@@ -136,10 +136,9 @@ class Trainer:
             self._scaler.step(self._optimizer)
             self._scaler.update()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self._amp is None:
-            return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._amp)
+    def autocast(self) -> AbstractContextManager[Any]:
+        """In which forward passes run."""
+        return autocast(self._precision, self._device)
 
 
 def parameter_checksum(module: nn.Module) -> str:
@@ -149,6 +148,13 @@ def parameter_checksum(module: nn.Module) -> str:
         values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
         checksum = zlib.crc32(values.numpy().data, checksum)
     return f"{checksum:08x}"
+
+
+def autocast(precision: Precision | None, device: torch.device) -> AbstractContextManager[Any]:
+    """Mixed precision, where that is asked for."""
+    if precision not in _AUTOCAST:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=_AUTOCAST[precision])
 
 
 def set_precision(precision: Precision | None) -> None:
