@@ -8,8 +8,8 @@ import json
 import sys
 import urllib.request
 
-from tornado.httpclient import HTTPRequest  # type: ignore[import-not-found]
-from tornado.websocket import websocket_connect  # type: ignore[import-not-found]
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
 
 PORT, SECONDS = sys.argv[1:]
 HEADERS = {"Authorization": f"token {sys.stdin.read()}"}

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,6 +123,68 @@ def test_a_full_disk_refuses_new_leases_and_who_still_works(
     assert leased.wait(10) == 143
     leased.stdout.close()
     assert holders(_who(cli)) == {}
+
+
+@pytest.fixture
+def frozen_disk(tmp_path: Path) -> Iterator[Path]:
+    """Whoever writes to it waits in the kernel, and can't be killed: as where a driver or a file server hangs."""
+    image, place = tmp_path / "image", tmp_path / "frozen"
+    with image.open("wb") as file:
+        file.truncate(16_000_000)
+    place.mkdir()
+    mount = f"mkfs.ext4 -q {image} && mount -o loop {image} {place} && fsfreeze --freeze {place}"
+    made = subprocess.run(("sh", "-c", mount), capture_output=True, text=True, check=False)
+    if made.returncode:
+        subprocess.run(("umount", str(place)), capture_output=True, check=False)
+        pytest.skip(f"no disk here that can be frozen: {made.stderr}")
+    try:
+        yield place
+    finally:
+        subprocess.run(("fsfreeze", "--unfreeze", str(place)), capture_output=True, check=False)
+        subprocess.run(("umount", "--lazy", str(place)), check=True)
+
+
+@needs_root
+def test_what_was_killed_and_hangs_in_the_kernel_is_not_waited_for_again(frozen_disk: Path) -> None:
+    """Its lease stays, but others' leases don't take seconds longer each time somebody asks."""
+    hanging = subprocess.Popen(("touch", str(frozen_disk / "file")))
+    try:
+        launcher = (hanging.pid, processes.start_time(hanging.pid))
+        stat = Path(f"/proc/{hanging.pid}/stat")
+        while stat.read_text().split()[2] != "D":
+            time.sleep(0.01)
+        assert not processes.stop("none", os.getuid(), None, launcher, 0.0)
+        ended: list[bool] = []
+        again = threading.Thread(
+            target=lambda: ended.append(
+                processes.stop("none", os.getuid(), None, launcher, 3600.0)
+            ),
+            daemon=True,
+        )
+        again.start()
+        again.join(30)
+        assert ended == [False]
+    finally:
+        subprocess.run(("fsfreeze", "--unfreeze", str(frozen_disk)), check=True)
+        hanging.wait(10)
+
+
+def test_a_lease_that_could_not_be_written_down_leaves_nothing_open(share: Path) -> None:
+    """A service would keep it, and its lock would look like a lease that runs."""
+    broker = Broker(share)
+    before = set(Path("/proc/self/fd").iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # a note in a lock fits, a page in the log does not: it is the last step that fails
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        for _ in range(3):
+            with pytest.raises(GpuyardError, match="no lease can be given"):
+                broker.ask(this_process(), Request(waits=False))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert list((share / "locks").iterdir()) == []
+    broker.close()
 
 
 def _who(cli: Cli) -> dict[str, Any]:

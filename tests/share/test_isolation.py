@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.share.isolation import groups
+from gpuyard.share.isolation import companions, groups
 from gpuyard.share.isolation.groups import V1, V2, Groups, usable_kind
 from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.setup import set_up
@@ -125,6 +125,65 @@ def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, s
 
 def _sleep() -> int:
     return os.posix_spawnp("sleep", ["sleep", "600"], os.environ)
+
+
+@needs_root
+def test_every_other_door_to_a_gpu_is_closed_too(
+    isolated: str, share: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DRM's nodes, by the address on the bus, and MIG's instances; stand-ins for both, in the kernel's own layout."""
+    doors = _doors(tmp_path, monkeypatch)
+    config = share / "share.json"
+    document = json.loads(config.read_text())
+    for gpu, paths in zip(document["gpus"], doors, strict=False):
+        gpu["device"] = paths[0]
+    config.write_text(json.dumps({**document, "gpus": document["gpus"][: len(doors)]}))
+    line = [sys.executable, "-c", f"input()\n{LOOK}", *(path for paths in doors for path in paths)]
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    broker = Broker(share)
+    _, lock = broker.ask(Caller(0, 0, process.pid), Request(gpus=(1,)))
+    said = process.communicate("go\n")[0].split()
+    os.close(lock)
+    broker.state()
+    broker.close()
+    counts = [len(paths) for paths in doors]
+    assert said == [*["closed"] * counts[0], *["open"] * counts[1], *["closed"] * counts[2]]
+
+
+def _doors(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Of two GPUs of NVIDIA's, the devices of which are not in the order of the bus, and of one of AMD's."""
+    for name in ("dev/dri", "dev/nvidia-caps"):
+        (root / name).mkdir(parents=True)
+    numbers = iter(range(200, 256))  # below "mem": the kernel has none of them
+
+    def door(name: str) -> str:
+        os.mknod(root / "dev" / name, 0o020_666, os.makedev(1, next(numbers)))
+        return str(root / "dev" / name)
+
+    def write(name: str, text: str) -> None:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+    found = []
+    for minor, address in ((1, "0000:3b:00.0"), (0, "0000:af:00.0")):
+        write(f"nvidia/gpus/{address}/information", f"Model: \t\t X\nDevice Minor: \t {minor}\n")
+        cap = f"nvidia-cap{21 + minor}"
+        for place, number in (("gi1/access", 21 + minor), ("gi1/ci0/access", 31 + minor)):
+            words = f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+            write(f"nvidia/capabilities/gpu{minor}/mig/{place}", words)
+        render = f"renderD{129 - minor}"
+        for node in (render, f"card{1 - minor}"):
+            (root / "pci" / address / "drm" / node).mkdir(parents=True)
+        names = [f"nvidia{minor}", f"dri/{render}", f"dri/card{1 - minor}", f"nvidia-caps/{cap}"]
+        found.append([door(name) for name in [*names, f"nvidia-caps/nvidia-cap{31 + minor}"]])
+    for node in ("renderD130", "card2"):
+        (root / "pci/0000:d8:00.0/drm" / node).mkdir(parents=True)
+    (root / "drm/renderD130").mkdir(parents=True)
+    (root / "drm/renderD130/device").symlink_to(root / "pci/0000:d8:00.0")
+    found.append([door("dri/renderD130"), door("dri/card2")])
+    for name, place in (("_DEV", "dev"), ("_DRM", "drm"), ("_PCI", "pci"), ("_NVIDIA", "nvidia")):
+        monkeypatch.setattr(companions, name, root / place)
+    return found
 
 
 @needs_root

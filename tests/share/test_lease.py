@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpuyard.share.setup import set_up
+from gpuyard.share.watch import processes
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -41,6 +42,14 @@ def test_commands_that_cant_be_run_give_their_gpus_back(start: Start, who: Who) 
         assert command in leased.communicate()[1]
         assert leased.returncode == status
     assert holders(who()) == {}
+
+
+def test_a_program_that_is_not_there_is_said_before_anything_is_waited_for(start: Start) -> None:
+    started(start, "8")
+    for word in ("two", "\u00b2"):  # not a number, so a command
+        leased = start("lease", word, "--", "true")
+        assert f"{word} can't be run: there is no such program" in leased.communicate(timeout=20)[1]
+        assert leased.returncode == 127
 
 
 def test_gpus_are_held_while_the_command_runs_and_now_fails(
@@ -206,6 +215,34 @@ def test_a_stopped_holder_is_killed_before_its_gpu_is_leased_again(
     assert [lease["ended"] for lease in usage()] == ["time", "finished"]
 
 
+def test_who_only_looks_at_a_lock_is_not_ended_with_its_holder(share: Path, start: Start) -> None:
+    """As every client does that asks whether it is free."""
+    leased = started(start, "8", "--for", "1s", command="sleep 60")
+    (lock,) = (share / "locks").iterdir()
+    with lock.open() as open_lock:
+        looking = subprocess.Popen(("sleep", "600"), stdin=open_lock)
+    try:
+        leased.send_signal(signal.SIGSTOP)  # so that another has to end it
+        assert start("lease", "8", "--", "true").wait(30) == 0
+        assert looking.poll() is None
+    finally:
+        looking.kill()
+        looking.wait()
+
+
+def test_a_lock_that_is_looked_for_does_not_become_a_strangers(tmp_path: Path) -> None:
+    """A kernel gives the inode of a removed file to the next one."""
+    lock, strangers = tmp_path / "lock", []
+    lock.touch()
+    with processes.pinned(lock) as identity:
+        lock.unlink()
+        for number in range(50):
+            (tmp_path / str(number)).touch()
+            strangers.append((tmp_path / str(number)).stat())
+    assert identity is not None
+    assert identity not in {(one.st_dev, one.st_ino) for one in strangers}
+
+
 def test_gpus_by_index_and_the_best_connected(share: Path, cli: Cli, start: Start) -> None:
     asked = start("lease", "--gpus", "3,4", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     assert asked.communicate()[0] == "3,4\n"
@@ -260,9 +297,12 @@ def test_small_jobs_share_a_gpu_and_never_more_than_all_of_it(start: Start, who:
         (("1", "--share", "1.5", "--", "true"), "must be between 0 % and 100 %"),
         (("1", "--memory", "80GB", "--", "true"), "no GPU has that much memory"),
         (("1", "--now", "--wait", "1s", "--", "true"), "use either --now or --wait"),
+        (("1", "--for", "2", "--", "true"), "has no unit; write a duration like '2h'"),
+        (("1", "--memory", "12", "--", "true"), "has no unit; write a size like '12GB'"),
         (("1",), "nothing to run"),
         (("0", "--", "true"), "a lease is for 1 GPU or more"),
         (("1", "--for", "0s", "--", "true"), "a lease lasts more than 0 seconds"),
+        (("1", "--", ""), "the name of a program can't be empty"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(
@@ -294,6 +334,15 @@ def test_release_ends_the_processes_first(start: Start, who: Who, cli: Cli, usag
     assert holders(who()) == {}
     assert usage()[0]["ended"] == "released"
     assert "there is no lease" in cli("release", id_, status=2).stderr
+
+
+def test_a_lease_can_be_released_from_inside(start: Start, who: Who, usage: Usage) -> None:
+    command = f"{sys.executable} -m gpuyard release $GPUYARD_LEASE; exec sleep 60"
+    leased = started(start, "2", command=command)
+    complained = leased.communicate(timeout=30)[1]
+    assert "is released: GPU 0, 1." in complained
+    assert leased.returncode == 143
+    assert (holders(who()), usage()[0]["ended"]) == ({}, "released")
 
 
 def started(start: Start, *arguments: str, command: str = "exec sleep 60") -> Any:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import MissingRequirement
-from gpuyard.files import home
 from gpuyard.share.notebook.jupyter import jupyter_command
+from gpuyard.share.notebook.records import all_notebooks
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -85,7 +85,7 @@ def test_a_notebook_holds_its_gpus_and_its_token_is_nowhere_to_be_seen(
     assert (seen["CUDA_VISIBLE_DEVICES"], seen["GPUYARD_LEASE"]) == ("0,1", notebook["id"])
     assert token not in " ".join(seen["argv"])
     assert token not in (files / "seen.json").read_text() + json.dumps(who())
-    kept = home() / "notebooks" / notebook["id"]
+    kept = all_notebooks() / notebook["id"]
     assert kept.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
     assert (ask(notebook, "/api/status", None), ask(notebook, "/api/status", token)) == (403, 200)
@@ -139,12 +139,12 @@ def test_a_notebook_in_the_background_goes_on_without_its_terminal(
     with_it = ("--background", "--python", str(environment), "--dir", str(files), "--json")
     process = start("notebook", *with_it)
     said, complained = process.communicate(timeout=60)
-    assert process.returncode == 0 and "goes on in the background" in complained
+    assert process.returncode == 0 and "keeps running in the background" in complained
     notebook = json.loads(said)
     token = notebook["url"].partition("token=")[2]
     assert ask(notebook, "/api/status", token) == 200
     assert holders(who()) == {0: [notebook["id"]]}
-    log = home() / "notebooks" / "notebook.log"
+    log = all_notebooks() / "notebook.log"
     assert log.stat().st_mode & 0o777 == 0o600 and token not in log.read_text()
     busy = start("notebook", *with_it, "--now", "--gpus", "8")
     assert "can't be had now" in busy.communicate(timeout=60)[1] and busy.returncode == 75
@@ -186,7 +186,7 @@ def test_a_killed_notebook_is_listed_no_more_and_its_token_goes(
     notebook = started(process)
     cli("release", notebook["id"])
     process.wait(20)
-    (home() / "notebooks" / notebook["id"]).mkdir(exist_ok=True)
+    (all_notebooks() / notebook["id"]).mkdir(exist_ok=True)
     assert json.loads(cli("notebook", "list", "--json").stdout) == {"notebooks": []}
 
 

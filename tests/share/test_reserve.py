@@ -2,24 +2,29 @@
 
 import json
 import os
+import select
 import signal
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share import export
 from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share.service.desk import OwnDesk
 from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.lease import Lease, NoneFree, Request
 from gpuyard.share.turns.calendar import Reservation, arranged
 from gpuyard.share.turns.reservations import Wish
-from gpuyard.share.turns.when import parse_when
+from gpuyard.share.turns.when import parse_when, shown
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 from tests.share.test_faults import _holding
@@ -93,6 +98,14 @@ def at(text: str) -> float:
 )
 def test_moments_are_read_as_people_write_them(written: str, meant: str) -> None:
     assert parse_when(written, at("2026-11-16 12:00")) == at(meant)
+
+
+def test_the_end_of_a_lease_is_shown_as_the_reservation_was_asked_for() -> None:
+    """It is counted by another clock, and a millisecond before six is six."""
+    six = datetime(2026, 11, 18, 18, 0).astimezone().timestamp()
+    for moment in (six - 0.004, six, six + 0.4):
+        assert shown(moment) == "Wed 2026-11-18 18:00"
+        assert stamp(moment) == datetime.fromtimestamp(six, UTC).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -325,6 +338,39 @@ def test_a_running_command_is_told_of_its_new_end(
     )  # anything that wakes the launcher; else it looks every minute
     leased.wait(10)
     assert "ends at" in leased.communicate()[1]
+
+
+def test_a_shell_with_a_lease_is_told_of_its_new_end(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, share: Path
+) -> None:
+    monkeypatch.setattr(export, "_LOOK_SECONDS", 0.05)
+    shell = subprocess.Popen(["sleep", "60"])
+    seen, terminal = os.openpty()
+    desk = OwnDesk(share)
+    turn, lock = desk.ask(Request(count=8))
+    handle = os.pidfd_open(shell.pid)
+    words = (desk, turn.lease, lock, handle, terminal)
+    holder = threading.Thread(target=export._wait, args=words)
+    holder.start()
+    made = broker.reserve(ANNA, wish(1, 1.5, 1))
+    assert b"ends at" in _read_all(seen, b"reserved from then on")
+    broker.cancel(ANNA, made.id)
+    assert b"has no end any more" in _read_all(seen, b"any more")
+    shell.kill()
+    shell.wait()
+    holder.join(10)
+    assert not holder.is_alive()
+    for descriptor in (seen, terminal, lock, handle):
+        os.close(descriptor)
+    desk.close()
+
+
+def _read_all(terminal: int, until: bytes) -> bytes:
+    said = b""
+    while until not in said:
+        assert select.select([terminal], [], [], 20)[0], said
+        said += os.read(terminal, 1000)
+    return said
 
 
 def test_a_reservation_by_command_line(cli: Cli, start: Start, who: Who) -> None:

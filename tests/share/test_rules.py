@@ -13,9 +13,11 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules, groups_of, recent_use
 from tests.conftest import Cli
 
+HOUR = 3600.0
 ME = this_process()
 GROUP = min(groups_of(ME.uid), default="")
 OTHER = next(
@@ -45,6 +47,24 @@ def test_a_quota_makes_a_group_wait_and_nobody_else(broker: Broker) -> None:
     assert other.lease.held
     for one in (*locks, lock, more):
         os.close(one)
+
+
+def test_a_quota_holds_for_reservations_at_every_time(broker: Broker) -> None:
+    """Else a group could keep GPUs from others that it can't use itself."""
+    broker.set_rules(ME, Rules(quotas={GROUP: 2}))
+    now = broker.clock.wall()
+
+    def reserve(caller: Caller, count: int, start: float, end: float) -> None:
+        broker.reserve(caller, Wish(count, now + start * HOUR, now + end * HOUR))
+
+    with pytest.raises(GpuyardError, match=f"the group {GROUP} has a quota of 2 GPUs at once"):
+        reserve(ME, 3, 10, 12)
+    reserve(ME, 1, 10, 12)
+    reserve(ME, 1, 11, 13)
+    with pytest.raises(GpuyardError, match="of which 2 are reserved"):
+        reserve(ME, 1, 8, 20)
+    reserve(ME, 2, 13, 20)
+    reserve(OTHER, 6, 8, 20)
 
 
 def test_weekly_hours_count_what_was_used(broker: Broker) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.setup import set_up
+from gpuyard.share.slurm import jobs
 from gpuyard.share.slurm.accounts import Account, Accounts, Member, accounts_of, accounts_script
 from gpuyard.share.slurm.export import slurm_files
-from gpuyard.share.slurm.jobs import srun_command
+from gpuyard.share.slurm.jobs import jobs_document, srun_command
 from gpuyard.share.slurm.switch import use_slurm
 from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
 from gpuyard.share.store.lease import WHOLE, Request
@@ -70,7 +71,8 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
         "until [ $(squeue --noheader --states=RUNNING | wc -l) = 8 ]; do sleep 0.2; done; "
         '"$0" -m gpuyard lease 1 --now -- true; echo status $?; "$0" -m gpuyard who --json; '
         '"$0" -m gpuyard share use local; echo status $?; '
-        'for job in $(squeue --noheader --format=%A); do "$0" -m gpuyard release $job; done; wait'
+        '"$0" -m gpuyard release $(squeue --noheader --format=%A | head -n 1); '
+        'scancel --user="$(id -un)"; wait'
     )
     said = moved.slurm.run("sh", "-c", script, sys.executable)
     assert "status 75\n" in said.stdout, said.stderr
@@ -80,7 +82,7 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
     assert [gpu["index"] for gpu in who["gpus"] if len(gpu["leases"]) == 1] == list(range(8))
     assert len({lease["id"] for lease in leases}) == 8
     assert {(lease["user"], lease["command"]) for lease in leases} == {("root", "sleep")}
-    assert said.stderr.count("Slurm ends job") == 8
+    assert said.stderr.count("Slurm ends job") == 1
 
     # halves of GPUs: more than there are GPUs, and none with a whole one beside it
     halves = moved.slurm.run(
@@ -90,6 +92,18 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
         sys.executable,
     )  # fmt: skip
     assert halves.stdout.count("GPU ") == 2, halves.stderr
+
+    # what a user writes into a job is no other job, no other user and no other GPU
+    forged = (
+        'srun --gres=gpu:1 --job-name="x UserId=games(5) JobState=PENDING Nodes=a CPU_IDs=0 Mem=1 GRES=gpu:8(IDX:0-7)'
+        ' MinCPUsNode=1" --comment="$1" sh -c "$2" & wait'
+    )
+    comment = "a\nJobId=9 JobName=y UserId=games(5) JobState=RUNNING TresPerNode=gres:gpu:1 GRES=gpu:1(IDX:0-99999999999)"
+    look = f"{sys.executable} -m gpuyard who --json"
+    said = moved.slurm.run("sh", "-c", forged, "sh", comment, look)
+    leases = [lease for gpu in json.loads(said.stdout)["gpus"] for lease in gpu["leases"]]
+    assert {lease["user"] for lease in leases} == {"root"}
+    assert len(leases) == 1, "one GPU is held, and each lease is on its own"
 
     set_up(share, fake_gpus=8)
     assert read_config(share).scheduler == "slurm", "a new set-up gave the GPUs to two schedulers"
@@ -101,6 +115,32 @@ def test_the_same_commands_go_through_a_slurm_that_the_export_configured(
     assert back.returncode == 0, back.stderr
     assert read_config(share).scheduler == "local"
     assert len(moved.gpuyard("lease", "1", "--", "printenv", "GPUYARD_LEASE").stdout.strip()) == 8
+
+
+def test_what_a_user_writes_into_a_job_is_no_other_job_and_no_other_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = "7|ann|RUNNING|gres:gpu:1|2026-01-01T00:00:00|2026-01-01T00:00:01|Unknown|UNLIMITED\n"
+    name = (
+        "x UserId=root(0) JobState=PENDING Nodes=a CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    )
+    details = (
+        f"JobId=7 JobName={name} UserId=ann(1) Account=y Nodes=a CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:2) QOS=z JOB_GRES=gpu:1"
+        "   Nodes=a CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:1) MinCPUsNode=2 Command=y GRES=gpu:1(IDX:0-3) "
+        "Comment=z\nJobId=8 JobName=y UserId=root(0) TresPerNode=gres:gpu:1 GRES=gpu:1(IDX:3-99999999999)"
+    )
+
+    def ask(*words: str) -> str:
+        if words[0] != "squeue":
+            return details
+        return f"{name}\n" if "--format=%j" in words else listed
+
+    monkeypatch.setattr(jobs, "_ask", ask)
+    said = jobs_document(ShareConfig(tuple(SharedGpu(i, "a") for i in range(4))), {})
+    leases = [lease for gpu in said["gpus"] for lease in gpu["leases"]]
+    assert {(lease["id"], lease["user"]) for lease in leases} == {("7", "ann")}
+    assert [gpu["index"] for gpu in said["gpus"] if gpu["leases"]] == [1]
+    assert said["queue"] == []
 
 
 def test_a_lease_that_is_held_keeps_the_share_from_slurm(

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,32 +20,11 @@ import pytest
 from gpuyard.share.service import wire
 from gpuyard.share.service.service import is_running
 from tests.conftest import MACHINE
+from tests.other_users import everybodys_gpuyard
 from tests.share.conftest import holders, needs_root
 from tests.share.test_isolation import LOOK, remove_groups
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [needs_root, MACHINE]
-
-
-def everybodys_python() -> str | None:
-    """One that other users can run: this one, or the system's of the same version with our packages.
-
-    None where they can't even get to this checkout, as in root's home.
-    """
-    here = Path(sys.executable)
-    if not all(_open_to_all(path) for path in (ROOT / "src", Path(sysconfig.get_path("purelib")))):
-        return None
-    if _open_to_all(here) and _open_to_all(here.resolve()):
-        return sys.executable
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
-
-
-def _open_to_all(path: Path) -> bool:
-    return all(parent.stat().st_mode & 0o001 for parent in path.parents)
-
-
-PYTHON = everybodys_python()
 
 
 @dataclass
@@ -58,12 +36,12 @@ class Server:
     started: "list[subprocess.Popen[str]]" = field(default_factory=list)
 
     def start(self, user: str, *arguments: str) -> "subprocess.Popen[str]":
-        return self.start_program(user, PYTHON or "", "-m", "gpuyard", *arguments)
+        return self.start_program(user, everybodys_gpuyard().python, "-m", "gpuyard", *arguments)
 
     def start_program(self, user: str, *command: str) -> "subprocess.Popen[str]":
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT / 'src'}:{sysconfig.get_path('purelib')}",
+            **everybodys_gpuyard().environment,
             "GPUYARD_SHARE_DIR": str(self.directory),
             "GPUYARD_HOME": "/nonexistent",
             "HOME": "/nonexistent",
@@ -116,8 +94,6 @@ def accounts() -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture
 def server(accounts: tuple[str, ...]) -> Iterator[Server]:
-    if PYTHON is None:
-        pytest.skip("needs a Python that other users can run")
     directory = Path(tempfile.mkdtemp(prefix="gpuyard-share-"))
     directory.chmod(0o755)
     made = Server(directory / "share", accounts)
@@ -140,7 +116,7 @@ def test_a_users_processes_can_open_only_their_gpus_and_cant_leave(server: Serve
         '2>/dev/null; exec "$@"'
     )
     paths = [str(server.directory / "devices" / f"gpu{i}") for i in range(4)]
-    look = ("sh", "-c", leave, "sh", PYTHON or "", "-c", LOOK, *paths)
+    look = ("sh", "-c", leave, "sh", everybodys_gpuyard().python, "-c", LOOK, *paths)
     a, b, _ = server.users
     server.holding(b, "--gpus", "0")
     assert server.run(a, "lease", "2", "--", *look)[0].split() == [
@@ -225,7 +201,7 @@ def test_nobody_else_can_write_the_store_or_hold_a_lock(server: Server) -> None:
     )
     for attempt in attempts:
         for user in (a, b):
-            tried = server.start_program(user, PYTHON or "", "-c", attempt)
+            tried = server.start_program(user, everybodys_gpuyard().python, "-c", attempt)
             said = tried.communicate(timeout=30)[1]
             assert tried.returncode == 1
             assert "PermissionError" in said or "readonly database" in said, (attempt, said)
@@ -253,7 +229,9 @@ def test_who_you_are_cant_be_said(server: Server) -> None:
         "except GpuyardError as error: print(error)\n"
     )
     uid = str(__import__("pwd").getpwnam(a).pw_uid)
-    tried = server.start_program(b, PYTHON or "", "-c", program, str(server.directory), id_, uid)
+    tried = server.start_program(
+        b, everybodys_gpuyard().python, "-c", program, str(server.directory), id_, uid
+    )
     said = tried.communicate(timeout=30)[0].splitlines()
     assert said[:3] == [f"lease {id_} is {a}'s, not yours"] * 3
     assert "can release it" in said[3] and "not one that this version" in said[4]
@@ -321,6 +299,44 @@ def test_nonsense_does_not_end_the_service(server: Server) -> None:
                 connection.shutdown(socket.SHUT_WR)
                 connection.recv(1000)
     server.run(server.users[0], "lease", "1", "--", "true")
+
+
+def test_open_files_that_are_sent_to_the_service_are_not_kept(server: Server) -> None:
+    """It has few, and everybody's leases need them."""
+    opened = Path(f"/proc/{service_pid(server.directory)}/fd")
+    with (
+        socket.socket(socket.AF_UNIX) as connection,
+        wire.socket_path(server.directory) as path,
+        tempfile.TemporaryFile() as file,
+    ):
+        connection.connect(path)
+        for _ in range(50):
+            socket.send_fds(connection, [b" "], [file.fileno()])
+        connection.sendall(b'{"do": "state"')
+        named = os.fstat(file.fileno()).st_ino
+        waits_for(
+            lambda: is_running(server.directory)
+        )  # it has read ours by now, and waits for more
+        time.sleep(0.2)
+        assert named not in [entry.stat().st_ino for entry in opened.iterdir() if entry.exists()]
+        connection.sendall(b"}\n")
+        assert connection.recv(10) == b'{"answer":'
+
+
+def test_whoever_waits_keeps_their_place_while_the_service_is_down(server: Server) -> None:
+    a, b, _ = server.users
+    held, id_ = server.holding(a, "8")
+    waiting = server.start(b, "lease", "1", "--", "echo", "it is my turn")
+    assert waiting.stderr is not None and "number 1 in the queue" in waiting.stderr.readline()
+    place = server.who()["queue"][0]["id"]
+    os.kill(service_pid(server.directory), signal.SIGKILL)
+    assert "does not answer" in waiting.stderr.readline()
+    assert waiting.poll() is None
+    server.run("root", "share", "setup", "--fake-gpus", "8")
+    assert [one["id"] for one in server.who()["queue"]] == [place]
+    server.run(a, "release", id_)
+    assert waiting.communicate(timeout=30)[0] == "it is my turn\n"
+    assert held.wait(20) == 143
 
 
 def service_pid(directory: Path) -> int:

@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import select
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -298,11 +300,49 @@ def test_a_login_shell_has_the_lease_that_its_bashrc_asks_for(
     waits_for(lambda: not holders(who()))
 
 
-def test_a_shell_that_gets_no_lease_is_told_so(share: Path, start: Start) -> None:
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])
+def test_a_shell_that_gets_no_lease_is_told_so_and_sees_no_gpu(
+    share: Path, start: Start, shell: str
+) -> None:
+    """Else what it starts would use all of them."""
+    program = shutil.which(shell) or pytest.skip(f"{shell} is not here")
     leased(start, "8")
-    refused = start("lease", "1", "--now", "--export")
-    said, complained = refused.communicate(timeout=30)
-    assert (said, refused.returncode) == ("", 75) and "can't be had now" in complained
+    line = f'eval "$({sys.executable} -m gpuyard lease 1 $1 --export)"; echo "$? $CUDA_VISIBLE_DEVICES"'
+    environment = dict(os.environ)
+
+    def ask(option: str) -> tuple[str, str]:
+        asked = subprocess.run(
+            (program, "-c", line, shell, option),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return asked.stdout, asked.stderr
+
+    for option, status, sentence in (
+        ("--now", 75, "can't be had now"),
+        ("--gpus=9", 2, "there is no GPU 9"),
+        ("--for=0s", 2, "a lease lasts"),
+    ):
+        said, complained = ask(option)
+        assert said == f"{status} -1\n"
+        assert sentence in complained and "this shell has no lease, and sees no GPU" in complained
+    environment |= {"GPUYARD_LEASE": "0a1b2c3d", "CUDA_VISIBLE_DEVICES": "6"}
+    assert ask("--now")[0] == "75 6\n"  # what it holds already stays
+
+
+def test_a_shell_that_waits_for_a_lease_can_be_interrupted(
+    share: Path, who: Who, start: Start
+) -> None:
+    leased(start, "8")
+    waiting = start("lease", "1", "--export")
+    assert waiting.stderr is not None and "number 1 in the queue" in waiting.stderr.readline()
+    os.kill(waiting.pid, signal.SIGINT)
+    said, complained = waiting.communicate(timeout=30)
+    assert (waiting.returncode, said.splitlines()[-1]) == (130, "(exit 130)")
+    assert "the place in the queue is given up" in complained and "Traceback" not in complained
+    assert who()["queue"] == []
 
 
 def leased(start: Start, *arguments: str) -> tuple["subprocess.Popen[str]", str, int]:

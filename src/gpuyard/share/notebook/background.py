@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError
-from gpuyard.files import home
-from gpuyard.share.notebook.records import Notebook
+from gpuyard.share.notebook.records import Notebook, all_notebooks
 from gpuyard.share.notebook.run import Told
-from gpuyard.share.store.broker import Turn
+from gpuyard.share.store.state import Turn
 
 _LOG = "notebook.log"
 
@@ -47,7 +46,7 @@ def run_in_background(
 
 def log_file() -> Path:
     """Of all notebooks of this user that run so; the token is in none of their words."""
-    return home() / "notebooks" / _LOG
+    return all_notebooks() / _LOG
 
 
 def _be_the_notebook(

@@ -1,17 +1,18 @@
 """The Jupyter that a user has: where it is, how it is started, and what it says of itself."""
 
+import http.client
 import json
 import os
 import shutil
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.web_client import opener, read_json
 
 _MODULES = ("jupyterlab", "jupyter_server")  # the second has no pages, but serves notebooks
 # The directory that a user stands in has no say in what is run: -P does this from Python 3.11 on, and theirs may be older.
@@ -23,6 +24,7 @@ _LOOK = (
 _RUN = _NOT_FROM_HERE + "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _LOOK_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
+_MOST_ANSWER_BYTES = 1_000_000
 
 
 def jupyter_command(environment: str | None) -> list[str]:
@@ -130,9 +132,9 @@ class Server:
     def _get(self, path: str, token: str | None) -> Any:
         headers = {"Authorization": f"token {token}"} if token else {}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
-        plain = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by a proxy
         try:
-            with plain.open(request, timeout=_ANSWER_SECONDS) as answer:
-                return json.loads(answer.read())
-        except (OSError, ValueError, urllib.error.URLError):
+            # never by a proxy, and not on to where a redirect leads: the token goes to this server alone
+            with opener(proxies=False).open(request, timeout=_ANSWER_SECONDS) as answer:
+                return read_json(answer, _MOST_ANSWER_BYTES)
+        except (OSError, ValueError, http.client.HTTPException):
             return None

@@ -46,7 +46,7 @@ class Notebook:
 
 def write_record(notebook: Notebook, configuration: str) -> Path:
     """The directory, which Jupyter reads its token from."""
-    directory = _all() / notebook.id
+    directory = all_notebooks() / notebook.id
     try:
         directory.mkdir(mode=0o700, parents=True)
         _write(directory / _CONFIGURATION, configuration)
@@ -58,13 +58,13 @@ def write_record(notebook: Notebook, configuration: str) -> Path:
 
 def remove_record(id_: str) -> None:
     """The notebook's own files are elsewhere and stay."""
-    shutil.rmtree(_all() / id_, ignore_errors=True)
+    shutil.rmtree(all_notebooks() / id_, ignore_errors=True)
 
 
 def records() -> list[Notebook]:
     """Of this user, also those that were killed."""
     found = []
-    for path in sorted(_all().glob(f"*/{_RECORD}")):
+    for path in sorted(all_notebooks().glob(f"*/{_RECORD}")):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             document = json.loads(path.read_text(encoding="utf-8"))
             found.append(Notebook(**{**document, "gpus": tuple(document["gpus"])}))
@@ -78,5 +78,6 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _all() -> Path:
-    return home() / "notebooks"
+def all_notebooks() -> Path:
+    """Of this user on this machine: where several share a home, none may take another's notebooks for ended."""
+    return home() / "notebooks" / os.uname().nodename

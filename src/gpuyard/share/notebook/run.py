@@ -14,9 +14,9 @@ from gpuyard.share.notebook.records import Notebook, records, remove_record, wri
 from gpuyard.share.notebook.watch import Watch
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import Desk
-from gpuyard.share.store.broker import Turn
 from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.lease import Request
+from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 
 _CONFIG_PATH = "JUPYTER_CONFIG_PATH"

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from gpuyard.errors import GpuyardError
 from gpuyard.share.service.caller import this_process
 from gpuyard.share.service.location import own_directory, share_directory
-from gpuyard.share.store.broker import Broker, State, Turn
+from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
 from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules
@@ -64,6 +65,7 @@ class OwnDesk:
         return self.broker.finish(self._caller, id_, childless=childless)
 
     def release(self, id_: str) -> Lease:
+        self.broker.locks.let_go(id_)  # this process may be one of the lease's
         return self.broker.release(self._caller, id_)
 
     def state(self) -> State:

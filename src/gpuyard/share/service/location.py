@@ -4,10 +4,15 @@ import os
 from pathlib import Path
 
 from gpuyard import files
+from gpuyard.errors import GpuyardError
 from gpuyard.share.store.config import config_file
 
 MACHINE = Path("/var/lib/gpuyard")
 SOCKET = "lease.socket"
+
+
+class NoAnswer(GpuyardError):
+    """The service is down, or being started again: nobody has said no."""
 
 
 def share_directory() -> Path:
@@ -21,8 +26,8 @@ def share_directory() -> Path:
 
 
 def own_directory() -> Path:
-    """One person's, who needs neither root nor a service."""
-    return files.home() / "share"
+    """One person's, who needs neither root nor a service. By machine: where several share a home, each has its GPUs."""
+    return files.home() / "share" / os.uname().nodename
 
 
 def setup_directory() -> Path:

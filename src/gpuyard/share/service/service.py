@@ -107,9 +107,7 @@ class _Crowd:
 
 
 def _answer(directory: Path, connection: socket.socket, caller: Caller) -> None:
-    line, sent = wire.receive(connection, wire.MOST_REQUEST_BYTES)
-    for descriptor in sent:  # nobody is asked for any
-        os.close(descriptor)
+    line = wire.receive(connection, wire.MOST_REQUEST_BYTES)
     lock = None
     try:
         broker = Broker(directory)

@@ -5,19 +5,20 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.service.location import SOCKET
-from gpuyard.share.store.broker import State, Turn
+from gpuyard.share.service.location import SOCKET, NoAnswer
 from gpuyard.share.store.lease import Lease, NoneFree
+from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
 
 MOST_REQUEST_BYTES = 65_536
 _MOST_ANSWER_BYTES = 16_000_000
+_PIECE_BYTES = 65_536
 _TIMEOUT_SECONDS = 60.0
 _ERRORS = {kind.exit_status: kind for kind in (GpuyardError, UserMistake, NoneFree)}
 
@@ -27,7 +28,7 @@ def call(directory: Path, operation: str, **values: object) -> tuple[Any, list[i
     with _connected(directory) as connection:
         try:
             send(connection, {"do": operation, **values})
-            line, locks = receive(connection, _MOST_ANSWER_BYTES)
+            line, locks = _receive_with_locks(connection)
         except OSError as error:
             raise _silent(directory, error) from error
     answer = json.loads(line) if line else None
@@ -49,18 +50,32 @@ def send(connection: socket.socket, document: object, lock: int | None = None) -
     connection.sendall(line)
 
 
-def receive(connection: socket.socket, most_bytes: int) -> tuple[bytes, list[int]]:
-    """One line, or nothing where the other side has gone or said too much."""
-    text, locks = b"", []
+def receive(connection: socket.socket, most_bytes: int) -> bytes:
+    """One line, or nothing where the other side has gone or said too much; open files that it sends are not taken."""
+    return _received(most_bytes, lambda: connection.recv(_PIECE_BYTES))
+
+
+def _receive_with_locks(connection: socket.socket) -> tuple[bytes, list[int]]:
+    locks: list[int] = []
+
+    def read() -> bytes:
+        part, descriptors, _, _ = socket.recv_fds(connection, _PIECE_BYTES, 1)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        locks.extend(descriptors)
+        return part
+
+    return _received(_MOST_ANSWER_BYTES, read), locks
+
+
+def _received(most_bytes: int, read: Callable[[], bytes]) -> bytes:
+    text = b""
     while not text.endswith(b"\n"):
-        part, descriptors, _, _ = socket.recv_fds(connection, 65_536, 1)
-        locks += descriptors
+        part = read()
         text += part
         if not part or len(text) > most_bytes:
-            return b"", locks
-    for descriptor in locks:
-        os.set_inheritable(descriptor, False)
-    return text, locks
+            return b""
+    return text
 
 
 def read_turn(document: dict[str, Any]) -> Turn:
@@ -107,9 +122,9 @@ def _connected(directory: Path) -> Iterator[socket.socket]:
         yield connection
 
 
-def _silent(directory: Path, error: OSError | None) -> GpuyardError:
+def _silent(directory: Path, error: OSError | None) -> NoAnswer:
     why = f" ({error.strerror or error})" if error else ""
-    return GpuyardError(
+    return NoAnswer(
         f"the lease service of {directory} does not answer{why}; ask whoever administers this machine to "
         "run: gpuyard share serve. Running work is not harmed"
     )

@@ -1,5 +1,6 @@
 """Leases as Slurm's jobs: the same request through srun, and the jobs there are as `who` shows leases."""
 
+import contextlib
 import math
 import os
 import re
@@ -25,10 +26,20 @@ _RENAMED = (
     f"{processes.VARIABLE}=$SLURM_JOB_ID; export {processes.VARIABLE}; "
     'unset SLURM_EXIT_IMMEDIATE; exec "$@"'
 )
-_FIELDS = re.compile(r"(?:^|\s)([A-Za-z:/]+)=(\S*)")
+# no text of a user's is in these, so none can stand for another job or another user
+_COLUMNS = {
+    "JobId": "%A", "User": "%u", "JobState": "%T", "TresPerNode": "%b", "SubmitTime": "%V", "StartTime": "%S",
+    "EndTime": "%e", "TimeLimit": "%l",
+}  # fmt: skip
+_LIVING = "RUNNING,PENDING,SUSPENDED,COMPLETING,CONFIGURING"
+_NAME = re.compile(r"\bJobName=(.*?) UserId=", re.DOTALL)
+_COMMENT = re.compile(r" Comment=(.*?)(?: StdErr=|$)", re.DOTALL)
+# what nodes and GPUs a job has stands before this, with nothing of a user's behind it
+_AFTER_NODES = " MinCPUsNode="
+_NODES = re.compile(r" {1,9}Nodes=\S+ CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
 _INDICES = re.compile(r"\bgpu(?::[^:,(]+)?:\d+\(IDX:([\d,-]*)\)")
-_SHARDS = re.compile(r"\bshard:(\d+)")
-_ASKED = re.compile(r"\bgpu(?::[^:,=]+)?[:=](\d+)")
+_SHARDS = re.compile(r"\bshard:([0-9]{1,9})\b")
+_ASKED = re.compile(r"\bgpu(?::[^:,=]+)?[:=]([0-9]{1,6})\b")
 
 
 def srun_command(
@@ -87,21 +98,49 @@ def cancel(id_: str) -> None:
 
 
 def gpu_jobs() -> list[dict[str, str]]:
-    """Those that hold GPUs or wait for them, as Slurm describes them, oldest first."""
-    listed = _ask("scontrol", "--details", "--oneliner", "show", "job")
-    jobs = [dict(_FIELDS.findall(line)) for line in listed.splitlines()]
-    living = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING")
-    return [
-        job
-        for job in jobs
-        if job.get("JobState") in living and re.search(r"gpu|shard", job.get("TresPerNode", ""))
+    """Those that hold GPUs or wait for them, as Slurm lists them, oldest first."""
+    columns = "|".join(_COLUMNS.values())
+    listed = _ask("squeue", "--noheader", "--sort=i", f"--states={_LIVING}", f"--format={columns}")
+    jobs = [
+        dict(zip(_COLUMNS, map(str.strip, values), strict=True))
+        for line in listed.splitlines()
+        if len(values := line.split("|")) == len(_COLUMNS)
     ]
+    return [job for job in jobs if re.search(r"gpu|shard", job["TresPerNode"])]
+
+
+def _details(id_: str) -> str:
+    """What Slurm says of one job, with its user's own words in it; nothing once it has ended."""
+    try:
+        return _ask("scontrol", "--details", "--oneliner", "show", "job", id_)
+    except GpuyardError:
+        return ""
+
+
+def _nodes(job: dict[str, str]) -> str:
+    """Of the details what Slurm says of nodes and GPUs: a user's words around it may look the same."""
+    try:
+        name = _ask("squeue", "--noheader", f"--jobs={job['JobId']}", "--format=%j")
+    except GpuyardError:
+        return ""
+    _, named, after = job["Details"].partition(f" JobName={name.removesuffix(chr(10))} UserId=")
+    before, found, _ = after.partition(_AFTER_NODES)
+    if not named or not found:
+        return ""
+    held: list[str] = []
+    end = 0
+    for nodes in _NODES.finditer(before):
+        if nodes.start() != end:
+            held.clear()  # something is between: it was a user's word
+        held.append(nodes[1])
+        end = nodes.end()
+    return ",".join(held) if end == len(before) else ""
 
 
 def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[str, Any]:
     """The same keys as of leases; what Slurm does not say is None."""
-    jobs = gpu_jobs()
-    running = [job for job in jobs if job["JobState"] != "PENDING"]
+    jobs = [{**job, "Details": _details(job["JobId"])} for job in gpu_jobs()]
+    running = [{**job, "Nodes": _nodes(job)} for job in jobs if job["JobState"] != "PENDING"]
     return {
         "gpus": [
             {
@@ -110,7 +149,7 @@ def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[
                 "memory_bytes": gpu.memory_bytes,
                 **asdict(readings.get(gpu.index, Reading())),
                 "drained": False,
-                "leases": [_lease(job) for job in running if gpu.index in _indices(job)],
+                "leases": [_lease(job) for job in running if _holds(job, gpu.index)],
             }
             for gpu in config.gpus
         ],
@@ -164,18 +203,19 @@ def _lease(job: dict[str, str]) -> dict[str, Any]:
         "until": _time(job.get("EndTime")) if job.get("TimeLimit") != "UNLIMITED" else None,
         "command": _command(job),
         "share": _share(job),
-        "project": job.get("Comment"),
+        "project": found[1].strip() if (found := _COMMENT.search(job["Details"])) else None,
     }
 
 
-def _indices(job: dict[str, str]) -> set[int]:
-    """IDX:0-1,3 → 0, 1, 3."""
-    found: set[int] = set()
-    for listed in _INDICES.findall(job.get("GRES", "")):
-        for part in filter(None, listed.split(",")):
+def _holds(job: dict[str, str], index: int) -> bool:
+    """IDX:0-1,3 is 0, 1, 3."""
+    for listed in _INDICES.findall(job["Nodes"]):
+        for part in listed.split(","):
             first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+            with contextlib.suppress(ValueError):
+                if int(first) <= index <= int(last or first):
+                    return True
+    return False
 
 
 def _count(job: dict[str, str]) -> int:
@@ -189,11 +229,12 @@ def _share(job: dict[str, str]) -> float:
 
 
 def _user(job: dict[str, str]) -> str:
-    return job.get("UserId", "").partition("(")[0]
+    return job["User"]
 
 
 def _command(job: dict[str, str]) -> str:
-    return job.get("JobName", "")[:LONGEST_COMMAND]
+    found = _NAME.search(job["Details"])
+    return found[1][:LONGEST_COMMAND] if found else ""
 
 
 def _time(said: str | None) -> str | None:
@@ -213,10 +254,24 @@ def _program(name: str) -> None:
         )
 
 
+def _without_habits() -> dict[str, str]:
+    """What a user likes to see of squeue, and how, is not what is asked for here."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    return {**kept, "SLURM_TIME_FORMAT": "standard"}
+
+
 def _ask(*words: str) -> str:
     _program(words[0])
     try:
-        said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        said = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_SECONDS,
+            env=_without_habits(),
+        )
     except subprocess.TimeoutExpired:
         raise GpuyardError(
             f"Slurm's controller has not answered for {_SECONDS:.0f} s; see whether it is up: "

@@ -44,9 +44,9 @@ class Clock:
 
 
 def stamp(wall: float | None) -> str | None:
-    """1700000000.5 → "2023-11-14T22:13:20+00:00"."""
+    """1700000000.4 → "2023-11-14T22:13:20+00:00", to the nearest second."""
     if wall is None:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(round(wall), UTC).isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share.isolation.companions import companions
 from gpuyard.share.isolation.groups import Device, number_of
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
@@ -70,9 +71,16 @@ class ShareConfig:
         """Numbers of the devices of these GPUs, and of all others; one that is not there can't be opened either."""
         found: tuple[list[Device], list[Device]] = ([], [])
         for gpu in self.gpus:
-            with contextlib.suppress(OSError):
-                found[gpu.index not in indices].append(number_of(gpu.device or ""))
+            device = gpu.device or ""
+            for path in (device, *companions(device)):
+                with contextlib.suppress(OSError):
+                    found[gpu.index not in indices].append(number_of(path))
         return found
+
+    def check_is_ours(self, instead: str) -> None:
+        """Raises where another scheduler gives the GPUs out, with what to use there."""
+        if self.scheduler != "local":
+            raise GpuyardError(f"Slurm gives these GPUs out now; use: {instead}")
 
     def text(self) -> str:
         """The file."""
@@ -121,6 +129,14 @@ def _config(document: dict[str, Any]) -> ShareConfig:
         if name in read:
             read[name] = float(read[name])
     for gpu in read["gpus"]:
-        if not isinstance(gpu.index, int) or not isinstance(gpu.memory_bytes, int | None):
+        texts = (gpu.name, gpu.vendor, gpu.catalog or "", gpu.device or "")
+        if not (
+            isinstance(gpu.index, int)
+            and isinstance(gpu.memory_bytes, int | None)
+            and all(isinstance(text, str) and "\0" not in text for text in texts)
+        ):
             raise TypeError(f"{gpu} is no GPU")
+    for name in ("admin_group", "scheduler", "isolation"):
+        if not isinstance(read.get(name, ""), str):
+            raise TypeError(f"{read[name]!r} is no {name}")
     return ShareConfig(**read)

@@ -12,8 +12,8 @@ from pathlib import Path
 from gpuyard.errors import GpuyardError
 from gpuyard.share.store.schema import APPLICATION, MIGRATIONS, TABLES, VERSION
 from gpuyard.share.watch.processes import wake_stopped
+from gpuyard.sqlite_file import BUSY_SECONDS, address, schema_version, write_ahead
 
-_BUSY_SECONDS = 30.0
 _RETRY_SECONDS = 0.0005
 _LOOK_SECONDS = 3.0  # how long a write lock is waited for before it is asked who has it
 
@@ -58,8 +58,7 @@ class Database:
             if error.filename is None and error.errno is None:
                 raise
             raise GpuyardError(
-                f"no lease can be given: {error.strerror} ({error.filename or self.path}); what "
-                "runs goes on, and `gpuyard who` still works"
+                f"no lease can be given: {error.strerror} ({error.filename or self.path}); running commands continue, and `gpuyard who` still works"
             ) from error
 
     def _opened(self) -> sqlite3.Connection:
@@ -75,11 +74,11 @@ class Database:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA synchronous = FULL")
-        version = _version(connection)
+        version = schema_version(connection)
         if version == 0:
-            _write_ahead(connection)
+            write_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) == 0:  # else another process was first
+            if schema_version(connection) == 0:  # else another process was first
                 if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                     connection.execute("ROLLBACK")
                     raise _damaged(self.path, "it is another program's database")
@@ -94,20 +93,17 @@ class Database:
 
     def _read_only(self) -> sqlite3.Connection:
         """For those who can only look, and for a disk that is full; without its log where that can't be read."""
-        import urllib.parse
-
-        address = f"file:{urllib.parse.quote(str(self.path.absolute()))}"
         error: sqlite3.Error | None = None
         for mode in ("mode=ro", "mode=ro&immutable=1"):
             try:
                 connection = sqlite3.connect(
-                    f"{address}?{mode}",
-                    timeout=_BUSY_SECONDS,
+                    address(self.path, mode),
+                    timeout=BUSY_SECONDS,
                     isolation_level=None,
                     uri=True,
                     check_same_thread=False,
                 )
-                version = _version(connection)
+                version = schema_version(connection)
                 connection.execute("SELECT COUNT(*) FROM holds").fetchone()
             except sqlite3.OperationalError as unreadable:
                 error = unreadable
@@ -134,7 +130,7 @@ class Database:
                     return
                 except sqlite3.OperationalError as error:
                     now = time.monotonic()
-                    if "locked" not in str(error) or now - begun > _BUSY_SECONDS:
+                    if "locked" not in str(error) or now - begun > BUSY_SECONDS:
                         raise
                     if now - looked > _LOOK_SECONDS:
                         looked = now
@@ -156,7 +152,9 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
     backup.chmod(path.stat().st_mode & 0o777)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in range(_version(connection), VERSION):  # 0 steps where another process was first
+        for step in range(
+            schema_version(connection), VERSION
+        ):  # 0 steps where another process was first
             for statement in MIGRATIONS[step]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -176,27 +174,10 @@ def check(path: Path) -> str | None:
     return None if found == "ok" else str(found)
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    # the switch does not wait for a busy file by itself (sqlite.org/wal.html, section 8)
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
 def _unusable(path: Path, error: sqlite3.Error) -> GpuyardError:
     return GpuyardError(
         f"no lease can be given: {error} ({path}); is the disk full, or the directory not yours to "
-        "write? What runs goes on, and `gpuyard who` still works"
+        "write? Running commands continue, and `gpuyard who` still works"
     )
 
 

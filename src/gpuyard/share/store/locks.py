@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from gpuyard.share.watch import processes
+
 _MOST_BYTES = 65_536
 _NAME = re.compile(r"([0-9a-f]{8})\.lock")
 
@@ -73,13 +75,13 @@ class Locks:
         with contextlib.suppress(OSError):  # the next sweep tries again
             os.unlink(self._path(id_))  # noqa: PTH108 - pathlib takes several times as long
 
-    def identity(self, id_: str) -> tuple[int, int] | None:
-        """Device and inode, by which a holder is recognised."""
-        try:
-            status = os.stat(self._path(id_))  # noqa: PTH116
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+    def let_go(self, id_: str) -> None:
+        """Of what this process has inherited of it; not for a service, which looks at locks in other threads."""
+        processes.close_inherited(self._path(id_))
+
+    def pinned(self, id_: str) -> contextlib.AbstractContextManager[tuple[int, int] | None]:
+        """What its holders are recognised by, while they are looked for."""
+        return processes.pinned(self._path(id_))
 
     def sweep(self, living: Collection[str]) -> None:
         """Remove free locks of no lease; only inside a transaction, where no new one is being made."""

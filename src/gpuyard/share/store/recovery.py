@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpuyard.share.store.database import check
 from gpuyard.share.store.lease import Lease
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.turns.calendar import Reservation
+from gpuyard.sqlite_file import address
 
 T = TypeVar("T")
 _LISTS = ("wanted", "gpus")
@@ -90,11 +90,10 @@ def _ended(lease: Lease, now: float) -> Lease:
 def _rows(store: Path, table: str, make: Callable[[dict[str, Any]], T]) -> Iterator[T]:
     """From both ends up to what is damaged; rows that make no sense are left out."""
     seen = set()
-    address = f"file:{urllib.parse.quote(str(store.absolute()))}?mode=ro"
     for order in ("ASC", "DESC"):
         with (
             contextlib.suppress(sqlite3.DatabaseError),
-            contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
+            contextlib.closing(sqlite3.connect(address(store, "mode=ro"), uri=True)) as connection,
         ):
             found = connection.execute(
                 f"SELECT * FROM {table} ORDER BY number {order}"  # noqa: S608 - our own tables

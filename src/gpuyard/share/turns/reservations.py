@@ -16,6 +16,7 @@ from gpuyard.share.turns.calendar import (
     arranged,
     most_reserved,
 )
+from gpuyard.share.turns.rules import groups_of
 from gpuyard.share.turns.when import shown
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Reservations:
             others = [one for one in self.current() if one.kind == RESERVATION]
             if sum(one.uid == caller.uid for one in others) >= _MOST_OF_ONE_USER:
                 raise GpuyardError(f"you have {_MOST_OF_ONE_USER} reservations; cancel some first")
+            self._refuse_above_quota(caller, wish, others)
             held = [lease for lease in living() if lease.held]
             new = Reservation(
                 -1,
@@ -202,6 +204,21 @@ class Reservations:
             found = [one for one in self.current() if one.kind == DRAIN]
             connection.execute("DELETE FROM reservations WHERE kind = ?", (DRAIN,))
         return found
+
+    def _refuse_above_quota(
+        self, caller: "Caller", wish: Wish, others: Sequence[Reservation]
+    ) -> None:
+        """What a group may not hold at once it can't keep from others either."""
+        quotas = self._config.rules.quotas
+        for group in sorted(groups_of(caller.uid) & quotas.keys()) if quotas else ():
+            members = [one for one in others if group in groups_of(one.uid)]
+            when, reserved = most_reserved(wish.start, wish.end, members)
+            if reserved + wish.count > quotas[group]:
+                used = f", of which {reserved} are reserved at {shown(when)}" if reserved else ""
+                raise GpuyardError(
+                    f"the group {group} has a quota of {quotas[group]} "
+                    f"GPU{'' if quotas[group] == 1 else 's'} at once{used}; reserve fewer"
+                )
 
     def _stays(self, lease: "Lease", reservation: Reservation) -> bool:
         """Whether a lease may still hold its GPUs when a reservation starts."""

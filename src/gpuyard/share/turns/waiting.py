@@ -4,11 +4,13 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share.service.desk import Desk
-from gpuyard.share.store.broker import Turn
+from gpuyard.share.service.location import NoAnswer
 from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.store.state import Turn
 
 _FIRST_SECONDS, _NEXT_SECONDS, _LONGEST_SECONDS = 0.02, 0.1, 1.0
 
@@ -21,13 +23,14 @@ def wait_for_lease(
     if turn.lease.held:
         return turn.lease, lock
     deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
-    told = None
+    told: tuple[int, bool] | None = None
     pause = _FIRST_SECONDS
+    silent = ""
     try:
         while not turn.lease.held:
-            if turn.position != told:
-                told = turn.position
-                tell(turn)
+            if told != (turn.position, bool(silent)):
+                told = turn.position, bool(silent)
+                tell(replace(turn, expected_seconds=None, reason=silent) if silent else turn)
             if deadline is not None:
                 if time.monotonic() >= deadline:
                     raise NoneFree(
@@ -38,7 +41,10 @@ def wait_for_lease(
             time.sleep(pause)
             # whoever is next looks often, those behind them seldom
             pause = min(_NEXT_SECONDS * max(1, turn.position), _LONGEST_SECONDS)
-            turn = desk.claim(turn.lease.id)
+            try:
+                turn, silent = desk.claim(turn.lease.id), ""
+            except NoAnswer as error:  # the store has the place, and whoever has its lock keeps it
+                silent, pause = str(error), _LONGEST_SECONDS
     except BaseException:
         with contextlib.suppress(GpuyardError, OSError):
             desk.leave(turn.lease.id)

@@ -55,7 +55,7 @@ def shown(moment: float) -> str:
     """1795000000.0 → "Wed 2026-11-18 11:06", in the machine's zone."""
     from datetime import datetime
 
-    return f"{datetime.fromtimestamp(moment):%a %Y-%m-%d %H:%M}"
+    return f"{datetime.fromtimestamp(round(moment)):%a %Y-%m-%d %H:%M}"  # two clocks differ by a little
 
 
 def _at_weekday(day: str, here: "datetime", hour: int, minute: int, text: str) -> float:

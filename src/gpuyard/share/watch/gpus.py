@@ -31,7 +31,7 @@ class Gpus(Protocol):
     def read(self) -> Mapping[int, Reading]: ...
 
 
-class NvmlGpus:
+class RealGpus:
     """NVIDIA's, through its driver."""
 
     def read(self) -> Mapping[int, Reading]:
@@ -63,7 +63,7 @@ class FakeGpus:
 
 def gpu_source(directory: Path, config: ShareConfig) -> Gpus:
     """The one that fits this share."""
-    return FakeGpus(directory) if any(gpu.fake for gpu in config.gpus) else NvmlGpus()
+    return FakeGpus(directory) if any(gpu.fake for gpu in config.gpus) else RealGpus()
 
 
 def found_gpus() -> tuple[SharedGpu, ...]:

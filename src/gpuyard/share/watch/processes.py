@@ -1,12 +1,13 @@
 """The processes of a lease, found in /proc, and stopped so that never a stranger's is hit.
 
-A process belongs to a lease if it is of the same user and has the lease's lock open, or was started with the
+A process belongs to a lease if it is of the same user and holds the lease's lock, or was started with the
 lease's name in its environment: a program that closes what it inherits is found, too.
 """
 
 import contextlib
 import errno
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from gpuyard.errors import GpuyardError
 
 VARIABLE = "GPUYARD_LEASE"
+_ROUNDS, _ROUNDS_AGAIN = 40, 4
 
 
 def start_time(pid: int) -> int:
@@ -35,6 +37,12 @@ def is_stopped(pid: int) -> bool:
     """By SIGSTOP or Ctrl-Z."""
     fields = _stat(pid)
     return bool(fields) and fields[0] in ("T", "t")
+
+
+def _is_dying(pid: int) -> bool:
+    """It was killed, and has not yet left the kernel: nothing that is sent to it can hurry that."""
+    pending = re.findall(rb"^S[ih][gd]Pnd:\s*([0-9a-f]+)$", _read(pid, "status"), re.MULTILINE)
+    return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
 def terminal(pid: int) -> int:
@@ -110,21 +118,58 @@ def _belongs(
     marker = f"{VARIABLE}={id_}".encode()
     if marker in _read(pid, "environ").split(b"\0"):
         return True
-    return lock is not None and _has_open(pid, lock)
+    return lock is not None and any(_holds(pid, one) for one in _open(pid, lock))
 
 
-def _has_open(pid: int, file: tuple[int, int]) -> bool:
+def _open(pid: int, file: tuple[int, int]) -> list[str]:
+    """The descriptors by which it has a file open."""
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except OSError as error:
         _raise_if_short(error)
-        return False
+        return []
+    found = []
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             status = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
             if (status.st_dev, status.st_ino) == file:
-                return True
-    return False
+                found.append(descriptor)
+    return found
+
+
+def _holds(pid: int, descriptor: str) -> bool:
+    """Whoever only looks whether a lock is free has it open as well, and is no holder."""
+    lines = _read(pid, f"fdinfo/{descriptor}").splitlines()
+    return any(
+        line.startswith(b"lock:") and {b"FLOCK", b"WRITE"} <= {*line.split()} for line in lines
+    )
+
+
+@contextlib.contextmanager
+def pinned(lock: str | Path) -> Iterator[tuple[int, int] | None]:
+    """Device and inode of a lock, by which its holders are recognised. None: it is gone.
+
+    The kernel gives the inode of a file that is removed to the next one that is made, maybe to a stranger's lock; but
+    not while this lasts.
+    """
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield None
+        return
+    try:
+        status = os.fstat(descriptor)
+        yield status.st_dev, status.st_ino
+    finally:
+        os.close(descriptor)
+
+
+def close_inherited(file: str) -> None:
+    """Every descriptor of this process by which it has a file open."""
+    with contextlib.suppress(OSError):
+        status = os.stat(file)  # noqa: PTH116
+        for descriptor in _open(os.getpid(), (status.st_dev, status.st_ino)):
+            os.close(int(descriptor))
 
 
 def wake_stopped(file: Path) -> None:
@@ -134,7 +179,7 @@ def wake_stopped(file: Path) -> None:
     except OSError:
         return
     for pid in _pids_of(os.geteuid()):
-        if is_stopped(pid) and _has_open(pid, (status.st_dev, status.st_ino)):
+        if is_stopped(pid) and _open(pid, (status.st_dev, status.st_ino)):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
 
@@ -146,13 +191,20 @@ def stop(
     launcher: tuple[int, int] | None,
     grace_seconds: float,
 ) -> bool:
-    """Ask them to end, wake those that are stopped, and after a grace end them. True: none is left."""
+    """Ask them to end, wake those that are stopped, and after a grace end them. True: none is left.
+
+    The lock must be `pinned`, or held by this process, all the while.
+    """
     deadline = time.monotonic() + grace_seconds
     asked: set[int] = set()
+    rounds = _ROUNDS
     while True:
         left = processes_of(id_, uid, lock, launcher)
         if not left:
             return True
+        if not asked and all(map(_is_dying, left)):  # somebody has done all this before
+            rounds = _ROUNDS_AGAIN
+            break
         new = [pid for pid in left if pid not in asked]
         for number in (signal.SIGTERM, signal.SIGCONT):
             _send(new, number, id_, lock, launcher)
@@ -160,7 +212,7 @@ def stop(
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
-    for _ in range(40):  # what forks while it is killed is found again
+    for _ in range(rounds):  # what forks while it is killed is found again
         left = processes_of(id_, uid, lock, launcher)
         if not left:
             return True

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuyard.share.store.broker import State
 from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.lease import WHOLE, Lease
+from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN, RESERVATION, Reservation
 from gpuyard.share.watch.gpus import Reading
 from gpuyard.share.watch.violations import Violation

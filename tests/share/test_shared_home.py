@@ -1,0 +1,91 @@
+"""A home that several machines mount: the leases and notebooks of one are no business of another."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.share.notebook.records import Notebook, records, write_record
+from tests.conftest import MACHINE
+from tests.share.conftest import needs_root
+
+pytestmark = MACHINE
+SET_UP = (
+    "from gpuyard.share.service.location import own_directory as own; from gpuyard.share.setup import set_up; "
+    "set_up(own(), fake_gpus=1)"
+)
+
+
+class Host:
+    """A machine with its own name and its own boot, and the same disks as this one."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.boot_id = directory / f"boot-of-{name}"
+        self.boot_id.write_text(f"boot of {name}\n")
+        self.name = name
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        become = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && hostname "$2" && shift 2 && exec "$@"'
+        inside = (
+            "sh",
+            "-c",
+            become,
+            "sh",
+            str(self.boot_id),
+            self.name,
+            sys.executable,
+            *arguments,
+        )
+        return subprocess.Popen(
+            ("unshare", "--mount", "--uts", *inside),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        process = self.start(*arguments)
+        said, complained = process.communicate(timeout=60)
+        return process.returncode, said, complained
+
+
+@needs_root
+def test_a_lease_of_another_machine_with_the_same_home_ends_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GPUYARD_SHARE_DIR", raising=False)
+    ours, other = Host("ours", tmp_path), Host("other", tmp_path)
+    for host in (ours, other):
+        status, _, complained = host.run("-c", SET_UP)
+        if "unshare" in complained or "mount" in complained:
+            pytest.skip(f"no namespaces here: {complained}")
+        assert (status, complained) == (0, "")
+    lease = ("-m", "gpuyard", "lease", "1", "--now", "--")
+    holding = ours.start(*lease, "sh", "-c", "echo up; exec sleep 60")
+    try:
+        assert holding.stdout is not None and holding.stdout.readline() == "up\n"
+        assert other.run(*lease, "echo", "theirs")[:2] == (0, "theirs\n")
+        assert ours.run(*lease, "true")[0] == 75
+    finally:
+        os.killpg(holding.pid, signal.SIGKILL)
+        holding.communicate()
+
+
+def test_a_notebook_of_another_machine_is_neither_listed_nor_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUYARD_HOME", str(tmp_path))
+    notebook = Notebook("0a1b2c3d", 8888, "token", "/", (0,), None, "ann", "ours")
+    write_record(notebook, "{}")
+    assert records() == [notebook]
+    here = os.uname()
+    elsewhere = os.uname_result((here.sysname, "other", here.release, here.version, here.machine))
+    with monkeypatch.context() as there:
+        there.setattr(os, "uname", lambda: elsewhere)
+        assert records() == []
+    assert records() == [notebook]
