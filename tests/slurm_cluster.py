@@ -170,6 +170,7 @@ def _own_directory(more_programs: Sequence[str] = ()) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("a Slurm of its own needs root")
     directory = Path(tempfile.mkdtemp(prefix="gpuyard-slurm-"))
+    directory.chmod(0o755)  # every user reads the configuration, and asks munge
     try:
         yield directory
     finally:
@@ -207,7 +208,7 @@ def _write_key(directory: Path) -> None:
 
 
 def _write(directory: Path, nodes: int, settings: str) -> None:
-    (directory / "state").mkdir()
+    (directory / "state").mkdir(mode=0o700)
     _write_key(directory)
     gpus = [directory / f"gpu{number}" for number in range(GPUS)]
     for gpu in gpus:

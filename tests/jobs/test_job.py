@@ -26,7 +26,7 @@ def written(tmp_path: Path, text: str) -> JobSpec:
 
 def test_the_example_says_all_that_a_job_can_name() -> None:
     spec = read_job(EXAMPLES / "train.job.yaml")
-    job = Job.of(spec, now=NOON, beside=EXAMPLES)
+    job = Job.of(spec, now=NOON, directory=EXAMPLES)
     assert spec.command == ("torchrun", "train.py", "--epochs", "20")
     assert (spec.gpus.min, spec.gpus.max, spec.retries.lost, spec.retries.failed) == (2, 8, 3, 0)
     assert datetime.fromtimestamp(job.deadline or 0) == datetime(2026, 11, 20, 18, 0)
@@ -79,7 +79,7 @@ def test_text_of_a_job_is_kept_to_the_letter(tmp_path: Path) -> None:
             "cwd": str(tmp_path / NASTY[:50]),
         }
     )
-    job = Job.of(written(tmp_path, text), now=NOON, beside=tmp_path)
+    job = Job.of(written(tmp_path, text), now=NOON, directory=tmp_path)
     again = Job.from_document(json.loads(json.dumps(job.document())))
     for one in (job, again):
         assert one.name == NASTY
@@ -97,7 +97,7 @@ def test_what_no_process_can_be_given_is_refused() -> None:
 
 
 def test_a_job_keeps_every_field_on_its_way_through_a_store() -> None:
-    job = Job.of(read_job(EXAMPLES / "train.job.yaml"), now=NOON, beside=EXAMPLES)
+    job = Job.of(read_job(EXAMPLES / "train.job.yaml"), now=NOON, directory=EXAMPLES)
     assert Job.from_document(json.loads(json.dumps(job.document()))) == job
     other = job.again(NOON + 60)
     assert other.uuid != job.uuid
@@ -110,9 +110,9 @@ def test_paths_are_meant_from_the_file_and_else_from_here(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     plain = JobSpec(command=("train",))
-    assert Job.of(plain, now=NOON, beside=tmp_path).cwd == tmp_path / "here"
+    assert Job.of(plain, now=NOON, directory=tmp_path).cwd == tmp_path / "here"
     moved = plain.model_copy(update={"cwd": "runs/a"})
-    assert Job.of(moved, now=NOON, beside=tmp_path).cwd == tmp_path / "runs" / "a"
+    assert Job.of(moved, now=NOON, directory=tmp_path).cwd == tmp_path / "runs" / "a"
     assert Job.of(moved, now=NOON).cwd == tmp_path / "here" / "runs" / "a"
 
 

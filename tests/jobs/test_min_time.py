@@ -1,7 +1,7 @@
 """`min-time` against brute force on small cases, and what it does in cases that people can check."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -72,12 +72,26 @@ def best_mean(works: list[float], curves: list[Curve], gpus: int, restart_s: flo
     return least / len(works)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_within_5_percent_of_the_best_of_all_ways(seed: int) -> None:
-    chance = random.Random(seed)
+def _worst_of(seeds: Iterable[int], counts: Sequence[int]) -> float:
+    return max(_beside_the_best(random.Random(seed), counts) for seed in seeds)
+
+
+def test_within_5_percent_of_the_best_of_all_ways_however_long_a_restart_takes() -> None:
+    assert _worst_of(range(120), (2, 3)) <= 1.05
+    assert _worst_of(range(8), (4,)) <= 1.05
+
+
+@pytest.mark.soak
+def test_within_5_percent_of_the_best_of_all_ways_in_many_cases() -> None:
+    assert _worst_of(range(3000), (2, 3)) <= 1.05
+    assert _worst_of(range(200), (4,)) <= 1.05
+
+
+def _beside_the_best(chance: random.Random, counts: Sequence[int]) -> float:
+    """The mean completion time beside that of the best of all ways, for jobs and curves at random."""
     gpus = chance.choice((2, 3, 4))
-    count = chance.choice((2, 3, 3, 4))
-    restart_s = chance.choice((0.0, 30.0, 120.0))
+    count = chance.choice(counts)
+    restart_s = 20_000 * chance.choice((0.0, 0.001, 0.01, 0.1, 0.3, 1.0, 3.0))
     curves = []
     for _ in range(count):
         power = chance.uniform(0.3, 1.0)
@@ -94,7 +108,8 @@ def test_within_5_percent_of_the_best_of_all_ways(seed: int) -> None:
     )
     reached = simulate(Trace("", jobs), AtOnce(), Pool.uniform(1, gpus)).completion_seconds.mean()
     best = best_mean(works, curves, gpus, restart_s)
-    assert best * (1 - 1e-9) <= reached <= 1.05 * best
+    assert reached >= best * (1 - 1e-9)
+    return float(reached / best)
 
 
 def _job(name: str, work: float, curve: Curve, **more: object) -> JobView:

@@ -33,6 +33,20 @@ def test_one_rack_is_better_than_fewer_machines_in_two() -> None:
     assert choose(free, 6, racks) == ((0, 4), (2, 2)), "no rack has six"
 
 
+def test_fewer_gpus_of_one_rack_are_taken_where_two_racks_only_slow_a_job() -> None:
+    def in_one(by_machine: tuple[int, ...]) -> float:
+        return float(sum(by_machine))
+
+    curve = Curve(np.arange(17.0), in_one, lambda by_machine: 0.4 * sum(by_machine))
+    job = JobView("new", curve, 1.0, most_gpus=12)
+    other = JobView("other", Curve.rigid(4), 1.0, allocation=((0, 4),))
+    racks = Pool.uniform(4, 4, per_rack=2)
+    placed = place({"new": 12, "other": 4}, [job, other], racks, shrink=True)
+    assert placed["new"] == ((2, 4), (3, 4)), "12 would be in both racks, at 4.8"
+    whole = place({"new": 12, "other": 4}, [job, other], Pool.uniform(4, 4), shrink=True)
+    assert sum(gpus for _, gpus in whole["new"]) == 12
+
+
 def test_more_than_is_free_is_refused() -> None:
     with pytest.raises(ValueError, match="5 GPUs are more than the 4"):
         choose(np.array([2, 2]), 5)

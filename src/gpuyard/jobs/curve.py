@@ -21,6 +21,8 @@ class Curve:
     """`packed[g]`: with g GPUs on as few machines as hold them; `packed[0]` is 0, and so is a number it can't run on."""
     split: Split | None = None
     """Work per second for GPUs by machine, e.g. (3, 1), largest first; without it a split costs nothing."""
+    across: Split | None = None
+    """The same for GPUs of several racks; without it that costs no more than a split."""
     low: float = 1.0
     """The true speed is between `low` and `high` times this one, with 90 % probability."""
     high: float = 1.0
@@ -84,12 +86,13 @@ class Curve:
         """Packed; past its end as at its end."""
         return float(self.packed[min(gpus, self.most_gpus)])
 
-    def speed_on(self, by_machine: Sequence[int]) -> float:
-        """With so many GPUs of each machine, in any order."""
+    def speed_on(self, by_machine: Sequence[int], racks: int = 1) -> float:
+        """With so many GPUs of each machine, in any order, in so many racks."""
         counts = tuple(sorted((n for n in by_machine if n), reverse=True))
-        if self.split is None or not counts:
+        split = self.across if racks > 1 and self.across is not None else self.split
+        if split is None or not counts:
             return self.speed(sum(counts))
-        return self.split(counts)
+        return split(counts)
 
     def seconds(self, work: float, gpus: int) -> float:
         """How long that work takes; infinite where it can't run."""

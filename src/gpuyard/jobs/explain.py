@@ -170,13 +170,7 @@ class _Words:
         if end is not None:
             yield f"It will end {self._between(end)}."
         if chance is not None and self.job.deadline_s is not None:
-            deadline = f"its deadline ({self.say(self.job.deadline_s)})"
-            if chance >= _SURE:
-                yield f"It will almost certainly meet {deadline}."
-            elif chance <= 1 - _SURE:
-                yield f"It will almost certainly miss {deadline}."
-            else:
-                yield f"It will meet {deadline} with a probability of {format_share(chance)}."
+            yield deadline_sentence(chance, self.say(self.job.deadline_s))
         if end is not None:
             yield "This holds if no other job is submitted."
 
@@ -185,6 +179,16 @@ class _Words:
         low, high = self.say(moments.low_s), self.say(moments.high_s)
         expected = self.say(moments.expected_s)
         return expected if low == high else f"{expected} (with 90 % probability {low} to {high})"
+
+
+def deadline_sentence(chance: float, when: str) -> str:
+    """How likely it is met."""
+    deadline = f"its deadline ({when})"
+    if chance >= _SURE:
+        return f"It will almost certainly meet {deadline}."
+    if chance <= 1 - _SURE:
+        return f"It will almost certainly miss {deadline}."
+    return f"It will meet {deadline} with a probability of {format_share(chance)}."
 
 
 def _name(view: JobView) -> str:

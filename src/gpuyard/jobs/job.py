@@ -1,5 +1,6 @@
 """A job that was submitted, the handle by which people name it, and how far it is."""
 
+import math
 import os
 import re
 import uuid as uuids
@@ -24,6 +25,7 @@ NODES_VARIABLE = "GPUYARD_NODES"
 
 _HANDLE = re.compile(r"([a-z][a-z0-9-]{0,39})://([A-Za-z0-9][\w.@:-]*(?:/[A-Za-z0-9][\w.@:-]*)*)")
 _LONGEST_HANDLE = 300
+_LAST_MOMENT = 250_000_000_000  # in the year 9892
 
 
 @dataclass(frozen=True, order=True)
@@ -64,12 +66,12 @@ class Job:
     """Seconds since 1970."""
 
     @classmethod
-    def of(cls, spec: JobSpec, *, now: float, beside: Path | None = None) -> "Job":
-        """A new one; `beside` is the directory of the file that its relative paths are meant from."""
+    def of(cls, spec: JobSpec, *, now: float, directory: Path | None = None) -> "Job":
+        """A new one; `directory` is that of the file which its relative paths are meant from."""
         here = Path.cwd()
-        cwd = here if spec.cwd is None else (beside or here) / Path(spec.cwd).expanduser()
-        if beside is not None and spec.workload is not None and _is_file(spec.workload):
-            spec = spec.model_copy(update={"workload": str((beside / spec.workload).absolute())})
+        cwd = here if spec.cwd is None else (directory or here) / Path(spec.cwd).expanduser()
+        if directory is not None and spec.workload is not None and _is_file(spec.workload):
+            spec = spec.model_copy(update={"workload": str((directory / spec.workload).absolute())})
         return cls(
             uuid=str(uuids.uuid4()),
             spec=spec,
@@ -117,12 +119,20 @@ class Job:
         """Raises ValueError (pydantic's is one), KeyError or TypeError where it is none."""
         deadline = document["deadline"]
         return cls(
-            uuid=str(uuids.UUID(document["uuid"])),
+            uuid=str(uuids.UUID(str(document["uuid"]))),
             spec=JobSpec.model_validate(document["spec"]),
             cwd=Path(document["cwd"]),
-            submitted=float(document["submitted"]),
-            deadline=None if deadline is None else float(deadline),
+            submitted=_moment(document["submitted"]),
+            deadline=None if deadline is None else _moment(deadline),
         )
+
+
+def _moment(said: Any) -> float:
+    """Seconds since 1970 that a calendar has: what is shown of it is a date."""
+    moment = float(said) if not isinstance(said, int) or abs(said) <= _LAST_MOMENT else math.nan
+    if not abs(moment) <= _LAST_MOMENT:
+        raise ValueError(f"{moment} is no moment")
+    return moment
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,8 @@ class JobStatus:
     """Share of its work, where it reports its steps and it is known how many there are."""
     samples_per_second: float | None = None
     expected_end: float | None = None
+    loss: float | None = None
+    """As it reports it, over its last reports."""
     reason: str = ""
     """In words: what it waits for, or why it is not known how it is."""
     command: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ do where it knows nothing. A job of which neither knows anything gets the GPUs t
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from gpuyard import files
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.progress import corrected_curve
-from gpuyard.specs import DEFAULT_EXCHANGE, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, Workload
 from gpuyard.specs.job import JobSpec
 from gpuyard.steps.windows import StepWindow
+
+if TYPE_CHECKING:
+    from gpuyard.measure.job_runs.records import JobRun
 
 _MOST_GPUS = 1024
 
@@ -50,15 +53,32 @@ class KnownWork:
         return cls(curve, document["samples"], document["basis"])
 
 
-def known_work(spec: JobSpec, *, gpu: str | None, gpus: int) -> KnownWork:
-    """On one machine with so many GPUs of a kind; `gpu` is its row in the catalog, None where it has none."""
+def known_work(
+    spec: JobSpec,
+    *,
+    gpu: str | None,
+    gpus: int,
+    cluster: Cluster | None = None,
+    slurm: str | None = None,
+) -> KnownWork:
+    """On one machine with so many GPUs of a kind; `gpu` is its row in the catalog, None where it has none.
+
+    Or on a `cluster`, corrected by what jobs have reported on the Slurm of this name.
+    """
     if spec.workload is None:
         return KnownWork(samples=spec.samples)
     from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.jobs.predicted import predicted_curve
 
     workload = read_workload(spec.workload)
-    predicted = None if gpu is None else _predicted(workload, gpu, min(gpus, _MOST_GPUS))
-    runs = _measured(workload, None if gpu is None else "cuda")
+    if slurm is not None:
+        predicted = (
+            None if cluster is None else predicted_curve(workload, cluster, min(gpus, _MOST_GPUS))
+        )
+        runs = _on_slurm(workload, slurm)
+    else:
+        predicted = None if gpu is None else _predicted(workload, gpu, min(gpus, _MOST_GPUS))
+        runs = _measured(workload, None if gpu is None else "cuda")
     curve = corrected_curve(predicted, runs, gpus=min(gpus, spec.gpus.max))
     basis = ["predicted"] if predicted is not None else []
     if runs:
@@ -74,9 +94,10 @@ def _samples(workload: Workload) -> float | None:
 def _predicted(workload: Workload, gpu: str, gpus: int) -> Curve | None:
     """None where nobody can say."""
     from gpuyard.hardware.clusters import read_cluster
-    from gpuyard.jobs.predicted import predicted_curve
 
     try:
+        from gpuyard.jobs.predicted import predicted_curve
+
         return predicted_curve(workload, read_cluster(f"{gpus}x{gpu}"), gpus)
     except GpuyardError:
         return None
@@ -96,14 +117,7 @@ def _measured(workload: Workload, device: str | None) -> list[StepWindow]:
         return []
     store, here = ResultsStore(path), os.uname().nodename
     jobs = [
-        StepWindow(
-            steps=run.steps,
-            samples=run.clock_samples_per_second * run.seconds,
-            seconds=run.seconds,
-            step_seconds=run.step_seconds,
-            gpus=run.gpus,
-            nodes=run.nodes,
-        )
+        _window(run)
         for run in store.records(JobRun, workload.name)
         if run.provenance.host == here
         and run.nodes == 1
@@ -128,3 +142,29 @@ def _measured(workload: Workload, device: str | None) -> list[StepWindow]:
         and (run.synthetic, run.doubt) == (None, None)
     ]
     return jobs or benches  # what it did in its own loop is nearer than a bench
+
+
+def _on_slurm(workload: Workload, cluster: str) -> list[StepWindow]:
+    """What jobs of this workload have reported there, on whatever nodes."""
+    from gpuyard.measure.job_runs.records import JobRun
+    from gpuyard.measure.store import ResultsStore
+
+    path = files.results_file()
+    if not path.exists():
+        return []
+    return [
+        _window(run)
+        for run in ResultsStore(path).records(JobRun, workload.name)
+        if run.handle.startswith(f"slurm://{cluster}/") and run.doubt is None
+    ]
+
+
+def _window(run: "JobRun") -> StepWindow:
+    return StepWindow(
+        steps=run.steps,
+        samples=run.clock_samples_per_second * run.seconds,
+        seconds=run.seconds,
+        step_seconds=run.step_seconds,
+        gpus=run.gpus,
+        nodes=run.nodes,
+    )

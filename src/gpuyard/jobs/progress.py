@@ -21,6 +21,7 @@ _LEAST_ERROR = 0.02  # σ; the next hour is never more like this one
 _MOST_ERROR = 1.0  # σ; windows that differ by more say nothing
 _MOST_RATIO = 1e4  # between what is seen and the curve; beyond it they are not of the same thing
 _NEVER_SECONDS = 100 * 365 * 86400.0  # who would need longer has no end that could be said
+_LAST_WINDOWS = 5  # whose losses are averaged: of one batch it says little
 _DOUBLINGS = 3.0  # of GPUs, over which what was seen tells a third of what it tells right here
 
 
@@ -78,6 +79,14 @@ def progress_of(
     return Progress(done, planned, speed or None, corrected, end(1.0), end(high), end(low))
 
 
+def latest_loss(windows: Sequence[StepWindow]) -> float | None:
+    """Of a job now, over its last reports; None where it reports none, or where the last was no number: it diverged."""
+    if not windows or windows[-1].loss is None:
+        return None
+    last = [window.loss for window in windows[-_LAST_WINDOWS:] if window.loss is not None]
+    return sum(last) / len(last)
+
+
 def corrected_curve(
     curve: Curve | None, windows: Sequence[StepWindow], *, gpus: int
 ) -> Curve | None:
@@ -113,6 +122,7 @@ def corrected_curve(
         curve,
         packed=curve.packed * factors,
         split=None if curve.split is None else _scaled(curve.split, factors),
+        across=None if curve.across is None else _scaled(curve.across, factors),
         low=low,
         high=high,
     )

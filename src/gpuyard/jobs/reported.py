@@ -16,7 +16,7 @@ def with_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) ->
     if status.state != "running" or not windows:
         return status
     from gpuyard.jobs.known_work import KnownWork, known_work
-    from gpuyard.jobs.progress import progress_of
+    from gpuyard.jobs.progress import latest_loss, progress_of
 
     spec = job.spec
     gpus = status.gpus or spec.gpus.max
@@ -36,6 +36,7 @@ def with_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) ->
         done=made.share,
         samples_per_second=made.samples_per_second,
         expected_end=made.expected_end,
+        loss=latest_loss(windows),
     )
 
 

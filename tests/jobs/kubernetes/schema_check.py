@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,21 @@ _OURS = Path(__file__).parent / "schemas"
 _OF_KUBEFLOW = ("TrainJob", "PyTorchJob")
 
 
+def _differ(_: Any, keys: list[str], items: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    """Of a list that the API server keeps as a map: what JSON Schema has no word for."""
+    if not isinstance(items, list):
+        return
+    seen = [[item.get(key) for key in keys] for item in items if isinstance(item, dict)]
+    for at, values in enumerate(seen):
+        if values in seen[:at]:
+            yield jsonschema.ValidationError(f"two items have the same {', '.join(keys)}: {values}")
+
+
+_VALIDATOR = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, {"x-kubernetes-list-map-keys": _differ}
+)
+
+
 def problems(manifest: dict[str, Any], version: str = VERSIONS[-1]) -> list[str]:
     """In words; none: it is valid."""
     checker = _checker(manifest["kind"], manifest["apiVersion"], version)
@@ -34,7 +50,7 @@ def _checker(kind: str, api_version: str, version: str) -> Any:
         group = api_version.partition(".")[0].replace("/", "-")
         schema = _read(_folder(version) / f"{kind.lower()}-{group}.json")
         schema["$id"] = f"https://kubernetes.io/api/{kind}"
-    checker = jsonschema.Draft202012Validator
+    checker = _VALIDATOR
     return checker(schema, registry=_registry(version), format_checker=checker.FORMAT_CHECKER)
 
 

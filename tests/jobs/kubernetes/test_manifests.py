@@ -54,6 +54,8 @@ def planned(job: Job) -> KubernetesRequest:
 def full(kind: str, nodes: int, **more: Any) -> Job:
     spec = {**FULL, "nodes": nodes, **more}
     spec["kubernetes"] = {**FULL["kubernetes"], "kind": kind, **more.get("kubernetes", {})}
+    if kind == "trainjob":
+        spec["kubernetes"]["volumes"] = {"/checkpoints": "ckpt", "/data": "datasets"}
     if kind == "notebook":
         spec.pop("time_limit")
         return new_job("jupyter", "lab", **spec)
@@ -288,6 +290,7 @@ def test_a_notebook_is_inside_the_cluster_and_its_token_in_a_secret() -> None:
         ({"kubernetes": {"kind": "trainjob"}, "env": {f"V{n}": "" for n in range(200)}}, "at most 128 words"),
         ({"kubernetes": {"kind": "trainjob"}, "checkpoint": {"command": ["save"]}}, "can't run one"),
         ({"kubernetes": {"kind": "trainjob", "priority_class": "p"}}, "add a queue"),
+        ({"kubernetes": {"kind": "trainjob", "volumes": {"/a": "c", "/b": "c"}}}, "'c' is at several"),
         ({"kubernetes": {"kind": "notebook"}, "nodes": 2, "gpus": 2}, "a notebook runs on one, got 2"),
         ({"kubernetes": {"kind": "notebook"}, "time_limit": "1 h"}, "until it is cancelled"),
         ({"kubernetes": {"kind": "notebook"}, "env": {"JUPYTER_TOKEN": "x"}}, "token is made by gpuyard"),

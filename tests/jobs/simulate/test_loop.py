@@ -213,7 +213,7 @@ def test_a_policy_that_starves_everybody_is_noticed() -> None:
 def test_a_job_without_end_is_named_before_billions_of_rounds() -> None:
     jobs = [rigid("a", 0, 1, 1), rigid("slip", 0, 1e14, 1)]
     with pytest.raises(
-        UserMistake, match="job 'slip' has so much to do: too many rounds for tiresias"
+        UserMistake, match="job 'slip' has that much to do: too many rounds for tiresias"
     ):
         run(jobs, policy_of("tiresias"), Pool.uniform(1, 4))
     assert run(jobs, policy_of("fifo"), Pool.uniform(1, 4)).ended_s[1] == 1e14

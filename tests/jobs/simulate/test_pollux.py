@@ -48,8 +48,8 @@ def test_min_time_keeps_its_lead_where_it_is_told_up_to_four_times_too_much_or_t
 ) -> None:
     truth, well_told = TraceJob.view, mean("min-time", batch)
 
-    def told(job: TraceJob, *state: Any) -> JobView:
-        view = truth(job, *state)
+    def told(job: TraceJob, *state: Any, **more: Any) -> JobView:
+        view = truth(job, *state, **more)
         wrong = 4 ** random.Random(job.id).uniform(-1, 1)
         return replace(view, remaining_work=wrong * view.remaining_work)
 

@@ -16,6 +16,7 @@ from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
 from gpuyard.jobs.job import Handle
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.store import ResultsStore
+from tests.conftest import Cli
 from tests.jobs.slurm.conftest import Yard, until
 
 ODD = (
@@ -134,6 +135,28 @@ def test_an_array_comes_after_another_job_and_each_task_has_its_own_log(yard: Ya
         yard.plan("true", after=[str(handle)])
 
 
+def test_one_task_of_an_array_is_retried_and_waited_for_alone(yard: Yard, cli: Cli) -> None:
+    """The others may still run, and would run twice."""
+    wait = "test $SLURM_ARRAY_TASK_ID = 1 || until test -e go; do sleep 0.1; done"
+    handle = yard.submit(
+        "sh", "-c", f"echo task $SLURM_ARRAY_TASK_ID; {wait}; test -e go", slurm={"array": "0-2"}
+    )
+    task = Handle("slurm", f"{handle.id}_1")
+    status = yard.ended(task)
+    assert (status.state, status.handle) == ("failed", task)
+    later = Handle("slurm", f"{handle.id}_2")
+    assert f"--dependency=afterok:{handle.id.rpartition('/')[2]}_2\n" in (
+        yard.plan("true", after=[str(later)]).text()
+    )
+    after = yard.submit("echo", "after one task", after=[str(later)])
+    (yard.directory / "go").touch()
+    again = Handle.parse(cli("retry", str(task)).stdout.strip())
+    assert yard.ended(again).state == "succeeded"
+    assert yard.printed(again) == "task 1\n"
+    assert yard.ended(after).state == "succeeded"
+    assert (yard.ended(handle).state, yard.printed(handle).count("task")) == ("failed", 3)
+
+
 def test_a_job_is_cancelled_by_its_uuid_and_stays_cancelled(yard: Yard) -> None:
     running = yard.submit("sh", "-c", "echo started > started; exec sleep 300")
     waiting = yard.submit("true", after=[str(running)])
@@ -247,3 +270,32 @@ def test_the_job_runs_in_no_directory_that_others_may_write_to(yard: Yard) -> No
     done = subprocess.run(["sbatch", "--wait", str(script)], check=False, stdout=subprocess.DEVNULL)
     assert done.returncode == NO_DIRECTORY
     assert not (yard.directory / "ran").exists()
+
+
+def test_a_range_is_sized_by_the_curve_and_explain_says_so(yard: Yard) -> None:
+    hold = yard.submit("sleep", "600", gpus=16, nodes=4)
+    yard.until(hold, "running")
+    keys = {
+        "gpus": "1..16",
+        "workload": "resnet50",
+        "samples": 100_000_000,
+        "deadline": "tomorrow 23:59",
+    }
+    slow = {"cluster": "4x4xt4@1G"}
+    handle = yard.submit("torchrun", "train.py", slurm=slow, **keys)
+    explanation = yard.engine.explain(handle)
+    assert explanation is not None
+    assert explanation.gpus == 4
+    said = " ".join(explanation.sentences)
+    assert "It asks for 4 GPUs of 1..16, chosen by fifo from the job's curve (predicted): " in said
+    assert "Slurm does not change that later." in said
+    script = records.find(handle)[0].script.read_text()
+    assert "#SBATCH --nodes=1\n#SBATCH --gpus-per-node=4\n" in script
+    running = yard.engine.explain(hold)
+    assert running is not None
+    assert running.reasons[0].startswith("It runs on 16 GPUs of node")
+    yard.engine.cancel(hold)
+    yard.engine.cancel(handle)
+    yard.ended(handle)
+    with pytest.raises(UserMistake, match="it neither waits nor runs"):
+        yard.engine.explain(handle)

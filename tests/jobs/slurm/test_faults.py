@@ -41,7 +41,7 @@ def test_a_job_that_slurm_lost_with_its_controller_is_submitted_again_once(
     handle = faulty.submit("sh", "-c", "echo run >> ran")
     time.sleep(1.0)
     kill_controller(faulty)
-    monkeypatch.setattr(commands, "_ASK_SECONDS", 2.0)
+    monkeypatch.setattr(commands, "_ASK_SECONDS", 1.0)
     unknown = faulty.status(handle)
     assert (unknown.state, faulty.status(blocker).state) == ("unknown", "unknown")
     assert "scontrol ping" in unknown.reason
@@ -90,7 +90,7 @@ def test_a_job_that_ended_is_known_by_its_own_file_and_not_run_again(
     directory = records.find(handle)[0].directory
     until(lambda: "succeeded" in _kept(directory), lambda: "it has ended")
     kill_controller(faulty)
-    monkeypatch.setattr(commands, "_ASK_SECONDS", 2.0)
+    monkeypatch.setattr(commands, "_ASK_SECONDS", 1.0)
     assert faulty.status(handle).state == "succeeded"
     monkeypatch.setattr(commands, "_ASK_SECONDS", 60.0)
     start_controller(faulty)
@@ -109,12 +109,12 @@ def test_slurm_that_says_nothing_makes_jobs_unknown_and_never_lost(
 ) -> None:
     handle = faulty.submit("sh", "-c", "echo run >> ran; until test -e go; do sleep 0.1; done")
     faulty.file("ran")
-    monkeypatch.setattr(commands, "_ASK_SECONDS", 2.0)
+    monkeypatch.setattr(commands, "_ASK_SECONDS", 1.0)
     controller = faulty.slurm.daemon("slurmctld", "-D")
     controller.suspend()
     status = faulty.status(handle)
     assert (status.state, status.exit_status, status.nodes) == ("unknown", None, ("node1",))
-    assert "has not answered for 2 s" in status.reason
+    assert "has not answered for 1 s" in status.reason
     assert [one.state for one in faulty.engine.list()] == ["unknown"]
     found = faulty.engine.available()
     assert (found.ok, found.down) == (False, True)

@@ -15,7 +15,7 @@ from gpuyard.jobs.engines.slurm import rows
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.engine import SlurmEngine
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request, tasks_of_array
-from gpuyard.jobs.engines.slurm.script import batch, launch
+from gpuyard.jobs.engines.slurm.script import batch, launch, program
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
@@ -36,16 +36,21 @@ def options(**keys: Any) -> dict[str, str | None]:
 
 
 def job_in(script: str) -> dict[str, Any]:
-    """What the script would run, read as Python reads it."""
+    """What the script would run, read as Python reads it; the program after it is the same in every script."""
+    before, _, after = script.partition(program())
+    assert after, "the program is not there"
     (said,) = (
         node.value
-        for node in ast.parse(script, feature_version=(3, 6)).body
+        for node in ast.parse(before, feature_version=(3, 6)).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "JOB"
     )
     return dict(ast.literal_eval(said))
 
 
-@given(st.lists(TEXT, min_size=1), st.dictionaries(TEXT.filter(lambda n: n and "=" not in n), TEXT))
+@given(
+    st.lists(TEXT, min_size=1).filter(lambda argv: argv[0]),  # a program has a name
+    st.dictionaries(TEXT.filter(lambda n: n and "=" not in n), TEXT),
+)
 def test_any_text_is_data_in_the_script(argv: list[str], env: dict[str, str]) -> None:
     script = request(command=argv, env=env, name="x" + argv[0]).text()
     said = job_in(script)

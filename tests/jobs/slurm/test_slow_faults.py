@@ -109,6 +109,6 @@ def test_time_that_is_over(faulty: Yard) -> None:
     assert "goes on from half" in faulty.printed(goes_on)
     status = faulty.ended(stops)
     assert (status.state, status.exit_status, status.restarts) == ("failed", 124, 0)
-    assert status.reason == "its time was over, and it was told to write a checkpoint and end"
+    assert status.reason == "its time was over, and it was asked to write a checkpoint and end"
     status = faulty.ended(too_long)
     assert (status.state, status.reason) == ("failed", "its time limit was over")

@@ -50,6 +50,7 @@ class JobView:
     started_s: float | None = None  # for the first time
     attained_gpu_s: float = 0.0  # what it had so far
     score: float | None = None  # how good its result is so far, higher is better
+    starting_s: float = 0.0  # from now, until it works on the GPUs that it has
 
     @property
     def gpus(self) -> int:
@@ -62,8 +63,8 @@ class JobView:
 
     def seconds_left(self, gpus: int, *, charged: bool = True) -> float:
         """Until its end with so many GPUs from now on; `charged` adds the restart that a change costs."""
-        stop = self.restart_s if charged and gpus != self.gpus else 0.0
-        return stop + self.curve.seconds(self.remaining_work, gpus)
+        stop = self.restart_s if gpus != self.gpus else self.starting_s
+        return (stop if charged else 0.0) + self.curve.seconds(self.remaining_work, gpus)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class Pool:
     def gpus(self) -> int:
         """Total."""
         return sum(self.gpus_by_machine)
+
+    def racks_of(self, allocation: Allocation) -> int:
+        """How many racks these GPUs are in; 1 where nobody says."""
+        if self.racks is None or len(allocation) < 2:
+            return 1
+        return len({self.racks[machine] for machine, _ in allocation})
 
     def free(self, jobs: Sequence[JobView]) -> npt.NDArray[np.int64]:
         """By machine, beside what these jobs have."""

@@ -3,24 +3,26 @@
 A second that a job saves is saved for itself and for all that are longer, since these get its GPUs when it ends. So
 a job's speed counts as often as there are jobs at least as long (by weight, where jobs have weights). Where all scale
 linearly this is Smith's rule, the shortest first; where they scale as a power of their GPUs, nearly heSRPT (Berg,
-Vesilo, Harchol-Balter, 2020), which is optimal there. Where GPUs can be dealt in a few ways only, each is followed to
-the last end, and the best is taken.
+Vesilo, Harchol-Balter, 2020), which is optimal there. Where GPUs can be dealt in a few ways only, `few` seeks the best
+of all, now and at later ends.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from math import inf, prod
+from math import comb, inf, prod
 
 import numpy as np
 
 from gpuyard.jobs.curve import Point, hull_of
 from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy, gpus_of
+from gpuyard.jobs.policies.few import Search
 from gpuyard.jobs.policies.placement import place
 
 _HORIZON_S = 3600.0  # a restart has to pay for itself within: later the GPUs are dealt anew anyhow
 _ATTEMPTS = 3  # to deal again what splits would waste
 _MOST_WAYS = 200  # that are followed
+_EFFORT = 4000  # ways that are looked at to deal better at later ends, too
 _OF_FAIR_SHARE = 2  # jobs' lengths are compared on so many times an equal share of the GPUs
 
 
@@ -85,7 +87,8 @@ def _best_of_few(free: Sequence[JobView], left: int) -> dict[str, int] | None:
     """The best of all ways to deal, where they are few."""
     counts = [(0, *range(max(1, job.least_gpus), min(job.most_gpus, left) + 1)) for job in free]
     priorities = {job.priority for job in free}
-    if len(priorities) > 1 or not 1 < prod(map(len, counts)) <= _MOST_WAYS:
+    ways = min(prod(map(len, counts)), comb(left + len(free), len(free)))
+    if len(priorities) > 1 or not 1 < ways <= _MOST_WAYS:
         return None
     best, least = None, inf
     for way in product(*counts):
@@ -94,7 +97,7 @@ def _best_of_few(free: Sequence[JobView], left: int) -> dict[str, int] | None:
             total = _followed(free, left, dealt)
             if total < least:
                 best, least = dealt, total
-    return best
+    return None if best is None else Search(free, left, _EFFORT).improve(best, least)
 
 
 def _followed(jobs: Sequence[JobView], gpus: int, dealt: Mapping[str, int]) -> float:
@@ -113,10 +116,15 @@ def _followed(jobs: Sequence[JobView], gpus: int, dealt: Mapping[str, int]) -> f
 
 
 def _later(job: JobView, gpus: int, seconds: float) -> JobView:
-    lost = job.restart_s if gpus != job.gpus else 0.0
-    done = job.curve.speed(gpus) * max(0.0, seconds - lost)
-    where = ((0, gpus),) if gpus else None
-    return replace(job, remaining_work=max(0.0, job.remaining_work - done), allocation=where)
+    lost = job.restart_s if gpus != job.gpus else job.starting_s
+    return replace(
+        job,
+        remaining_work=max(
+            0.0, job.remaining_work - job.curve.speed(gpus) * max(0.0, seconds - lost)
+        ),
+        allocation=((0, gpus),) if gpus else None,
+        starting_s=max(0.0, lost - seconds),
+    )
 
 
 def _steps(jobs: Sequence[JobView], gpus: int) -> list[tuple[int, float, int, int, int]]:

@@ -37,7 +37,7 @@ def place(
         else:
             chosen = _around(job, wanted, free) or choose(free, wanted, racks)
             if shrink and len(chosen) > 1:
-                chosen = _fastest(job, chosen, free, racks)
+                chosen = _fastest(job, chosen, free, pool)
         take(free, chosen)
         placed[job.id] = chosen
     return placed
@@ -63,12 +63,16 @@ def take(free: Free, allocation: "Allocation", sign: int = -1) -> None:
         free[machine] += sign * gpus
 
 
-def _fastest(
-    job: "JobView", chosen: "Allocation", free: Free, racks: npt.NDArray[np.int64] | None
-) -> "Allocation":
+def speed_there(job: "JobView", allocation: "Allocation", pool: "Pool") -> float:
+    """Of a job on these GPUs."""
+    return job.curve.speed_on([gpus for _, gpus in allocation], pool.racks_of(allocation))
+
+
+def _fastest(job: "JobView", chosen: "Allocation", free: Free, pool: "Pool") -> "Allocation":
     """These GPUs, or fewer of them that are faster because they are less split."""
+    racks = None if pool.racks is None else np.array(pool.racks)
     wanted = sum(gpus for _, gpus in chosen)
-    best, speed = chosen, job.curve.speed_on([gpus for _, gpus in chosen])
+    best, speed = chosen, speed_there(job, chosen, pool)
     if speed >= job.curve.speed(wanted):
         return chosen
     hull = {gpus for gpus, _ in job.curve.hull(job.least_gpus, wanted)[1:]}
@@ -76,7 +80,7 @@ def _fastest(
     for gpus in sorted(hull.union(of_fewer_machines), reverse=True):
         if job.least_gpus <= gpus < wanted and job.curve.speed(gpus) > speed:
             fewer = choose(free, gpus, racks)
-            there = job.curve.speed_on([count for _, count in fewer])
+            there = speed_there(job, fewer, pool)
             if there > speed:
                 best, speed = fewer, there
     return best

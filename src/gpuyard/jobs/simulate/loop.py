@@ -59,6 +59,7 @@ class _Running:
     done: float = 0.0
     allocation: Allocation | None = None
     shape: Shape = ()
+    racks: int = 1
     since_s: float = 0.0  # of this allocation
     resumed_s: float = 0.0  # when it works again after its restart
     end_s: float = math.inf
@@ -70,7 +71,7 @@ class _Running:
     def done_at(self, now_s: float) -> float:
         if self.allocation is None or now_s <= self.resumed_s:
             return self.done
-        return self.job.work.after(self.done, self.shape, now_s - self.resumed_s)
+        return self.job.work.after(self.done, self.shape, now_s - self.resumed_s, self.racks)
 
     def attained_at(self, now_s: float) -> float:
         return self.attained_gpu_s + sum(self.shape) * (now_s - self.since_s)
@@ -81,12 +82,17 @@ class _Running:
                 self.waiting = self.job.view(self.done, None, self.started_s, self.attained_gpu_s)
             return self.waiting
         return self.job.view(
-            self.done_at(now_s), self.allocation, self.started_s, self.attained_at(now_s)
+            self.done_at(now_s),
+            self.allocation,
+            self.started_s,
+            self.attained_at(now_s),
+            starting_s=max(0.0, self.resumed_s - now_s),
         )
 
-    def move(self, allocation: Allocation | None, now_s: float) -> None:
+    def move(self, allocation: Allocation | None, now_s: float, pool: Pool) -> None:
         """To other GPUs, or to none."""
         self.done, self.attained_gpu_s = self.done_at(now_s), self.attained_at(now_s)
+        self.racks = pool.racks_of(allocation or ())
         self.allocation, self.waiting = allocation, None
         self.since_s = now_s
         if allocation is None:
@@ -98,7 +104,7 @@ class _Running:
         else:
             self.restarts += 1
         self.resumed_s = now_s + self.job.restart_s
-        self.end_s = self.resumed_s + self.job.work.seconds(self.done, self.shape)
+        self.end_s = self.resumed_s + self.job.work.seconds(self.done, self.shape, self.racks)
 
 
 @dataclass
@@ -185,7 +191,7 @@ class _Rounds:
             allocation = placed.get(running.job.id)
             if allocation != running.allocation:
                 self._leave(running, now_s)
-                running.move(allocation, now_s)
+                running.move(allocation, now_s, self.pool)
                 moved = True
         return moved
 
@@ -207,7 +213,7 @@ class _Rounds:
                 longest = max(self.active.values(), key=lambda running: running.end_s)
                 raise UserMistake(
                     f"{self.trace.name}: nothing happens for {format_duration(happens - now_s)}, as job "
-                    f"{quoted(longest.job.id)} has so much to do: too many rounds for {self.policy.name}"
+                    f"{quoted(longest.job.id)} has that much to do: too many rounds for {self.policy.name}"
                 )
             return self._checked(now_s + self.policy.round_s)
         if math.isinf(happens):
@@ -265,7 +271,8 @@ class _Queue:
         allocation = choose(self.free, job.asked_gpus, self.racks)
         take(self.free, allocation)
         shape = tuple(sorted((gpus for _, gpus in allocation), reverse=True))
-        end_s = now_s + job.restart_s + job.work.seconds(0.0, shape)
+        took_s = job.work.seconds(0.0, shape, self.pool.racks_of(allocation))
+        end_s = now_s + job.restart_s + took_s
         heapq.heappush(self.ends, (end_s, at, allocation, self.policy.line_of(view)))
         self.record.started_s[at] = now_s
         self.record.ended_s[at] = end_s

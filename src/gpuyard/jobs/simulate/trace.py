@@ -38,12 +38,15 @@ class TraceJob:
         allocation: Allocation | None,
         started_s: float | None,
         attained_gpu_s: float,
+        *,
+        starting_s: float = 0.0,
     ) -> JobView:
         """As policies see it at some time."""
         return JobView(
             self.id, self.work.curve(done), self.work.total - done, self.asked_gpus, self.least_gpus,
             self.most_gpus, self.submitted_s, self.user, self.group, self.deadline_s, self.weight,
             self.priority, self.elastic, self.restart_s, allocation, started_s, attained_gpu_s,
+            starting_s=starting_s,
         )  # fmt: skip
 
 

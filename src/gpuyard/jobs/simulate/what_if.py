@@ -103,9 +103,14 @@ def _faster(curve: Curve, machine: int, ratio: Ratio) -> Curve:
         1.0 if gpus <= machine else ratio(packed_shape(gpus, machine))
         for gpus in range(len(curve.packed))
     ]
+
+    def split(shape: Shape, racks: int) -> float:
+        return curve.speed_on(shape, racks) * (ratio(shape) if len(shape) > 1 else 1.0)
+
     return Curve(
         curve.packed * np.array(factors),
-        lambda shape: curve.speed_on(shape) * (ratio(shape) if len(shape) > 1 else 1.0),
+        lambda shape: split(shape, 1),
+        None if curve.across is None else lambda shape: split(shape, 2),
         curve.low,
         curve.high,
     )

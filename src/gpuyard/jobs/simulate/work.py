@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.jobs.curve import Curve, Speeds
 
 Shape = tuple[int, ...]
-"""GPUs by machine, the largest first: all that speed depends on."""
+"""GPUs by machine, the largest first: with the number of racks, all that speed depends on."""
 
 
 def packed_shape(gpus: int, machine: int) -> Shape:
@@ -29,11 +29,11 @@ class Work(ABC):
         """As it is known when so much is done."""
 
     @abstractmethod
-    def seconds(self, done: float, shape: Shape) -> float:
-        """From there to the end on these GPUs, infinite where they can't do it."""
+    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+        """From there to the end on these GPUs, in so many racks; infinite where they can't do it."""
 
     @abstractmethod
-    def after(self, done: float, shape: Shape, seconds: float) -> float:
+    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
         """What is done then."""
 
 
@@ -48,12 +48,12 @@ class SteadyWork(Work):
         del done
         return self.speeds
 
-    def seconds(self, done: float, shape: Shape) -> float:
-        speed = self.speeds.speed_on(shape)
+    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+        speed = self.speeds.speed_on(shape, racks)
         return (self.total - done) / speed if speed > 0 else float("inf")
 
-    def after(self, done: float, shape: Shape, seconds: float) -> float:
-        return min(self.total, done + seconds * self.speeds.speed_on(shape))
+    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
+        return min(self.total, done + seconds * self.speeds.speed_on(shape, racks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +79,13 @@ class PhasedWork(Work):
             )
         return self._curves[phase]
 
-    def seconds(self, done: float, shape: Shape) -> float:
+    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+        del racks  # what was measured says nothing of them
         clock = self._clock(shape)
         return float(clock[-1] - np.interp(done, self._starts, clock))
 
-    def after(self, done: float, shape: Shape, seconds: float) -> float:
+    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
+        del racks
         clock = self._clock(shape)
         then = np.interp(done, self._starts, clock) + seconds
         return float(np.interp(then, clock, self._starts))

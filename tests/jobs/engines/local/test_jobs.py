@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,7 @@ def test_options_go_before_what_the_file_says(jobs: Jobs) -> None:
         (("--engine", "slum", "--", "x"), "did you mean 'slurm'"),
         (("--workload", "resnet5", "--", "x"), "did you mean 'resnet50'"),
         ((), "nothing to run"),
+        (("--", ""), "the name of a program can't be empty"),
     ],
 )
 def test_a_mistake_is_a_sentence_and_nothing_is_queued(
@@ -329,7 +331,12 @@ def test_every_run_is_a_measurement(jobs: Jobs) -> None:
     said = ("--workload", "resnet50", "--cwd", str(jobs.directory))
     handle = jobs.submit(*said, "--", sys.executable, "train.py")
     assert jobs.wait(handle) == 0
-    runs = until(lambda: json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout))
+
+    def both() -> Any:  # one is stored after the other
+        found = json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout)
+        return found if len(found) == 2 else None
+
+    runs = until(both, "the measurements")
     assert {(run["handle"], run["workload"], run["gpus"]) for run in runs} == {
         (handle, "resnet50", 1)
     }

@@ -10,8 +10,9 @@ import pytest
 from tests.conftest import MACHINE
 from tests.jobs.engines.local.conftest import until
 from tests.jobs.test_job import NASTY
+from tests.other_users import everybodys_gpuyard
 from tests.share.conftest import needs_root
-from tests.share.test_users import PYTHON, Server, accounts, server
+from tests.share.test_users import Server, accounts, server
 
 __all__ = ["accounts", "server"]
 pytestmark = [needs_root, MACHINE]
@@ -28,7 +29,7 @@ class Queue:
         shutil.chown(self.home, user, user)
 
     def run(self, *arguments: str, user: str | None = None) -> tuple[int, str, str]:
-        gpuyard = (PYTHON or "", "-m", "gpuyard")
+        gpuyard = (everybodys_gpuyard().python, "-m", "gpuyard")
         environment = (f"GPUYARD_HOME={self.home}", "GPUYARD_ENGINE=local")
         process = self._server.start_program(
             user or self.user, "env", *environment, *gpuyard, *arguments

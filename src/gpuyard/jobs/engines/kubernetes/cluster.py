@@ -4,7 +4,6 @@ What the client says of a fault has the request's headers or the server's whole 
 the message of the API's Status, and of that nothing that is a secret of the kubeconfig.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
 from gpuyard.jobs.engines.kubernetes.draft import Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import Resource
 from gpuyard.printable import printable
+from gpuyard.web_client import json_of
 
 IN_CLUSTER = "in-cluster"
 CALL_SECONDS = (5.0, 20.0)  # to connect, and for the answer
@@ -209,7 +209,7 @@ class Cluster:
     def _json(self, call: Callable[[], Any]) -> Manifest:
         answer = self._answer(call)
         try:
-            document = json.loads(answer.data)
+            document = json_of(answer.data)
         except _network_faults() as fault:
             raise _no_answer(self.address, fault) from None
         except ValueError:
@@ -240,7 +240,7 @@ class Cluster:
         if status == 0:  # what some versions of the client make of a fault of TLS
             return NoAnswer(f"{self.address} {_NO_TLS}", sent=False)
         try:
-            said = json.loads(body)
+            said = json_of(body)
         except (TypeError, ValueError):
             said = None
         message = str(said.get("message") or "") if isinstance(said, Mapping) else ""

@@ -15,7 +15,7 @@ from typing import Any
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.job import Job
 from gpuyard.share.service.caller import user_name
-from gpuyard.specs.kubernetes_options import KubernetesOptions
+from gpuyard.specs.engines.kubernetes import KubernetesOptions
 
 UUID_LABEL = "gpuyard/job-id"
 USER_LABEL = "gpuyard/user"

@@ -32,12 +32,12 @@ from gpuyard.jobs.engines.kubernetes.status import (
     job_of,
     label,
     selector,
-    status_of,
     status_of_gone,
+    status_said,
     status_unknown,
 )
 from gpuyard.jobs.job import Handle, Job, JobStatus
-from gpuyard.specs.kubernetes_options import KubernetesOptions
+from gpuyard.specs.engines.kubernetes import KubernetesOptions
 
 
 class KubernetesEngine(Engine):
@@ -75,7 +75,7 @@ class KubernetesEngine(Engine):
         kind = KINDS[request.kind]
         spot = Spot(request.context or "", request.namespace, kind, request.name).checked()
         Record(spot.handle, request.job.document()).write()
-        own, *beside = request.manifests
+        own, *companions = request.manifests
         try:
             made = _create_once(cluster, spot, own)
         except GpuyardError as fault:
@@ -89,10 +89,10 @@ class KubernetesEngine(Engine):
             "uid": made["metadata"]["uid"],
         }
         if request.kind == "notebook":
-            beside.append(_token_secret(own))
+            companions.append(_token_secret(own))
         try:
-            for manifest in beside:
-                _create_beside(cluster, spot, manifest, owner)
+            for manifest in companions:
+                _create_companion(cluster, spot, manifest, owner)
         except GpuyardError as fault:
             _undo(cluster, spot, fault)
             raise
@@ -104,7 +104,7 @@ class KubernetesEngine(Engine):
             cluster = self._cluster(spot.context)
             found = cluster.get(spot.kind.resource, spot.namespace, spot.name)
             pods = _pods_by_job(cluster, spot.namespace, selector(found))
-            return status_of(spot, found, PodsView.of(pods.get(label(found, UUID_LABEL), [])))
+            return status_said(spot, found, pods.get(label(found, UUID_LABEL), []))
         except Refused as refused:
             if refused.status == 404:
                 return status_of_gone(handle)
@@ -129,7 +129,7 @@ class KubernetesEngine(Engine):
             for found in objects:
                 spot = Spot(context or "", namespace, kind, found["metadata"]["name"])
                 own = pods.get(label(found, UUID_LABEL), [])
-                jobs.append(status_of(spot, found, PodsView.of(own)))
+                jobs.append(status_said(spot, found, own))
         return sorted(jobs, key=lambda job: (job.submitted or 0.0, job.handle))
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _create_once(cluster: Cluster, spot: Spot, manifest: Manifest) -> Manifest:
     raise AssertionError
 
 
-def _create_beside(cluster: Cluster, spot: Spot, manifest: Manifest, owner: Manifest) -> None:
+def _create_companion(cluster: Cluster, spot: Spot, manifest: Manifest, owner: Manifest) -> None:
     """Owned by the job's object: it goes when that goes, whoever deletes it."""
     resource = SECRETS if manifest["kind"] == SECRETS.kind else SERVICES
     owned = {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}

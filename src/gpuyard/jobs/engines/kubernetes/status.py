@@ -1,6 +1,7 @@
 """What a handle means, and the status of the job that it names: from the object and its pods, or from what is left."""
 
-import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.errors import UserMistake
@@ -17,6 +18,9 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import Kind
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
 from gpuyard.jobs.engines.kubernetes.records import record_of
 from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.web_client import json_of
+
+_GPUS = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,21 @@ def label(found: Manifest, name: str) -> str:
 
 
 def job_of(found: Manifest) -> Job | None:
+    """What its submitter wrote of it, if that is a job: whoever may make objects in a namespace may write there."""
     try:
-        return Job.from_document(json.loads(found["metadata"]["annotations"][JOB_ANNOTATION]))
+        return Job.from_document(json_of(found["metadata"]["annotations"][JOB_ANNOTATION]))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def status_said(spot: Spot, found: Manifest, pods: Sequence[Manifest]) -> JobStatus:
+    """Of an object and its pods as they are told of; one that is not as Kubernetes has them hides no other."""
+    try:
+        return status_of(spot, found, PodsView.of(pods))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return status_unknown(
+            spot.handle, "what the cluster says of it is not as Kubernetes says it"
+        )
 
 
 def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
@@ -84,7 +99,7 @@ def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
         user=label(found, USER_LABEL),
         restarts=pods.restarts,
         exit_status=_exit_status(progress.state, pods),
-        gpus=int(gpus) if begun and gpus.isdecimal() else None,
+        gpus=int(gpus) if begun and _GPUS.fullmatch(gpus) else None,
         nodes=pods.nodes,
         submitted=moment(found["metadata"].get("creationTimestamp")),
         started=pods.started,

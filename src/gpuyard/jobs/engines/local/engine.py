@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner
+from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner, policy_set
 from gpuyard.jobs.engines.local.settling import settle
 from gpuyard.jobs.engines.local.store import Row, Store
 from gpuyard.jobs.engines.local.views import Reports, progress
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.policies import Policy, policy_of
+from gpuyard.jobs.progress import latest_loss
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import open_desk
@@ -152,15 +153,21 @@ class LocalEngine(Engine):
         if not self._paths.store.exists():
             return policy_of(DEFAULT_POLICY)
         with Store(self._paths.store) as store:
-            return policy_of(store.setting("policy") or DEFAULT_POLICY)
+            return policy_set(store)
 
-    def set_policy(self, name: str, every_seconds: float | None = None) -> None:
+    def set_policy(
+        self,
+        name: str,
+        every_seconds: float | None = None,
+        explore_gpu_seconds: float | None = None,
+    ) -> None:
         """For all jobs from now on; running ones are resized at most so often, else as often as the policy says."""
-        chosen = policy_of(name)
+        chosen = policy_of(name, explore_gpu_s=explore_gpu_seconds)
         self._paths.make()
-        with Store(self._paths.store) as store:
+        with Store(self._paths.store) as store, store.transaction():
             store.set("policy", chosen.name)
             store.set("every", "" if every_seconds is None else repr(every_seconds))
+            store.set("explore", "" if explore_gpu_seconds is None else repr(explore_gpu_seconds))
 
     def job(self, handle: Handle) -> Job:
         return self._row(handle).job
@@ -209,9 +216,9 @@ class LocalEngine(Engine):
 
     def _status(self, row: Row) -> JobStatus:
         job = row.job
-        made = None
+        made, reports = None, Reports(self._paths)
         if row.state == "running":
-            made = progress(row, Reports(self._paths), time.time())
+            made = progress(row, reports, time.time())
         return JobStatus(
             handle=row.handle,
             state=row.state,
@@ -232,6 +239,7 @@ class LocalEngine(Engine):
             done=None if made is None else made.share,
             samples_per_second=None if made is None else made.samples_per_second,
             expected_end=None if made is None else made.expected_end,
+            loss=latest_loss(reports.windows(row)) if row.starts else None,
             reason=(self._problem if row.state == "queued" else "") or row.reason,
             command=job.spec.command,
             logs=tuple(map(str, self._logs(row))),
@@ -240,7 +248,11 @@ class LocalEngine(Engine):
 
 def _config() -> ShareConfig:
     """Of the share whose GPUs jobs get; a machine of one's own needs no setup."""
-    if config_file(share_directory()).exists():
+    try:
+        shared = config_file(share_directory()).exists()
+    except OSError as error:
+        raise GpuyardError(f"{error.filename} can't be read: {error.strerror}") from error
+    if shared:
         return read_config(share_directory())
     desk = open_desk()
     desk.close()

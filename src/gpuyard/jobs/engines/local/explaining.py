@@ -16,9 +16,9 @@ from gpuyard.jobs.engines.local.views import (
 from gpuyard.jobs.explain import Explanation, explain
 from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.share.service.desk import open_desk
-from gpuyard.share.store.broker import State
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import Lease
+from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN
 from gpuyard.share.turns.when import shown
 

@@ -87,6 +87,12 @@ def _start_runner(paths: JobPaths) -> bool:
     return True
 
 
+def policy_set(store: Store) -> Policy:
+    """By which the user's jobs share GPUs."""
+    name = store.setting("policy") or DEFAULT_POLICY
+    return policy_of(name, explore_gpu_s=store.seconds_set("explore"))
+
+
 class Runner:
     """The loop; `look` is one round of it."""
 
@@ -155,8 +161,7 @@ class Runner:
 
     def _may_resize(self, started: Sequence[Row]) -> bool:
         """Now and then, where the policy is one that changes what running jobs have."""
-        every = self._store.setting("every")
-        round_s = float(every) if every else self._policy().round_s
+        round_s = self._store.seconds_set("every") or self._policy().round_s
         if round_s is None or not any(row.job.spec.checkpoint for row in started):
             return False
         if self._resized_at is not None and time.monotonic() - self._resized_at < round_s:
@@ -165,7 +170,7 @@ class Runner:
         return all(row.stopping is None for row in started)
 
     def _policy(self) -> Policy:
-        return policy_of(self._store.setting("policy") or DEFAULT_POLICY)
+        return policy_set(self._store)
 
     def _decide(
         self,
@@ -208,10 +213,10 @@ class Runner:
                 self.start_one(row, chosen[row.number])
 
     def _stop_to_resize(self, row: Row, gpus: int) -> None:
-        why = (
-            f"was stopped to go on with {gpus} GPUs" if gpus else "was stopped to let others go on"
-        )
-        self._store.change(row, stopping=f"{why} instead of {row.gpus}")
+        why = "was stopped to let others go on"
+        if gpus:
+            why = f"was stopped to go on with {gpus} GPUs instead of {row.gpus}"
+        self._store.change(row, stopping=why)
 
     def start_one(self, row: Row, gpus: int) -> None:
         """On so many GPUs, unless somebody has cancelled it meanwhile."""

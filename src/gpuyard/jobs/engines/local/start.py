@@ -115,6 +115,20 @@ def look(paths: StartPaths) -> StartView:
     return StartView(end, progress, alive, paths.supervisor_log.exists(), fault)
 
 
+def gpu_seconds(paths: StartPaths, now: float) -> float:
+    """That it has had so far; of one that was lost, up to the last that it printed."""
+    progress, end = _read(paths.progress, _progress), _read(paths.end, _end)
+    if progress is None or progress.started is None:
+        return 0.0
+    until: float = now
+    if end is not None:
+        until = end.ended
+    elif not _is_held(paths):
+        with contextlib.suppress(OSError):
+            until = paths.log.stat().st_mtime
+    return float(len(progress.gpus) * max(0.0, until - progress.started))
+
+
 def ask_to_end(paths: StartPaths, number: signal.Signals) -> None:
     """Send a signal to the supervisor, which passes it on; never to a process that only has its pid now."""
     progress = _read(paths.progress, _progress)
@@ -134,13 +148,11 @@ def end_all(paths: StartPaths, grace_seconds: float) -> bool:
     progress = _read(paths.progress, _progress)
     if progress is None:
         return not _is_held(paths)
-    return processes.stop(
-        progress.lease or "none",
-        os.getuid(),
-        _identity(paths),
-        (progress.pid, progress.process_start),
-        grace_seconds,
-    )
+    supervisor = (progress.pid, progress.process_start)
+    with processes.pinned(paths.lock) as lock:
+        return processes.stop(
+            progress.lease or "none", os.getuid(), lock, supervisor, grace_seconds
+        )
 
 
 def read_order(paths: StartPaths) -> Order:
@@ -178,14 +190,6 @@ def _last_line(path: Path) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LONGEST_FAULT]
-
-
-def _identity(paths: StartPaths) -> tuple[int, int] | None:
-    try:
-        status = paths.lock.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _read(path: Path, made: Any) -> Any:

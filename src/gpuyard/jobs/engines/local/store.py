@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.job import FINAL, Handle, Job, JobState
+from gpuyard.sqlite_file import BUSY_SECONDS, schema_version
 
 if TYPE_CHECKING:
     from gpuyard.jobs.known_work import KnownWork
 
 _APPLICATION = 0x67706A62
 _VERSION = 1
-_BUSY_SECONDS = 30.0
 _TABLES = (
     """CREATE TABLE jobs (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -125,7 +125,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._sentences():
-            self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             try:
                 self._prepare()
             except BaseException:
@@ -205,6 +205,11 @@ class Store:
             ).fetchone()
         return None if found is None else str(found[0])
 
+    def seconds_set(self, name: str) -> float | None:
+        """None where the policy's own are meant."""
+        text = self.setting(name)
+        return float(text) if text else None
+
     def set(self, name: str, value: str) -> None:
         with self._sentences():
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
@@ -232,20 +237,17 @@ class Store:
     def _prepare(self) -> None:
         self.path.chmod(0o600)  # environments have secrets
         self._connection.execute("PRAGMA synchronous = FULL")
-        if self._version() == 0:
+        if schema_version(self._connection) == 0:
             with self.transaction():
-                if self._version() == 0:  # else another process was first
+                if schema_version(self._connection) == 0:  # else another process was first
                     for statement in _TABLES:
                         self._connection.execute(statement)
                     self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                     self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-        if self._version() > _VERSION:
+        if schema_version(self._connection) > _VERSION:
             raise GpuyardError(
                 f"{self.path} was written by a newer gpuyard; use that one, or another $GPUYARD_HOME"
             )
-
-    def _version(self) -> int:
-        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:

@@ -23,9 +23,9 @@ from gpuyard.jobs.engines.local.start import (
 from gpuyard.jobs.log_files import open_log
 from gpuyard.share.launcher import cut_again, run_leased
 from gpuyard.share.service.desk import Desk, open_desk
-from gpuyard.share.store.broker import Turn
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 from gpuyard.share.watch.processes import start_time
 

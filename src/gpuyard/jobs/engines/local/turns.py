@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.jobs.policies import JobView, Policy, Pool
-from gpuyard.share.store.broker import State
+from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN
 
 

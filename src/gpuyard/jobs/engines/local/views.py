@@ -2,14 +2,18 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.engines.local.paths import JobPaths
+from gpuyard.jobs.engines.local.start import gpu_seconds
 from gpuyard.jobs.engines.local.store import Row
 from gpuyard.jobs.policies import JobView
-from gpuyard.jobs.progress import Progress, progress_of
+from gpuyard.jobs.progress import Progress, latest_loss, progress_of
 from gpuyard.jobs.reported import keep_reported
 from gpuyard.steps.windows import StepsFile, StepWindow
 
@@ -19,10 +23,11 @@ _AS_GOOD_AS_BEST = 0.99
 
 
 class Reports:
-    """What jobs report of their steps; each look reads only what is new."""
+    """What jobs report of their steps, and what they have had; each look reads only what is new."""
 
     def __init__(self, paths: JobPaths) -> None:
         self._paths = paths
+        self._gpu_seconds: dict[tuple[int, int], float] = {}
         self._files: dict[Path, tuple[StepsFile, list[StepWindow]]] = {}
 
     def windows(self, row: Row) -> Sequence[StepWindow]:
@@ -41,6 +46,20 @@ class Reports:
                 windows += new
             found += windows
         return found
+
+    def gpu_seconds(self, row: Row, now: float) -> float:
+        """Of all starts: a trial that was stopped has been tried, though it waits."""
+        total = 0.0
+        for number in range(1, row.starts + 1):
+            key = (row.number, number)
+            if key in self._gpu_seconds:
+                total += self._gpu_seconds[key]
+                continue
+            had = gpu_seconds(self._paths.start(row.number, number), now)
+            if number <= row.finished_starts:
+                self._gpu_seconds[key] = had
+            total += had
+        return total
 
 
 def progress(row: Row, reports: Reports, now: float) -> Progress:
@@ -62,7 +81,9 @@ def view_of(row: Row, reports: Reports, total_gpus: int, now: float) -> JobView:
     most = min(spec.gpus.max, total_gpus)
     least = min(spec.gpus.min, most)
     made = progress(row, reports, now)
-    curve = made.curve
+    curve, loss = made.curve, latest_loss(reports.windows(row))
+    if curve is not None and row.known_work.curve is None:
+        curve = _beyond(curve, most)
     usable = curve is not None and curve.speed(most) > 0
     if curve is not None and usable:
         asked = _fastest(curve, least, most)
@@ -86,7 +107,8 @@ def view_of(row: Row, reports: Reports, total_gpus: int, now: float) -> JobView:
         restart_s=spec.checkpoint.restart if spec.checkpoint is not None else 0.0,
         allocation=((0, row.gpus),) if row.gpus is not None else None,
         started_s=row.started,
-        attained_gpu_s=(row.gpus or 0) * max(0.0, now - (row.started or now)),
+        attained_gpu_s=reports.gpu_seconds(row, now),
+        score=None if loss is None else -loss,
     )
 
 
@@ -101,6 +123,16 @@ def _unknown_seconds(row: Row, now: float) -> float:
     whole = row.job.spec.time_limit or UNKNOWN_SECONDS
     elapsed = now - row.started if row.started is not None and row.gpus is not None else 0.0
     return max(whole - elapsed, _LEAST_SECONDS)
+
+
+def _beyond(curve: Curve, most: int) -> Curve:
+    """Where nothing but the job's own steps is known: more GPUs than it has had are taken to be worth as much each,
+    until it has had them. Who names a range says that it can use them."""
+    if curve.most_gpus >= most:
+        return curve
+    each = curve.speed(curve.most_gpus) / curve.most_gpus
+    more = each * np.arange(curve.most_gpus + 1, most + 1)
+    return replace(curve, packed=np.concatenate((curve.packed, more)))
 
 
 def _fastest(curve: Curve, least: int, most: int) -> int:

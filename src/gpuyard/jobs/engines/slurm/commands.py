@@ -25,7 +25,10 @@ _ENDED = re.compile(r"already complet|invalid job id", re.IGNORECASE)
 _SETTINGS = re.compile(
     r"(?:SQUEUE|SINFO|SACCT|SCANCEL|SCONTROL|SBATCH)_|SLURM_(?!CONF$)|GPUYARD_STEPS$"
 )
-_GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
+_GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:([0-9]{1,6})\b")
+_KINDS = re.compile(r"\bgpu:([^:,(]+):\d+")
+_NODE_COLUMNS = ("NodeList", "Partition", "Gres", "GresUsed", "StateCompact")
+_TAKES_JOBS = re.compile(r"(?:idle|mix|alloc|comp|plnd)[^*]*$")  # a star: it does not answer
 
 
 class NoAnswer(GpuyardError):
@@ -59,6 +62,10 @@ class Nodes:
     """Those that a job could get: GPUs of each; None where Slurm was not asked."""
 
     gpus: tuple[int, ...] | None = None
+    used: tuple[int, ...] = ()
+    """GPUs of each that jobs have now; all, where it takes no job."""
+    kinds: frozenset[str] = frozenset()
+    """As Slurm calls its GPUs."""
 
     def with_gpus(self, least: int) -> int:
         """How many have so many."""
@@ -96,13 +103,24 @@ def facts() -> Facts:
 def nodes(partition: str | None) -> Nodes:
     """Those of this partition, or of the default one."""
     chosen = (f"--partition={partition}",) if partition else ()
-    listed = ask("sinfo", "--noheader", "--Node", "--format=%N|%P|%G", *chosen)
-    rows = [line.split("|", 2) for line in listed.splitlines() if line.count("|") >= 2]
+    columns = ",".join(f"{name}:|" for name in _NODE_COLUMNS)
+    listed = ask("sinfo", "--noheader", "--Node", f"--Format={columns}", *chosen)
+    rows = [line.split("|") for line in listed.splitlines() if line.count("|") >= 4]
     if partition and not rows:
         raise UserMistake(f"Slurm has no partition {quoted(partition)}; `sinfo` lists them")
     rows = [row for row in rows if partition or row[1].endswith("*")] or rows
-    by_name = {name: sum(map(int, _GPUS.findall(gres))) for name, _, gres in rows}
-    return Nodes(tuple(by_name.values()))
+    by_name = {row[0]: row for row in rows}
+    gpus = tuple(_gpus(row[2]) for row in by_name.values())
+    used = tuple(
+        _gpus(row[3]) if _TAKES_JOBS.match(row[4]) else there
+        for row, there in zip(by_name.values(), gpus, strict=True)
+    )
+    kinds = frozenset(kind for row in rows for kind in _KINDS.findall(row[2]))
+    return Nodes(gpus, used, kinds)
+
+
+def _gpus(gres: str) -> int:
+    return sum(map(int, _GPUS.findall(gres)))
 
 
 def sbatch(script: str, environment: Mapping[str, str]) -> int:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import write_text
 from gpuyard.jobs.engines.base import Availability, Engine
+from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import Facts, NoAnswer
 from gpuyard.jobs.engines.slurm.records import Record
@@ -31,6 +32,9 @@ from gpuyard.jobs.engines.slurm.status import (
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.steps.windows import StepWindow
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.explain import Explanation
 
 _MOST_SUBMISSIONS = 2
 _SURE_SECONDS = 5.0
@@ -63,7 +67,8 @@ class SlurmEngine(Engine):
             raise
         except GpuyardError:
             pass  # a dry run, maybe where there is no Slurm
-        return make_request(job, facts, nodes, records.directory_of(job.uuid), self._after(job))
+        directory, after = records.directory_of(job.uuid), self._after(job)
+        return make_request(job, facts, nodes, directory, after, policy=LocalEngine().policy())
 
     def submit(self, request: SlurmRequest) -> Handle:
         uuid = request.job.uuid
@@ -119,10 +124,29 @@ class SlurmEngine(Engine):
                 replace(records.read(record.job.uuid), cancelled=True).write()
 
     def job(self, handle: Handle) -> Job:
-        return records.find(handle)[0].job
+        """One task of an array is a job of its own here: what is done with it is not meant for the others."""
+        record, task = records.find(handle)
+        spec = record.job.spec
+        if task is None or spec.slurm is None:
+            return record.job
+        own = spec.slurm.model_copy(update={"array": task})
+        return replace(record.job, spec=spec.model_copy(update={"slurm": own}))
 
     def reports(self, handle: Handle) -> Sequence[StepWindow]:
         return all_reports(records.find(handle)[0])
+
+    def explain(self, handle: Handle) -> "Explanation | None":
+        from gpuyard.jobs.engines.slurm.explaining import explain_job
+
+        record, task = records.find(handle)
+        status = self.status(handle)
+        if task is not None or record.array is not None:
+            return None
+        if status.final:
+            raise UserMistake(f"{handle} is {status.state}: it neither waits nor runs")
+        rows = look().rows or ()
+        meant = [row.started for row in rows if row.uuid == record.job.uuid and not row.final]
+        return explain_job(record, status, meant[0] if meant else None, time.time())
 
     def _status(self, record: Record, seen: Look | None, task: str | None = None) -> JobStatus:
         logs = [str(path) for path in self._logs(record, task)]
@@ -135,6 +159,8 @@ class SlurmEngine(Engine):
             record, found = self._missing(record, tasks)
             parts = [part or other for part, other in zip(parts, found, strict=True)]
         status = combined(record, [part for part in parts if part is not None], logs)
+        if task is not None:
+            status = replace(status, handle=Handle(self.name, f"{record.handle.id}_{task}"))
         if status.final and task is None and finish(record, status):
             keep_measurements(record)
         return with_progress(status, record)
@@ -199,9 +225,9 @@ class SlurmEngine(Engine):
             write_text(record.script, text, mode=0o700)
         return commands.sbatch(str(record.script), record.environment())
 
-    def _after(self, job: Job) -> Sequence[int]:
+    def _after(self, job: Job) -> Sequence[int | str]:
         """Numbers of the jobs that have to succeed first; those that have are not asked for again."""
-        numbers = []
+        numbers: list[int | str] = []
         for text in job.spec.after:
             handle = Handle.parse(text)
             if handle.engine != self.name:
@@ -213,12 +239,13 @@ class SlurmEngine(Engine):
                 raise UserMistake(f"{handle}, which has to succeed first, is {status.state}")
             if status.state == "succeeded":
                 continue
-            submissions = records.find(handle)[0].submissions
-            if not submissions:
+            record, task = records.find(handle)
+            if not record.submissions:
                 raise GpuyardError(
                     f"it is not known whether Slurm has {handle}, which has to succeed first"
                 )
-            numbers.append(submissions[-1].number)
+            number = record.submissions[-1].number
+            numbers.append(number if task is None else f"{number}_{task}")
         return numbers
 
     def _after_silence(self, record: Record, silent: NoAnswer) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, tasks_of_array
+from gpuyard.jobs.engines.slurm.sizing import Speed
 from gpuyard.jobs.job import Handle, Job
 
 _ENGINE = "slurm"
@@ -45,6 +46,7 @@ class Record:
     submissions: tuple[Submission, ...] = ()
     handle_id: str = ""
     cancelled: bool = False
+    speed: Speed | None = None
     end: dict[str, Any] = field(default_factory=dict)
     """Of a JobStatus; empty: it has not ended, as far as is known."""
 
@@ -86,6 +88,7 @@ class Record:
             "submissions": [[one.number, one.at] for one in self.submissions],
             "handle": self.handle_id,
             "cancelled": self.cancelled,
+            "speed": None if self.speed is None else self.speed.document(),
             "end": self.end,
         }
         files.write_text(self.directory / _NAME, json.dumps(document, indent=1) + "\n", mode=0o600)
@@ -111,6 +114,7 @@ def create(request: SlurmRequest, environment: dict[str, str]) -> Record:
         gpus_per_node=request.gpus_per_node,
         most_nodes=request.most_nodes,
         array=own.array if own else None,
+        speed=request.speed,
     )
     files.write_text(directory / "environment.json", json.dumps(environment), mode=0o600)
     files.write_text(record.script, request.text(), mode=0o700)
@@ -133,6 +137,7 @@ def read(uuid: str) -> Record:
             submissions=tuple(Submission(int(n), float(at)) for n, at in said["submissions"]),
             handle_id=str(said["handle"]),
             cancelled=bool(said["cancelled"]),
+            speed=Speed(**said["speed"]) if said.get("speed") else None,
             end=dict(said["end"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from gpuyard.errors import UserMistake
@@ -13,9 +14,10 @@ from gpuyard.jobs.engines.base import Request
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.rows import COMMENT
 from gpuyard.jobs.engines.slurm.script import program
-from gpuyard.jobs.engines.slurm.script.launch import words_of_torchrun
+from gpuyard.jobs.engines.slurm.sizing import Shape, Speed, chosen, machines_of
 from gpuyard.jobs.job import Job
-from gpuyard.specs.slurm_options import SlurmOptions
+from gpuyard.jobs.policies import Policy, policy_of
+from gpuyard.specs.engines.slurm import SlurmOptions
 
 _PLAIN = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
 _LONGEST_NAME = 200
@@ -43,8 +45,10 @@ class SlurmRequest(Request):
     most_nodes: int
     gpus_per_node: int
     options: tuple[tuple[str, str | None], ...]
-    after: tuple[int, ...] = ()
-    """Numbers of jobs that have to succeed first."""
+    after: tuple[int | str, ...] = ()
+    """Numbers of jobs that have to succeed first; of one task of an array, like `17_3`."""
+    speed: Speed | None = None
+    """Of the job on these GPUs, where its curve is known."""
 
     def text(self) -> str:
         """The script, exactly as sbatch gets it."""
@@ -55,10 +59,13 @@ class SlurmRequest(Request):
         lines = ["#!/usr/bin/env python3"]
         lines += [f"#SBATCH --{name}{_value(value)}" for name, value in options]
         if not self.cluster:
-            lines += [
-                "",
-                "# Slurm was not asked: a node is taken to have as many GPUs as it takes.",
-            ]
+            described = _options(self.job).cluster is not None
+            taken = (
+                "as slurm.cluster describes it" if described else "to have as many GPUs as it takes"
+            )
+            lines += ["", f"# Slurm was not asked: a node is taken {taken}."]
+        if self.speed is not None and self.speed.words:
+            lines += ["", *wrap(self.speed.words, 100, initial_indent="# ", subsequent_indent="# ")]
         said = _literal(self._job_document())
         return (
             "\n".join(lines)
@@ -75,6 +82,7 @@ class SlurmRequest(Request):
             "gpus_per_node": self.gpus_per_node,
             "options": [list(option) for option in self.options],
             "after": list(self.after),
+            "speed": None if self.speed is None else self.speed.document(),
         }
 
     def _job_document(self) -> dict[str, Any]:
@@ -102,20 +110,27 @@ class SlurmRequest(Request):
 
 
 def make_request(
-    job: Job, facts: Facts, nodes: Nodes, directory: Path, after: Sequence[int]
+    job: Job,
+    facts: Facts,
+    nodes: Nodes,
+    directory: Path,
+    after: Sequence[int | str],
+    *,
+    policy: Policy | None = None,
 ) -> SlurmRequest:
-    """Raises where the job asks for what this cluster can't give."""
-    fewest, most, gpus_per_node = _shape(job, nodes)
+    """Raises where the job asks for what this cluster can't give. The policy says how many GPUs of a range."""
+    shape, speed = chosen(job, nodes, facts.cluster, policy or policy_of("fifo"))
     tasks_of_array(_options(job).array)
     return SlurmRequest(
         job=job,
         cluster=facts.cluster,
         directory=directory,
-        fewest_nodes=fewest,
-        most_nodes=most,
-        gpus_per_node=gpus_per_node,
-        options=tuple(_sbatch_options(job, facts, (fewest, most, gpus_per_node))),
+        fewest_nodes=shape.fewest_nodes,
+        most_nodes=shape.nodes,
+        gpus_per_node=shape.gpus_per_node,
+        options=tuple(_sbatch_options(job, facts, shape)),
         after=tuple(after),
+        speed=speed,
     )
 
 
@@ -141,34 +156,9 @@ def _options(job: Job) -> SlurmOptions:
     return job.spec.slurm or SlurmOptions()
 
 
-def _shape(job: Job, nodes: Nodes) -> tuple[int, int, int]:
-    """Fewest and most nodes, and GPUs of each: the most GPUs that the cluster has for it, on the fewest nodes.
-
-    What is not torchrun would be run once on each node, so it gets several only if it asks for them.
-    """
-    spec = job.spec
-    spreads = words_of_torchrun(list(spec.command)) > 0
-    for gpus in range(spec.gpus.max, spec.gpus.min - 1, -1):
-        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1 if spreads else 2):
-            if gpus % count == 0 and nodes.with_gpus(gpus // count) >= count:
-                each = gpus // count
-                fewest = spec.nodes or math.ceil(spec.gpus.min / each)
-                return fewest, count, each
-    found = nodes.gpus or ()
-    asked = spec.nodes or (None if spreads else 1)
-    on = "" if asked is None else " on one node" if asked == 1 else f" on {asked} nodes"
-    raise UserMistake(
-        f"Slurm can't give {spec.gpus} GPUs{on}: its partition has {len(found)} nodes, with up to "
-        f"{max(found, default=0)} GPUs each"
-        + ("" if spec.nodes or spreads else "; for several nodes, say how many: nodes")
-    )
-
-
-def _sbatch_options(
-    job: Job, facts: Facts, shape: tuple[int, int, int]
-) -> list[tuple[str, str | None]]:
+def _sbatch_options(job: Job, facts: Facts, shape: Shape) -> list[tuple[str, str | None]]:
     spec, own = job.spec, _options(job)
-    fewest, most, gpus = shape
+    fewest, most, gpus = shape.fewest_nodes, shape.nodes, shape.gpus_per_node
     found: list[tuple[str, str | None]] = [
         ("job-name", _slurm_name(job.name)),
         ("comment", f"{COMMENT}{job.uuid}"),
@@ -195,7 +185,7 @@ def _sbatch_options(
         found.append(per_gpu)
     if own.exclusive:
         found.append(("exclusive", None))
-    found += _placement(own, facts, several=most > 1)
+    found += _placement(job, facts, most)
     found += _time(job)
     if spec.priority < 0:
         found.append(("nice", str(-spec.priority)))
@@ -208,11 +198,18 @@ def _sbatch_options(
     ]
 
 
-def _placement(own: SlurmOptions, facts: Facts, *, several: bool) -> list[tuple[str, str | None]]:
-    """Nodes at one switch, where Slurm knows the switches: a hint that it need not follow for ever."""
-    switches = own.switches if own.switches is not None else 1 if facts.switches else 0
+def _placement(job: Job, facts: Facts, nodes: int) -> list[tuple[str, str | None]]:
+    """Nodes at one switch, or at as few as hold them, where Slurm knows the switches: a hint that it need not follow for
+    ever."""
+    own, switches = _options(job), 0
+    if own.switches is not None:
+        switches = own.switches
+    elif facts.switches:
+        machines = machines_of(job)
+        rack = machines.nodes_per_rack if machines else None
+        switches = math.ceil(nodes / rack) if rack else 1
     hints: list[tuple[str, str | None]] = []
-    if several and switches:
+    if nodes > 1 and switches:
         hints.append(("switches", f"{switches}@{_duration(own.switches_wait)}"))
     if own.contiguous:
         hints.append(("contiguous", None))

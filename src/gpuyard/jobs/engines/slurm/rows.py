@@ -16,6 +16,7 @@ _QUEUE = (
 )  # fmt: skip
 _ACCOUNTING = ("JobID", "State", "ExitCode", "NNodes", "Submit", "Start", "End", "NodeList")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NUMBER = re.compile(r"[0-9]{1,10}")
 _STATES: dict[str, JobState] = {
     "PENDING": "queued",
     "CONFIGURING": "queued",
@@ -52,7 +53,7 @@ _REASONS = {
     "JobHeldAdmin": "held by an administrator",
     "JobArrayTaskLimit": "as many tasks of its array run as may at once",
     "ReqNodeNotAvail": "nodes that it could have are down or reserved",
-    "PartitionNodeLimit": "its partition has not so many nodes for one job",
+    "PartitionNodeLimit": "its partition does not allow that many nodes for one job",
     "PartitionTimeLimit": "its partition allows less time for one job",
     "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": (
         "nodes that it could have are down, drained or reserved"
@@ -119,8 +120,8 @@ def _queue(which: str) -> list[Row]:
     found = []
     for line in said.splitlines():
         values = line.split("|", len(_QUEUE) - 1)
-        if len(values) == len(_QUEUE):
-            found.append(_row(dict(zip(_QUEUE, values, strict=True))))
+        if len(values) == len(_QUEUE) and (row := _row(dict(zip(_QUEUE, values, strict=True)))):
+            found.append(row)
     return found
 
 
@@ -139,17 +140,21 @@ def accounting_rows(numbers: Sequence[int], uuid: str) -> list[Row]:
         values = line.split("|", len(_ACCOUNTING))
         if len(values) == len(_ACCOUNTING) + 1 and uuid in values[-1]:
             found.append(_accounted(dict(zip(_ACCOUNTING, values, strict=False)), uuid))
-    return found
+    return [row for row in found if row.number]
 
 
-def _row(said: dict[str, str]) -> Row:
+def _row(said: dict[str, str]) -> Row | None:
+    """None: it has no number, so it is no job but, say, a line more of somebody's comment."""
     comment = said["Comment"].removesuffix("|")
     uuid = comment.removeprefix(COMMENT)
     ours = comment.startswith(COMMENT) and _UUID.fullmatch(uuid) is not None
-    task = said["ArrayTaskID"]
+    task = said["ArrayTaskID"] if _NUMBER.fullmatch(said["ArrayTaskID"]) else None
+    number = _count(said["JobID"] if task is None else said["ArrayJobID"])
+    if not number:
+        return None
     return Row(
-        number=int(said["ArrayJobID"] if task.isdigit() else said["JobID"]),
-        task=task if task.isdigit() else None,
+        number=number,
+        task=task,
         uuid=uuid if ours else None,
         slurm_state=said["State"],
         exit_status=_exit_status(said["exit_code"]),
@@ -167,7 +172,7 @@ def _accounted(said: dict[str, str], uuid: str) -> Row:
     number, _, task = said["JobID"].partition("_")
     return Row(
         number=_count(number),
-        task=task if task.isdigit() else None,
+        task=task if _NUMBER.fullmatch(task) else None,
         uuid=uuid,
         slurm_state=said["State"].partition(" ")[0],  # CANCELLED by 1000
         exit_status=_exit_status(said["ExitCode"]),
@@ -184,17 +189,17 @@ def _accounted(said: dict[str, str], uuid: str) -> Row:
 def _exit_status(said: str) -> int | None:
     """As a shell says it: from "3:0" (status and signal), or from what wait() gives."""
     status, colon, number = said.partition(":")
-    if colon and status.isdigit() and number.isdigit():
+    if colon and _NUMBER.fullmatch(status) and _NUMBER.fullmatch(number):
         return int(status) or (128 + int(number) if int(number) else 0)
-    if not said.isdigit():
+    if not _NUMBER.fullmatch(said):
         return None
     waited = int(said)
     return 128 + (waited & 127) if waited & 127 else waited >> 8
 
 
 def _count(said: str) -> int:
-    return int(said) if said.isdigit() else 0
+    return int(said) if _NUMBER.fullmatch(said) else 0
 
 
 def _moment(said: str) -> float | None:
-    return float(said) if said.isdigit() and int(said) > 0 else None
+    return float(said) if _count(said) else None

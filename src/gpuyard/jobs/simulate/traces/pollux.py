@@ -260,7 +260,7 @@ def read_placements(file: Path) -> dict[str, Measured]:
         digits = row.text("placement")
         if not 1 <= len(digits) <= 16 or set(digits) - set("1234"):
             raise row.wrong(
-                "placement", f"expected one digit from 1 to 4 a node, got {digits[:20]!r}"
+                "placement", f"expected one digit from 1 to 4 per node, got {digits[:20]!r}"
             )
         found[digits].append(_times(row))
     if "1" not in found:

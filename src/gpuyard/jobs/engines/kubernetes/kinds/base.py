@@ -52,7 +52,7 @@ class Kind(ABC):
     def spec(self, draft: Draft) -> Manifest:
         """Of the object that is the job. Raises where the kind can't do what the job asks for."""
 
-    def beside(self, draft: Draft) -> Sequence[Manifest]:  # noqa: ARG002
+    def companions(self, draft: Draft) -> Sequence[Manifest]:  # noqa: ARG002
         """Objects that it needs, and that go when it goes."""
         return ()
 
@@ -77,7 +77,7 @@ class Kind(ABC):
             "metadata": draft.metadata(),
             "spec": self.spec(draft),
         }
-        return (own, *self.beside(draft))
+        return (own, *self.companions(draft))
 
     @abstractmethod
     def progress(self, found: Manifest, pods: PodsView) -> Progress:

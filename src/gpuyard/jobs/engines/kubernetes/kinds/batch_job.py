@@ -52,7 +52,7 @@ class BatchJob(Kind):
             spec["podFailurePolicy"] = _only_lost_pods(self.container)
         return spec
 
-    def beside(self, draft: Draft) -> Sequence[Manifest]:
+    def companions(self, draft: Draft) -> Sequence[Manifest]:
         return (headless_service(draft, _PORT),) if draft.nodes > 1 else ()
 
     def caveats(self, draft: Draft) -> Sequence[str]:

@@ -62,7 +62,7 @@ class Notebook(Kind):
             "template": template,
         }
 
-    def beside(self, draft: Draft) -> Sequence[Manifest]:
+    def companions(self, draft: Draft) -> Sequence[Manifest]:
         service = {
             "apiVersion": SERVICES.api_version,
             "kind": SERVICES.kind,

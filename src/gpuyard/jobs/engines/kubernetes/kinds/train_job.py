@@ -105,6 +105,13 @@ def _check(draft: Draft, environment: Sequence[Manifest], command: Sequence[str]
             "checkpoint.command: a TrainJob can't run one; use kubernetes.kind: job, or let the command "
             "write a checkpoint on SIGTERM"
         )
+    claims = list(draft.options.volumes.values())
+    if twice := next((claim for claim in claims if claims.count(claim) > 1), None):
+        # its API wants mounts that differ in name, and a pod with two volumes of one claim does not start
+        raise UserMistake(
+            f"kubernetes.volumes: a TrainJob mounts a claim at one path, and {twice!r} is at several; "
+            "kubernetes.kind: job takes that"
+        )
     if draft.options.priority_class is not None and draft.options.queue is None:
         raise UserMistake("kubernetes.priority_class: of a TrainJob it is Kueue's; add a queue")
 

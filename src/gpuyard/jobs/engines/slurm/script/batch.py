@@ -18,7 +18,7 @@ from gpuyard.jobs.engines.slurm.script.launch import (
     start_on_nodes,
     words_of_torchrun,
 )
-from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact, say
+from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact, say
 from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
 KILLED = 128 + int(signal.SIGKILL)
@@ -34,7 +34,7 @@ class Batch:
     def __init__(self, job: Document, script: str) -> None:
         self.job, self.script = job, script
         # a controller that was killed may start the same number twice
-        self.told, self.place = Told(), Place(job["directory"], os.urandom(16).hex())
+        self.told, self.place = Told(), TaskDirectory(job["directory"], os.urandom(16).hex())
         self.place.take_messages()
         listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
         self.nodes = listed.split() or [os.environ["SLURMD_NODENAME"]]
@@ -114,7 +114,7 @@ class Batch:
             return {
                 "outcome": "checkpointed" if resumes else "failed",
                 "again": resumes,
-                "reason": "its time was over, and it was told to write a checkpoint and end",
+                "reason": "its time was over, and it was asked to write a checkpoint and end",
                 "exit_status": status if resumes else status or TIMED_OUT,
             }
         if status == 0:
@@ -200,13 +200,13 @@ def slurm_says() -> Document:
     return dict(re.findall(r"\b(JobState|Reason|Restarts)=(\S*)", said))
 
 
-def stopped_by_slurm(place: Place) -> Document:
+def stopped_by_slurm(place: TaskDirectory) -> Document:
     said = slurm_says()
     if said.get("Reason") == "TimeLimit" or said.get("JobState") == "TIMEOUT":
         return {"outcome": "failed", "again": False, "reason": "its time limit was over"}
     if int(said.get("Restarts", "0")) > place.slurm_restarts:
         return {"outcome": "stopped", "again": True, "reason": "Slurm has queued it again"}
-    return {"outcome": "cancelled", "again": False, "reason": "Slurm was told to end it"}
+    return {"outcome": "cancelled", "again": False, "reason": "Slurm was asked to end it"}
 
 
 def root_cause(log: bytes) -> int:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Dict, List, Set
 
-from gpuyard.jobs.engines.slurm.script.place import Document, Place, exact
+from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact
 from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
 LAST_WORDS_SECONDS = 10.0
@@ -108,7 +108,7 @@ def meeting_of(nodes: List[str], uuid: str, start: str) -> Document:
 
 
 def start_here(
-    job: Document, nodes: List[str], node: int, meeting: Document, output: int, place: Place
+    job: Document, nodes: List[str], node: int, meeting: Document, output: int, place: TaskDirectory
 ) -> Running:
     argv = [exact(word) for word in command(job, nodes, node, meeting)]
     variables = environment(job, nodes, node, meeting)
@@ -117,7 +117,7 @@ def start_here(
 
 
 def start_on_nodes(
-    nodes: List[str], meeting: Document, script: bytes, output: int, place: Place
+    nodes: List[str], meeting: Document, script: bytes, output: int, place: TaskDirectory
 ) -> Running:
     """This script once on each node, by srun."""
     words = ["srun", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
@@ -141,7 +141,7 @@ def signal_job(job: Document, running: Running) -> None:
 
 def run_on_node(job: Document, told_by_first: Document) -> int:
     """One node of several."""
-    told, place = Told(), Place(job["directory"], told_by_first["token"])
+    told, place = Told(), TaskDirectory(job["directory"], told_by_first["token"])
     place.join()
     node = int(os.environ["SLURM_PROCID"])
     running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)

@@ -26,7 +26,7 @@ def exact(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-class Place:
+class TaskDirectory:
     """That of the job, or of one task of an array. Only its owner may write there."""
 
     def __init__(self, directory: str, token: str) -> None:

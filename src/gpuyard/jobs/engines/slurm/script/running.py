@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Callable, Dict, List, Optional
 
-from gpuyard.jobs.engines.slurm.script.place import Place
+from gpuyard.jobs.engines.slurm.script.place import TaskDirectory
 
 TICK_SECONDS = 2.0
 SLURM_SECONDS = 20.0
@@ -93,7 +93,7 @@ class Running:
         environment: Dict[bytes, bytes],
         cwd: bytes,
         output: int,
-        place: Place,
+        place: TaskDirectory,
     ) -> None:
         self.place = place
         self.status: Optional[int] = None
