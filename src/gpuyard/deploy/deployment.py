@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.catalog.specfiles import read_deployment
-from gpuyard.deploy.ansible.package import package_to_install
+from gpuyard.deploy.ansible.package import environments, package_to_install
 from gpuyard.deploy.ansible.run import Outcome, apply_roles, roles_of
 from gpuyard.deploy.clouds.ttl import set_end
+from gpuyard.deploy.stack.install import gpu_variables
+from gpuyard.deploy.stack.lock import read_lock
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.targets.base import Target
@@ -29,7 +31,7 @@ class DeploymentPlan:
     cluster: Cluster
     changes: Changes
     hosts: tuple[Host, ...]
-    usd_per_hour: float
+    usd_per_hour: float | None
     notes: tuple[str, ...]
     ttl_seconds: float | None = None
 
@@ -93,7 +95,7 @@ def plan(opened: Opened) -> DeploymentPlan:
     )
 
 
-def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
+def up(opened: Opened, tell: Tell, sudo_password: str | None = None) -> tuple[Changes, Outcome]:
     """Machines, then roles; what is there already stays as it is."""
     deployment = opened.deployment
     check_budget(opened)
@@ -101,15 +103,23 @@ def up(opened: Opened, tell: Tell) -> tuple[Changes, Outcome]:
     with opened.state.changing():
         changes, hosts = provision(opened, tell)
         environment = opened.target.environment(deployment)
+        lock = read_lock()
         training = (
             {"training_environment": environment}
             if environment
             else package_to_install(opened.state.path)
+            | environments(lock, deployment.framework, horovod=deployment.horovod)
         )
-        gpu, machine = machine_of(opened.cluster)
-        slurm = {"slurm_gpus": machine.gpus, "slurm_gpu_type": gpu.id}
-        variables = {**slurm, **opened.target.ansible_variables(), **training}
-        outcome = apply_roles(deployment, hosts, opened.state, variables, tell)
+        gpu, _ = machine_of(opened.cluster)
+        slurm = {"slurm_gpu_type": gpu.id}
+        # where the role training is, its environment is the one to train in
+        trains = "training" in (*deployment.head, *deployment.workers)
+        stack = gpu_variables(lock, () if trains else (deployment.framework,))
+        stack["containers_users"] = list(deployment.docker_users)
+        variables = {**slurm, **stack, **opened.target.ansible_variables(), **training}
+        outcome = apply_roles(
+            deployment, hosts, opened.state, variables, tell, sudo_password=sudo_password
+        )
     return changes, outcome
 
 
@@ -125,16 +135,26 @@ def provision(opened: Opened, tell: Tell) -> tuple[Changes, tuple[Host, ...]]:
             raise GpuyardError(f"{error}{_what_stands(opened.target, opened.state)}") from error
         outputs = opened.terraform.outputs()
         _set_end(opened)
-    hosts = opened.target.hosts(opened.deployment, outputs)
+    try:
+        hosts = opened.target.hosts(opened.deployment, outputs)
+    except (ValueError, TypeError, KeyError) as error:
+        raise GpuyardError(f"Terraform's outputs name hosts that can't be used: {error}") from None
     opened.state.write_hosts(hosts)
+    if rates := opened.target.link_rates(opened.cluster):
+        opened.target.set_link(opened.state, rates[-1])  # a bench that was killed has left another
     return changes, hosts
 
 
-def check_budget(opened: Opened) -> float:
-    """What it costs an hour. Raises where that is more than it may."""
+def check_budget(opened: Opened) -> float | None:
+    """What it costs an hour, where that is known. Raises where it is more than it may be, or nobody knows."""
     usd = opened.target.usd_per_hour(opened.deployment, opened.cluster)
     most = getattr(opened.deployment.target, "max_usd_per_hour", None)
-    if most is not None and usd > most:
+    if most is not None and usd is None:
+        raise GpuyardError(
+            f"the hourly price of {opened.deployment.name} is not known, and max_usd_per_hour is {format_usd(most)}; "
+            "take it out of the file to go on without a limit"
+        )
+    if most is not None and usd is not None and usd > most:
         raise GpuyardError(
             f"{opened.deployment.name} would cost {format_usd(usd)} an hour, and max_usd_per_hour is {format_usd(most)}"
         )
@@ -177,7 +197,8 @@ def _what_stands(target: Target, state: StateDirectory) -> str:
         there = [address for address in Terraform(state.terraform).resources() if target.rented]
     if not there:
         return ""
-    return f". This is there and costs money until `gpuyard deploy down`: {', '.join(there)}"
+    price = " and costs money" if target.rented else ""
+    return f". This is there{price} until `gpuyard deploy down`: {', '.join(there)}"
 
 
 def _ttl(deployment: Deployment) -> float | None:

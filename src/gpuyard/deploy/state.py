@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -18,10 +19,14 @@ from pathlib import Path
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
+_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [!-~]+)?")
+
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that is there, and how ssh reaches it."""
+    """A machine that is there, and how ssh reaches it. What it says comes to stand in ssh's configuration, where a line
+    more could name a command to run."""
 
     name: str
     address: str
@@ -33,6 +38,24 @@ class Host:
     """By which the others reach it, where that is another."""
     first_contact: bool = False
     """Nobody knows its key before ssh has first seen it."""
+    through_head: bool = False
+    """It has an inside address only, and is reached by way of the head."""
+    own_key: bool = False
+    """It was made with gpuyard's key, which is shown to it."""
+
+    def __post_init__(self) -> None:
+        words = {"name": self.name, "address": self.address, "user": self.user}
+        if self.private_address:
+            words["private address"] = self.private_address
+        for what, word in words.items():
+            if not isinstance(word, str) or not _WORD.fullmatch(word):
+                raise ValueError(f"{word!r} is not the {what} of a host")
+        if self.host_key and not _KEY.fullmatch(self.host_key):
+            raise ValueError(f"{self.host_key!r} is not the key of a host")
+        if type(self.port) is not int or not 0 < self.port < 65536:
+            raise ValueError(f"{self.port!r} is not a port")
+        if not self.proxy_command.isprintable():
+            raise ValueError(f"{self.proxy_command!r} is not one line")
 
     @property
     def inside(self) -> str:
@@ -64,18 +87,9 @@ class StateDirectory:
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """One at a time; the kernel frees it with its process."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise GpuyardError(
-                    f"another gpuyard is changing the deployment {self.name!r}; wait for it to end"
-                ) from None
+        busy = f"another gpuyard is changing the deployment {self.name!r}; wait for it to end"
+        with alone(self.path, busy):
             yield
-        finally:
-            os.close(descriptor)
 
     def token(self) -> str:
         """What tells its machines from those of another deployment of this name; the same until it is removed."""
@@ -98,7 +112,7 @@ class StateDirectory:
             return tuple(Host(**host) for host in document)
         except UserMistake:
             return ()
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise GpuyardError(
                 f"{self.path / 'hosts.json'} can't be read ({error}); `gpuyard deploy up` writes it anew"
             ) from error
@@ -109,39 +123,60 @@ class StateDirectory:
         files.write_text(self.path / "hosts.json", json.dumps(document, indent=1), mode=0o600)
         known = [f"{host.name} {host.host_key}" for host in hosts if host.host_key]
         files.write_text(self.path / "known_hosts", "".join(f"{k}\n" for k in known), mode=0o600)
-        files.write_text(self.ssh_config, self._ssh_config(hosts), mode=0o600)
+        files.write_text(self.ssh_config, self.ssh_entries(hosts), mode=0o600)
 
-    def _ssh_config(self, hosts: tuple[Host, ...]) -> str:
+    def ssh_entries(self, hosts: tuple[Host, ...], prefix: str = "") -> str:
+        """What ssh is told of these, the head first; with a prefix, under names that no other deployment has."""
         lines = []
-        for host in hosts:
+        for index, host in enumerate(hosts):
             lines += [
-                f"Host {host.name}",
+                f"Host {prefix}{host.name}",
                 f"  HostName {host.address}",
-                f"  HostKeyAlias {host.name}",
                 f"  User {host.user}",
                 f"  Port {host.port}",
             ]
             if host.host_key:  # we made it: only its own key is believed, and ours is shown
                 lines += [
-                    f'  UserKnownHostsFile "{self.path / "known_hosts"}"',
+                    f"  HostKeyAlias {host.name}",
+                    f"  UserKnownHostsFile {_ssh_path(self.path / 'known_hosts')}",
                     "  StrictHostKeyChecking yes",
-                    f'  IdentityFile "{key_file()}"',
+                    f"  IdentityFile {_ssh_path(key_file())}",
                     "  IdentitiesOnly yes",
                 ]
             elif (
                 host.first_contact
             ):  # its key is kept when it is first seen, and must stay the same
                 lines += [
-                    f'  UserKnownHostsFile "{self.path / "seen_hosts"}"',
+                    f"  HostKeyAlias {host.name}",
+                    f"  UserKnownHostsFile {_ssh_path(self.path / 'seen_hosts')}",
                     "  StrictHostKeyChecking accept-new",
                     "  ConnectionAttempts 60",  # one a second: its sshd comes a little after it is there
                 ]
+            if host.own_key:
+                lines += [f"  IdentityFile {_ssh_path(key_file())}", "  IdentitiesOnly yes"]
             if host.proxy_command:
-                lines.append(f"  ProxyCommand {host.proxy_command}")
+                lines.append(f"  ProxyCommand {host.proxy_command.replace('%', '%%')}")
+            elif host.through_head and index > 0:
+                lines.append(f"  ProxyJump {prefix}{hosts[0].name}")
         return "".join(f"{line}\n" for line in lines)
 
     def remove(self) -> None:
         shutil.rmtree(self.path)
+
+
+@contextlib.contextmanager
+def alone(directory: Path, busy: str) -> Iterator[None]:
+    """Hold a directory, which is made where there is none; the kernel frees it with its process."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GpuyardError(busy) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def key_file() -> Path:
@@ -165,6 +200,14 @@ def deployments() -> list[str]:
     return (
         sorted(path.name for path in _all().iterdir() if path.is_dir()) if _all().is_dir() else []
     )
+
+
+def _ssh_path(path: Path) -> str:
+    """As ssh_config(5) reads it: quoted, and with no token to be replaced."""
+    text = str(path)
+    if not text.isprintable() or '"' in text or "$" in text:
+        raise GpuyardError(f"ssh's configuration can't hold {text!r}; choose another GPUYARD_HOME")
+    return f'"{text.replace("%", "%%")}"'
 
 
 def _all() -> Path:

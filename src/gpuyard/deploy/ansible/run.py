@@ -1,28 +1,72 @@
-"""The playbook, run by ansible-runner on a deployment's hosts; what failed where, as one sentence."""
+"""The playbook, run by ansible-runner on a deployment's hosts."""
 
 import importlib.util
 import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuyard.deploy.ansible.failure import failure
+from gpuyard.deploy.ports import ports_of
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.files import held_directory, shared_directory
 from gpuyard.specs.deployment import Deployment, RoleName
 
 Tell = Callable[[str], None]
 _PLAYBOOK = Path(__file__).parent
-_WORDS = 300  # of what a failed task has said
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
+_SAYING = ("debug", "ansible.builtin.debug")
+_KEPT_OPEN = "-o ControlMaster=auto -o ControlPersist=60s"
 _REMOTE_TEMP = "~/.ansible/tmp"
+_SUDO_PROMPT = r"BECOME password:\s*$"
+# ansible-runner writes down the environment that it finds, and a user's may hold keys of clouds
+_PASSED_ON = (
+    "HOME",
+    "KRB5CCNAME",
+    "LANG",
+    "LANGUAGE",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "PYTHONPATH",
+    "SHELL",
+    "SSH_AUTH_SOCK",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+    "XDG_RUNTIME_DIR",
+)
+_PASSED_ON_PREFIXES = ("ANSIBLE_", "GPUYARD_", "LC_")
+# where packages come from, for roles that are applied to this machine; an address may hold a password before its "@"
+_MIRRORS = (
+    "PIP_CERT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "NO")),
+    *(f"{kind}_proxy" for kind in ("http", "https", "no")),
+)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tasks that changed something, by host."""
+    """Tasks that changed something, by host, and what roles have to say to people."""
 
     changed: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    """Names of those that changed something, or would."""
 
     @property
     def changes(self) -> int:
@@ -35,8 +79,36 @@ def apply_roles(
     state: StateDirectory,
     variables: Mapping[str, Any],
     tell: Tell,
+    *,
+    sudo_password: str | None = None,
 ) -> Outcome:
     """Bring every host to what its roles say; a second time changes nothing. Raises with the first failure."""
+    # ssh takes what it must know of hosts from the deployment's own file
+    ssh = f"-F {shlex.quote(str(state.ssh_config))} -o BatchMode=yes -o ConnectTimeout=20 {_KEPT_OPEN}"
+    return play(
+        state.ansible,
+        inventory(deployment, hosts, variables),
+        tell,
+        settings={"ANSIBLE_SSH_ARGS": ssh},
+        sudo_password=sudo_password,
+    )
+
+
+def play(
+    directory: Path,
+    hosts: Mapping[str, Any],
+    tell: Tell,
+    *,
+    settings: Mapping[str, str] | None = None,
+    check: bool = False,
+    remember: Tell | None = None,
+    sudo_password: str | None = None,
+) -> Outcome:
+    """The roles of an inventory, with logs in a directory. With `check`, tasks say what they would change.
+
+    `remember` is told each task that has changed something, when it has. A password goes to Ansible's prompt, and is in
+    no file, environment or command line.
+    """
     if importlib.util.find_spec("ansible_runner") is None:
         raise MissingRequirement(
             "machines are configured by Ansible, which is not installed: pip install 'gpuyard[deploy]'"
@@ -44,36 +116,51 @@ def apply_roles(
     import ansible_runner
 
     failures: list[str] = []
-    changed = dict.fromkeys((host.name for host in hosts), 0)
+    notes: list[str] = []
+    tasks: list[str] = []
+    changed = dict.fromkeys(hosts["all"]["hosts"], 0)
 
     def hear(event: dict[str, Any]) -> bool:
         data = event.get("event_data", {})
+        result = data.get("res") or {}
         if event["event"] == "playbook_on_task_start":
             tell(str(data.get("task", "")))
         elif event["event"] in ("runner_on_failed", "runner_on_unreachable"):
             if not data.get("ignore_errors"):
-                failures.append(_failure(data))
-        elif event["event"] == "runner_on_ok" and (data.get("res") or {}).get("changed"):
+                failures.append(failure(data))
+            elif check:  # what it needs would be there after the tasks before it
+                tasks.append(str(data.get("task", "")))
+        elif event["event"] == "runner_on_ok" and data.get("task_action") in _SAYING:
+            said = result.get("msg")
+            notes.extend(map(str, said if isinstance(said, list) else [said]))
+        elif event["event"] == "runner_on_ok" and result.get("changed"):
             changed[data["host"]] += 1
+            tasks.append(str(data.get("task", "")))
+            if remember is not None:
+                remember(tasks[-1])
         return False  # events are not kept: what a task has said may not be for everybody
 
-    state.ansible.mkdir(parents=True, exist_ok=True, mode=0o700)
-    done = ansible_runner.run(
-        private_data_dir=str(state.ansible),
-        project_dir=str(_PLAYBOOK),
-        playbook="site.yaml",
-        inventory=_inventory(deployment, hosts, variables),
-        envvars=_environment(state),
-        event_handler=hear,
-        quiet=True,
-        rotate_artifacts=5,
-        suppress_env_files=True,
-    )
+    options = [*(["--check"] if check else []), *(["--ask-become-pass"] if sudo_password else [])]
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _connections() as sockets, _without_secrets():
+        done = ansible_runner.run(
+            private_data_dir=str(directory),
+            project_dir=str(_PLAYBOOK),
+            playbook="site.yaml",
+            inventory=hosts,
+            envvars={**_environment(directory, sockets), **(settings or {})},
+            event_handler=hear,
+            cmdline=" ".join(options) or None,
+            passwords={_SUDO_PROMPT: sudo_password} if sudo_password else None,
+            quiet=True,
+            rotate_artifacts=5,
+            suppress_env_files=True,  # else the password would be in one
+        )
     if failures:
         raise GpuyardError(failures[0])
     if done.status != "successful":
-        raise GpuyardError(f"Ansible ended as {done.status}; see {state.ansible / 'artifacts'}")
-    return Outcome(changed)
+        raise GpuyardError(f"Ansible ended as {done.status}; see {directory / 'artifacts'}")
+    return Outcome(changed, tuple(notes), tuple(tasks))
 
 
 def roles_of(deployment: Deployment, index: int) -> Sequence[RoleName]:
@@ -81,15 +168,17 @@ def roles_of(deployment: Deployment, index: int) -> Sequence[RoleName]:
     return deployment.head if index == 0 else deployment.workers
 
 
-def _inventory(
+def inventory(
     deployment: Deployment, hosts: Sequence[Host], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return {
+    """As a value; nothing in it is a template, for Ansible would run one here."""
+    made = {
         "all": {
             "hosts": {
                 host.name: {
                     "gpuyard_address": host.inside,
                     "gpuyard_roles": list(roles_of(deployment, index)),
+                    "gpuyard_ports": ports_of(roles_of(deployment, index), head=index == 0),
                 }
                 for index, host in enumerate(hosts)
             },
@@ -97,31 +186,71 @@ def _inventory(
                 "gpuyard_head": hosts[0].name,
                 "gpuyard_name": deployment.name,
                 "gpuyard_shared": deployment.shared,
+                "gpuyard_users": [user.model_dump(mode="json") for user in deployment.users],
                 "ansible_python_interpreter": "/usr/bin/python3",
                 **variables,
             },
         }
     }
+    refuse_templates(made)
+    return made
 
 
-def _environment(state: StateDirectory) -> dict[str, str]:
-    """Ansible's settings; ssh takes what it must know of hosts from the deployment's own file."""
+def refuse_templates(value: Any) -> None:
+    """Raises where something in it is one."""
+    if isinstance(value, Mapping):
+        refuse_templates([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            refuse_templates(one)
+    elif isinstance(value, str) and any(mark in value for mark in _TEMPLATE_MARKS):
+        raise GpuyardError(
+            f"{value!r} can't be given to Ansible, which would take it for a template and run it; choose another "
+            "name or place for it"
+        )
+
+
+@contextmanager
+def _connections() -> Iterator[Path]:
+    """Where ssh keeps one connection a host open from task to task; they end with the run.
+
+    A directory of this run alone: Ansible tells connections apart by the names of hosts, which two deployments may share.
+    """
+    with held_directory(shared_directory(), "ssh") as sockets:
+        try:
+            yield sockets
+        finally:
+            for socket in sockets.iterdir():
+                if socket.is_socket():
+                    argv = ("ssh", "-O", "exit", "-o", f"ControlPath={socket}", "any")
+                    subprocess.run(argv, capture_output=True, check=False, timeout=10)
+
+
+@contextmanager
+def _without_secrets() -> Iterator[None]:
+    """This process's environment, without what Ansible has no use for."""
+    whole = dict(os.environ)
+    for name, value in whole.items():
+        wanted = name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        wanted |= name in _MIRRORS and "@" not in value
+        if not wanted or name.endswith(("PASSWORD", "_PASS")):
+            del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(whole)
+
+
+def _environment(directory: Path, sockets: Path) -> dict[str, str]:
+    """Ansible's settings."""
     programs = Path(sys.executable).parent  # ansible-playbook is beside our Python
     return {
         "ANSIBLE_ROLES_PATH": str(_PLAYBOOK / "roles"),
-        "ANSIBLE_SSH_ARGS": f"-F {state.ssh_config} -o BatchMode=yes -o ConnectTimeout=20",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_LIBRARY": str(_PLAYBOOK / "modules"),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
-        "ANSIBLE_LOCAL_TEMP": str(state.ansible / "tmp"),
+        "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_REMOTE_TEMP": _REMOTE_TEMP,
         "PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}",
     }
-
-
-def _failure(data: Mapping[str, Any]) -> str:
-    result = data.get("res") or {}
-    parts = [result.get(key) for key in ("msg", "stderr", "stdout")]
-    said = "; ".join(str(part) for part in parts if part) or "no words"
-    words = " ".join(said.split())
-    short = words if len(words) <= _WORDS else words[:_WORDS] + "…"
-    return f"{data.get('host', 'a host')}: {data.get('task', 'a task')!r} failed: {short}"

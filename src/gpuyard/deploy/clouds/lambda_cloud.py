@@ -22,6 +22,7 @@ from typing import Any
 from gpuyard import files
 from gpuyard.deploy.clouds.pace import Pace
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.web_client import opener, read_json
 
 KEY_VARIABLE = "LAMBDA_API_KEY"
 ADDRESS_VARIABLE = "GPUYARD_LAMBDA_URL"
@@ -182,7 +183,7 @@ class LambdaCloud:
                 return
             self.pause(POLL_SECONDS)
         raise GpuyardError(
-            f"instance {identity} was told to terminate and is still there; it costs money"
+            f"instance {identity} was asked to terminate and is still there; it costs money"
         )
 
     def pause(self, seconds: float) -> None:
@@ -225,8 +226,8 @@ class LambdaCloud:
         what = f"{method} {path}"
         try:
             timeout = max(2.0, _TIMEOUT_SECONDS * self.haste)
-            with _opener().open(request, timeout=timeout) as answer:
-                document = json.loads(answer.read(_MOST_BYTES))
+            with opener().open(request, timeout=timeout) as answer:
+                document = read_json(answer, _MOST_BYTES)
         except urllib.error.HTTPError as refused:
             with refused:
                 raise _refusal(what, refused) from None
@@ -242,7 +243,7 @@ class LambdaCloud:
 
 def _refusal(what: str, refused: urllib.error.HTTPError) -> GpuyardError:
     try:
-        error = json.loads(refused.read(_MOST_BYTES))["error"]
+        error = read_json(refused, _MOST_BYTES)["error"]
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError, OSError):
         code, message = "", str(refused.reason)
@@ -317,17 +318,3 @@ def _key() -> str:
     if not named.isascii() or not named.isprintable() or not named or " " in named:
         raise UserMistake("the API key for Lambda Cloud has characters that none has")
     return named
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    opener = urllib.request.OpenerDirector()  # without redirects: they would take the key along
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.UnknownHandler,
-    ):
-        opener.add_handler(handler())
-    return opener

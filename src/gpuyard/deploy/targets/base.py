@@ -2,11 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from importlib import resources
+from typing import Any, ClassVar, TypeVar
 
 from gpuyard.deploy.state import Host, StateDirectory
+from gpuyard.errors import GpuyardError
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
+
+Spec = TypeVar("Spec")
 
 
 class Target(ABC):
@@ -21,8 +25,10 @@ class Target(ABC):
         """Raises where this machine can't do it, or the deployment asks for what it does not have."""
 
     def module(self) -> str | None:
-        """Terraform's, or none where machines are there already."""
-        return None
+        """Terraform's, which stands beside the target; none where machines are there already."""
+        folder = resources.files(type(self).__module__.rpartition(".")[0])
+        module = folder.joinpath("main.tf")
+        return module.read_text(encoding="utf-8") if module.is_file() else None
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
@@ -35,8 +41,8 @@ class Target(ABC):
     def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
         """The machines, the head first."""
 
-    def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float:
-        """What they cost while they are there."""
+    def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float | None:
+        """What they cost while they are there; None where nobody knows."""
         del deployment, cluster
         return 0.0
 
@@ -59,6 +65,16 @@ class Target(ABC):
         del state
         return []
 
+    def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
+        """Of each machine's link in bytes per second, where it can set any: what a bench takes; else none."""
+        del cluster
+        return ()
+
+    def set_link(self, state: StateDirectory, rate_bytes_per_second: float) -> None:
+        """Of every machine, until it is set again."""
+        del state, rate_bytes_per_second
+        raise GpuyardError(f"a target of the kind {self.kind!r} can't set the speed of its links")
+
     def environment(self, deployment: Deployment) -> str | None:
         """A Python environment with gpuyard that machines have without a deployment."""
         return deployment.environment
@@ -70,3 +86,27 @@ class Target(ABC):
     def notes(self) -> Sequence[str]:
         """What people should know before `up`."""
         return ()
+
+
+def spec_of(deployment: Deployment, kind: type[Spec]) -> Spec:
+    """What the deployment's file says of its target."""
+    target = deployment.target
+    if not isinstance(target, kind):
+        raise TypeError(f"expected a deployment of {kind.__name__}, got {target.kind}")
+    return target
+
+
+def installed_host(
+    made: Mapping[str, Any], *, proxy_command: str, private_address: str = ""
+) -> Host:
+    """A machine of a testbed, as its Terraform module names it: nobody has seen its key yet."""
+    return Host(
+        made["name"],
+        made["address"],
+        made["user"],
+        int(made["port"]),
+        proxy_command=proxy_command,
+        private_address=private_address,
+        first_contact=True,
+        own_key=True,
+    )

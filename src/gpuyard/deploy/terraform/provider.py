@@ -1,11 +1,14 @@
 """`terraform-provider-gpuyard`: Terraform starts it and speaks gRPC with it (the `tf` package does that).
 
 Resources: `gpuyard_lab` (the network of a lab: nodes and shaped links), `gpuyard_lab_machine` (a host in it) and
-`gpuyard_lambda_instance` (in a file of its own). What was removed by hand is gone at the next `read`, so that a plan
-shows it.
+`gpuyard_lambda_instance`, `gpuyard_gpulab_job`, `gpuyard_virtual_wall_slice` and `gpuyard_ssh_host` (in files of their
+own). What was removed by hand is gone at the next `read`, so that a plan shows it.
 """
 
+import os
 import shlex
+import threading
+import time
 from typing import Any
 
 from tf import iface, types
@@ -14,12 +17,23 @@ from tf.schema import Schema
 from tf.utils import Diagnostics
 
 from gpuyard import units
+from gpuyard.deploy.terraform.gpulab_job import GpulabJob
 from gpuyard.deploy.terraform.lambda_instance import LambdaInstance
-from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
+from gpuyard.deploy.terraform.resource import (
+    ReplacedResource,
+    State,
+    computed,
+    given,
+    optional,
+    told,
+)
+from gpuyard.deploy.terraform.ssh_host import SshHost
+from gpuyard.deploy.terraform.virtual_wall_slice import VirtualWallSlice
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.lab.operation import call
 
 ADDRESS = "terraform.local/gpuyard/gpuyard"
+_LOOK_SECONDS = 1.0
 
 
 class LabResource(ReplacedResource):
@@ -87,6 +101,11 @@ class LabMachine(ReplacedResource):
                     types.List(types.String()),
                     "Debian packages that it has beside the usual ones.",
                 ),
+                optional(
+                    "release",
+                    types.String(),
+                    "Release of Debian or Ubuntu, like trixie; without it this host's own.",
+                ),
                 given(
                     "mounts",
                     types.List(types.String()),
@@ -112,10 +131,13 @@ class LabMachine(ReplacedResource):
                 authorized_key=planned["authorized_key"],
                 gpus=int(planned["gpus"]),
                 packages=planned["packages"],
+                release=planned["release"],
                 mounts=planned["mounts"],
             )
             paths = [f"{name}={value}" for name, value in import_path().items()]
-            dial = ["env", *paths, *module_argv("gpuyard.lab.dial"), made["namespace"], "%h", "%p"]
+            # not %h and %p: nothing in a command is ssh's to replace
+            where = (made["namespace"], made["address"], "22")
+            dial = ["env", *paths, *module_argv("gpuyard.lab.dial"), *where]
             found = {key: made[key] for key in ("name", "address", "host_key")}
             return {**planned, **found, "proxy_command": shlex.join(dial)}
         return None
@@ -154,11 +176,19 @@ class GpuyardProvider(iface.Provider):  # type: ignore[misc]
         return []
 
     def get_resources(self) -> list[type[iface.Resource]]:
-        return [LabResource, LabMachine, LambdaInstance]
+        return [LabResource, LabMachine, LambdaInstance, GpulabJob, VirtualWallSlice, SshHost]
 
 
 def main() -> None:
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     run_provider(GpuyardProvider())
+
+
+def _leave_with(terraform: int) -> None:
+    """A Terraform that was killed ends nobody, and its providers would wait for it for ever."""
+    while os.getppid() == terraform:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ def given(name: str, kind: Any, description: str, *, replace: bool = True) -> At
     )
 
 
+def optional(name: str, kind: Any, description: str) -> Attribute:
+    return Attribute(name, kind, description=description, optional=True, requires_replace=True)
+
+
 def computed(name: str, kind: Any, description: str) -> Attribute:
     return Attribute(name, kind, description=description, computed=True)
 

@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard import files
-from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.interpreter import import_path, module_argv
+from gpuyard.web_client import json_of
 
 PROVIDER = "terraform.local/gpuyard/gpuyard"
 _CHANGES = 2  # of `plan -detailed-exitcode`
 _HOURS = 2
+_VARIABLES = "gpuyard.auto.tfvars.json"
+_MOST_BYTES = 100_000_000
 Tell = Callable[[str], None]
 
 
@@ -47,19 +52,36 @@ class Terraform:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_text(self.directory / "main.tf", module, mode=0o600)
         text = json.dumps(variables, indent=1)
-        files.write_text(self.directory / "gpuyard.auto.tfvars.json", text, mode=0o600)
+        files.write_text(self.directory / _VARIABLES, text, mode=0o600)
+        if PROVIDER in module:
+            self._write_provider()
+
+    def _write_provider(self) -> None:
+        """How Terraform starts ours. A module without it is run with the user's own configuration of Terraform: their
+        mirrors and their cache."""
         provider = self.directory / "terraform-provider-gpuyard"
-        line = " ".join(f"'{word}'" for word in module_argv("gpuyard.deploy.terraform.provider"))
-        paths = " ".join(f"{name}='{value}'" for name, value in import_path().items())
+        line = shlex.join(module_argv("gpuyard.deploy.terraform.provider"))
+        paths = " ".join(f"{name}={shlex.quote(value)}" for name, value in import_path().items())
         files.write_text(provider, f'#!/bin/sh\nexec env {paths} {line} "$@"\n', mode=0o700)
         configuration = (
             "provider_installation {\n  dev_overrides {\n"
-            f'    "{PROVIDER}" = "{self.directory}"\n  }}\n  direct {{}}\n}}\n'
+            f'    "{PROVIDER}" = {json.dumps(str(self.directory))}\n  }}\n  direct {{}}\n}}\n'
         )
-        files.write_text(self.directory / "terraform.rc", configuration, mode=0o600)
+        files.write_text(self._own_configuration, configuration, mode=0o600)
+
+    def variables(self) -> dict[str, Any]:
+        """As they were last written; none before."""
+        try:
+            document = json_of(files.read_text(self.directory / _VARIABLES))
+        except UserMistake:
+            return {}
+        except ValueError:
+            raise GpuyardError(f"{self.directory / _VARIABLES} can't be understood") from None
+        return document if isinstance(document, dict) else {}
 
     def plan(self) -> Changes:
         """What would change; nothing does."""
+        self._initialise()
         done = self._run("plan", "-json", "-input=false", "-detailed-exitcode", "-lock-timeout=30s")
         if done.returncode not in (0, _CHANGES):
             raise self._failed("plan", done.stdout)
@@ -67,17 +89,23 @@ class Terraform:
 
     def apply(self, tell: Tell) -> Changes:
         """Make it so; says what is made as it goes on."""
+        self._initialise()
         return self._change("apply", tell)
 
     def destroy(self, tell: Tell) -> Changes:
         """Remove all that is in the state."""
+        if not (self.directory / ".terraform").exists():
+            self._initialise()
         return self._change("destroy", tell)
 
     def outputs(self) -> dict[str, Any]:
         done = self._run("output", "-json")
         if done.returncode != 0:
             raise self._failed("output", done.stdout + done.stderr)
-        return {name: output["value"] for name, output in json.loads(done.stdout).items()}
+        try:
+            return {name: output["value"] for name, output in json_of(done.stdout).items()}
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise GpuyardError("Terraform's outputs can't be understood") from None
 
     def resources(self) -> list[str]:
         """What is in the state, so made and not removed."""
@@ -85,23 +113,60 @@ class Terraform:
             return []
         return self._run("state", "list").stdout.split()
 
+    def identities(self) -> list[str]:
+        """What is in the state that an owner bills or lists, as `address (its id)`; read without starting Terraform."""
+        try:
+            text = files.read_text(self.directory / "terraform.tfstate", most_bytes=_MOST_BYTES)
+            document = json_of(text)
+            found = [
+                _identity(resource, instance)
+                for resource in document["resources"]
+                if resource["mode"] == "managed"
+                for instance in resource["instances"]
+            ]
+        except UserMistake:  # nothing was ever made
+            return []
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise GpuyardError(f"Terraform's state can't be understood: {error}") from None
+        return sorted(found)
+
+    @property
+    def _own_configuration(self) -> Path:
+        return self.directory / "terraform.rc"
+
+    def _initialise(self) -> None:
+        """Fetch the official providers that a module names; ours needs none of that."""
+        if self._own_configuration.exists():
+            return
+        done = self._run("init", "-input=false", "-no-color")
+        if done.returncode != 0:
+            said = " ".join((done.stderr or done.stdout).split())
+            raise GpuyardError(f"Terraform could not fetch its providers: {said[:600]}")
+
     def _change(self, verb: str, tell: Tell) -> Changes:
         argv = self._argv(verb, "-json", "-input=false", "-auto-approve", "-lock-timeout=30s")
-        with subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=self._environment(),
-            cwd=self.directory,
-        ) as process:
-            said = []
-            for line in process.stdout or ():
-                said.append(line)
-                words = _progress(line)
-                if words:
-                    tell(words)
+        with (
+            subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=self._environment(),
+                cwd=self.directory,
+                process_group=0,  # what interrupts us from a terminal would reach it as well, and then it had two
+            ) as process
+        ):
+            said: list[str] = []
+            try:
+                _follow(process, said, tell)
+            except KeyboardInterrupt:
+                # Terraform ends what it has begun and writes it down; a second one would lose that
+                process.send_signal(signal.SIGINT)
+                tell("Interrupted: waiting for Terraform to write down what it has made")
+                _follow(process, said, tell)
+                process.wait()
+                raise GpuyardError(f"Terraform's {verb} was interrupted") from None
         if process.returncode != 0:
             raise self._failed(verb, "".join(said))
         return _changes("".join(said))
@@ -122,9 +187,10 @@ class Terraform:
         return (*_program(), *arguments)
 
     def _environment(self) -> dict[str, str]:
+        own = self._own_configuration
         return {
             **os.environ,
-            "TF_CLI_CONFIG_FILE": str(self.directory / "terraform.rc"),
+            **({"TF_CLI_CONFIG_FILE": str(own)} if own.exists() else {}),
             "TF_IN_AUTOMATION": "1",
             "CHECKPOINT_DISABLE": "1",  # no look for newer versions
         }
@@ -140,6 +206,22 @@ class Terraform:
                 errors.append(" ".join(filter(None, (address and f"{address}:", words, detail))))
         last = said.strip().splitlines()[-1:] or ["it said nothing"]
         return GpuyardError(f"Terraform's {verb} failed: {'; '.join(errors) or last[0]}")
+
+
+def _follow(process: "subprocess.Popen[str]", said: list[str], tell: Tell) -> None:
+    for line in process.stdout or ():
+        said.append(line)
+        words = _progress(line)
+        if words:
+            tell(words)
+
+
+def _identity(resource: Mapping[str, Any], instance: Mapping[str, Any]) -> str:
+    key = instance.get("index_key")
+    index = "" if key is None else f"[{json.dumps(key)}]"
+    name = f"{resource['type']}.{resource['name']}{index}"
+    identity = instance["attributes"].get("id")
+    return f"{name} ({identity})" if identity else name
 
 
 def _program() -> Sequence[str]:
@@ -160,7 +242,7 @@ def _entries(said: str) -> list[dict[str, Any]]:
     found = []
     for line in said.splitlines():
         try:
-            entry = json.loads(line)
+            entry = json_of(line)
         except ValueError:
             continue
         if isinstance(entry, dict):

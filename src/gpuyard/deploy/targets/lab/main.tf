@@ -40,6 +40,12 @@ variable "packages" {
   description = "Debian packages that each machine has beside the usual ones."
 }
 
+variable "release" {
+  type        = string
+  default     = null
+  description = "Release of Debian or Ubuntu; without it this host's own."
+}
+
 variable "mounts" {
   type        = list(string)
   description = "Directories of this host that each machine sees at the same path, read-only."
@@ -59,6 +65,7 @@ resource "gpuyard_lab_machine" "node" {
   authorized_key = var.authorized_key
   gpus           = var.gpus
   packages       = var.packages
+  release        = var.release
   mounts         = var.mounts
 }
 

@@ -1,0 +1,1 @@
+"""Modules for Ansible, which run on the machines themselves with nothing but Python."""

@@ -1,0 +1,1 @@
+"""Instances of AWS EC2."""

@@ -1,0 +1,1 @@
+"""Instances of Google Compute Engine."""

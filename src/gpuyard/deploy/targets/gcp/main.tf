@@ -1,0 +1,186 @@
+# Instances of Google Compute Engine in a network of their own: ssh comes in at the first one, and nothing else from
+# outside.
+terraform {
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = ">= 6.0, < 8.0"
+    }
+  }
+}
+
+variable "prefix" {
+  type        = string
+  description = "Of all names; no other deployment has it."
+}
+
+variable "nodes" {
+  type = number
+}
+
+variable "project" {
+  type = string
+}
+
+variable "zone" {
+  type = string
+}
+
+variable "machine_type" {
+  type = string
+}
+
+variable "accelerator" {
+  type        = string
+  nullable    = true
+  description = "GPUs to add, where the machine type does not include them."
+}
+
+variable "gpus" {
+  type        = number
+  description = "Of each machine."
+}
+
+variable "image" {
+  type = string
+}
+
+variable "disk_gb" {
+  type = number
+}
+
+variable "user" {
+  type = string
+}
+
+variable "ssh_from" {
+  type        = string
+  description = "Addresses from which ssh reaches the head."
+}
+
+variable "near" {
+  type        = bool
+  description = "A compact placement policy for all machines."
+}
+
+variable "public_key" {
+  type = string
+}
+
+locals {
+  network = "10.83.0.0/16"
+  region  = join("-", slice(split("-", var.zone), 0, 2))
+  inside  = "${var.prefix}-inside"
+  door    = "${var.prefix}-door"
+}
+
+provider "google" {
+  project = var.project
+  region  = local.region
+  zone    = var.zone
+}
+
+resource "google_compute_network" "cluster" {
+  name                    = var.prefix
+  auto_create_subnetworks = false
+}
+
+resource "google_compute_subnetwork" "cluster" {
+  name          = var.prefix
+  network       = google_compute_network.cluster.id
+  ip_cidr_range = local.network
+  region        = local.region
+}
+
+resource "google_compute_firewall" "inside" {
+  name        = local.inside
+  network     = google_compute_network.cluster.name
+  source_tags = [local.inside]
+  target_tags = [local.inside]
+
+  allow {
+    protocol = "all"
+  }
+}
+
+resource "google_compute_firewall" "door" {
+  name          = local.door
+  network       = google_compute_network.cluster.name
+  source_ranges = [var.ssh_from]
+  target_tags   = [local.door]
+
+  allow {
+    protocol = "tcp"
+    ports    = ["22"]
+  }
+}
+
+resource "google_compute_resource_policy" "near" {
+  count  = var.near ? 1 : 0
+  name   = var.prefix
+  region = local.region
+
+  group_placement_policy {
+    vm_count    = var.nodes
+    collocation = "COLLOCATED"
+  }
+}
+
+resource "google_compute_instance" "node" {
+  count             = var.nodes
+  name              = "${var.prefix}-${count.index}"
+  machine_type      = var.machine_type
+  zone              = var.zone
+  tags              = count.index == 0 ? [local.inside, local.door] : [local.inside]
+  resource_policies = google_compute_resource_policy.near[*].self_link
+
+  metadata = {
+    ssh-keys               = "${var.user}:${var.public_key}"
+    block-project-ssh-keys = "true"
+  }
+
+  boot_disk {
+    initialize_params {
+      image = var.image
+      size  = var.disk_gb
+      type  = "pd-balanced"
+    }
+  }
+
+  # an outside address on each, so that they can fetch packages; the firewall lets nothing in but ssh to the head
+  network_interface {
+    subnetwork = google_compute_subnetwork.cluster.id
+    nic_type   = "GVNIC"
+
+    access_config {
+    }
+  }
+
+  dynamic "guest_accelerator" {
+    for_each = var.accelerator == null ? [] : [var.accelerator]
+
+    content {
+      type  = guest_accelerator.value
+      count = var.gpus
+    }
+  }
+
+  # machines with GPUs can't be moved while they run
+  scheduling {
+    on_host_maintenance = "TERMINATE"
+    automatic_restart   = true
+  }
+
+  # a newer image of the family must not replace machines that are there
+  lifecycle {
+    ignore_changes = [boot_disk[0].initialize_params[0].image]
+  }
+}
+
+output "hosts" {
+  value = [for index, machine in google_compute_instance.node : {
+    name            = "node${index}"
+    address         = index == 0 ? machine.network_interface[0].access_config[0].nat_ip : machine.network_interface[0].network_ip
+    private_address = machine.network_interface[0].network_ip
+  }]
+}

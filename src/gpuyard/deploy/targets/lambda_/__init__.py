@@ -1,0 +1,1 @@
+"""Instances of Lambda Cloud. `lambda` is a word of Python, hence the underscore."""

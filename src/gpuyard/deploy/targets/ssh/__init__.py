@@ -1,0 +1,1 @@
+"""Machines that you have."""

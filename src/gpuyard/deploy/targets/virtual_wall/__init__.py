@@ -1,0 +1,1 @@
+"""Bare-metal servers of imec's Virtual Wall."""

@@ -1,0 +1,120 @@
+"""A machine to deploy to, faster than a lab: its own Debian, processes and small disk, and this machine's loopback.
+
+It is the target `ssh`'s: ssh lets the user `ada` in with a key, and sudo wants her password. All of it goes with its
+first process.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.ssh_hosts import free_port, wait_for_sshd
+
+USER, PASSWORD = "ada", "correct-horse-5d81c"
+DISK_MEGABYTES = 24
+_START = """
+set -e
+mount -t tmpfs -o size={megabytes}m,mode=755 none "{disk}"
+cd "{disk}"
+mkdir upper work root
+mount -t overlay overlay -o "lowerdir={base},upperdir={disk}/upper,workdir={disk}/work" root
+mount -t proc proc root/proc
+mount --rbind /dev root/dev
+mount -t tmpfs -o mode=755 none root/run
+mount -t tmpfs -o mode=1777 none root/tmp
+mkdir root/run/sshd root/run/sudo
+hostname one
+echo "127.0.0.1 localhost one" > root/etc/hosts
+cp "{keys}/host_key" root/etc/ssh/ssh_host_ed25519_key
+rm -rf root/etc/apt/sources.list root/etc/apt/sources.list.d/*
+chroot root useradd -m -s /bin/bash {user}
+echo "{user}:{password}" | chroot root chpasswd
+echo "{user} ALL=(ALL) ALL" > root/etc/sudoers.d/ada
+for home in root home/{user}; do
+    mkdir -p "root/$home/.ssh"
+    cp "{keys}/user_key.pub" "root/$home/.ssh/authorized_keys"
+done
+exec chroot root /usr/sbin/sshd -D -e -p {port} -o ListenAddress=127.0.0.1 -o HostKey=/etc/ssh/ssh_host_ed25519_key \\
+    -o StrictModes=no -o PasswordAuthentication=no -o PidFile=none
+"""
+_SSH = """#!/bin/sh
+exec {ssh} -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o LogLevel=ERROR \\
+    -o IdentitiesOnly=yes -i "{keys}/user_key" "$@"
+"""
+_FILE = """
+name: bare
+cluster: {{name: bare, nodes: 1, machine: {{gpu: t4, gpus: 1}}}}
+target:
+  kind: ssh
+  machines: [{{name: one, address: 127.0.0.1, user: {user}, port: {port}}}]
+head: {roles}
+environment: /usr
+"""
+
+
+@dataclass(frozen=True)
+class BareMachine:
+    """While it is up."""
+
+    programs: Path
+    """Of an `ssh` that has the key, and knows the machine."""
+    port: int
+    directory: Path
+
+    def run(self, command: str) -> str:
+        """As root."""
+        argv = (str(self.programs / "ssh"), "-p", str(self.port), "root@127.0.0.1", command)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    def deployment(self, *, user: str = USER, roles: str = "[]", port: int | None = None) -> str:
+        path = self.directory / "bare.deployment.yaml"
+        path.write_text(_FILE.format(user=user, roles=roles, port=port or self.port))
+        return str(path)
+
+
+@contextmanager
+def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
+    """Needs root, sshd's keys and a Debian to start from."""
+    keys, programs, disk = (directory / name for name in ("keys", "programs", "disk"))
+    for made in (keys, programs, disk):
+        made.mkdir(parents=True)
+    for key in ("host_key", "user_key"):
+        argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / key))
+        subprocess.run(argv, check=True)
+    ssh = programs / "ssh"
+    ssh.write_text(_SSH.format(ssh=shutil.which("ssh"), keys=keys))
+    ssh.chmod(0o755)
+    port = free_port()
+    script = _START.format(
+        base=base,
+        disk=disk,
+        keys=keys,
+        port=port,
+        user=USER,
+        password=PASSWORD,
+        megabytes=DISK_MEGABYTES,
+    )
+    own = (
+        "unshare",
+        "--mount",
+        "--uts",
+        "--ipc",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        script,
+    )
+    with (directory / "machine.log").open("wb") as log:
+        process = subprocess.Popen(own, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_for_sshd(process, port, directory / "machine.log", "127.0.0.1")
+        yield BareMachine(programs, port, directory)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,60 @@
+"""Two machines that one has, over a real ssh on this one: 127.0.0.1, and 127.0.0.2 behind it."""
+
+import getpass
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.state import StateDirectory
+from tests.ssh_hosts import ssh_hosts
+
+FILE = """
+name: ours
+cluster: {{name: ours, nodes: 2, machine: {{gpu: t4, gpus: 2}}, network: {{rate: 1 Gbit/s}}}}
+target:
+  kind: ssh
+  machines:
+    - {{name: localhost, address: 127.0.0.1, user: {user}, port: {port}}}
+    - {{name: two, address: 127.0.0.2, user: {user}, port: {port}, through_head: true}}
+shared: {shared}
+environment: {environment}
+"""
+
+
+@dataclass(frozen=True)
+class Up:
+    """Two hosts that are there."""
+
+    file: str
+    shared: Path
+    state: StateDirectory
+
+
+@pytest.fixture
+def up(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
+    hidden, shared = tmp_path / "hidden", tmp_path / "shared"
+    hidden.mkdir()
+    shared.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    (tmp_path / "me" / ".ssh").mkdir(parents=True)
+    with ssh_hosts(tmp_path, hidden):
+        port = (tmp_path / "sshd_config").read_text().split()[1]
+        file = tmp_path / "ours.deployment.yaml"
+        file.write_text(
+            FILE.format(user=getpass.getuser(), port=port, shared=shared, environment=sys.prefix)
+        )
+        opened = open_deployment(file)
+        (home / "ssh").mkdir(parents=True)
+        shutil.copy(tmp_path / "user_key", home / "ssh" / "id_ed25519")
+        key = " ".join((tmp_path / "host_key.pub").read_text().split()[:2])
+        hosts = opened.target.hosts(opened.deployment, {})
+        with (
+            opened.state.changing()
+        ):  # as if we had made them, so that ssh knows their key and ours
+            opened.state.write_hosts(tuple(replace(host, host_key=key) for host in hosts))
+        yield Up(str(file), shared, opened.state)

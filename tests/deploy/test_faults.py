@@ -1,0 +1,176 @@
+"""What goes wrong on a machine while roles are applied: a sentence with machine and step, and the next `up` goes on."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuyard.deploy.ansible.failure import failure
+from gpuyard.deploy.ansible.run import play
+from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.verify.check import Deployed
+from gpuyard.files import home as own_home
+from gpuyard.lab.machine_root import make_root
+from gpuyard.measure.store import ResultsStore
+from tests.command_line import ROOT
+from tests.conftest import LAB_ROOTS, Cli
+from tests.deploy.bare_machine import PASSWORD, BareMachine, bare_machine
+from tests.ssh_hosts import free_port
+
+WRONG = "wrong-staple-77e2"
+KEY = "secret-of-a-cloud-41f0"
+MIRROR = "deb [trusted=yes] http://127.0.0.1:9/debian bookworm main"
+RECORDED = (  # from runs of the tests below
+    ("Task failed: Missing sudo password", "Sudo wants a password there: give it with --ask-sudo"),
+    ("Task failed: Incorrect sudo password", "Sudo took no such password there"),
+    (
+        "E:Write error - write (28: No space left on device), E:IO Error saving source cache, E:The package lists or "
+        "status file could not be parsed or opened.",
+        "A disk of this machine is full: make room on it, then run it again",
+    ),
+    ("Failed to update apt cache after 5 retries: ", "does not get its packages"),
+)
+
+
+@pytest.mark.parametrize(("said", "advice"), RECORDED)
+def test_a_failure_names_machine_and_step_and_what_to_try(said: str, advice: str) -> None:
+    sentence = failure({"host": "gpu1", "task": "Do it", "res": {"msg": said, "failed": True}})
+    assert sentence.startswith(f"gpu1: 'Do it' failed: {said[:20]}")
+    assert advice in sentence
+    assert ".." not in sentence
+    assert ":." not in sentence
+
+
+def test_a_machine_that_is_not_there_is_named_with_the_step() -> None:
+    said = 'Task failed: Data could not be sent to remote host "gpu1". Connection refused'
+    result = {"msg": said, "unreachable": True}
+    sentence = failure({"host": "gpu1", "task": "Gathering Facts", "res": result})
+    assert sentence.startswith("gpu1 can't be reached at the step 'Gathering Facts': Task failed")
+    assert "See that it is up and that ssh lets you in" in sentence
+
+
+def test_a_password_is_asked_for_on_a_terminal_only(cli: Cli) -> None:
+    file = str(ROOT / "examples/pair.deployment.yaml")
+    said = cli("deploy", "up", file, "--ask-sudo-password", status=2).stderr
+    assert "set GPUYARD_SUDO_PASSWORD instead" in said
+    bad = {"GPUYARD_SUDO_PASSWORD": "two\nlines"}
+    said = cli("deploy", "up", file, status=2, environment=bad).stderr
+    assert "printable" in said
+    assert "two" not in said
+
+
+def test_nothing_of_the_environment_that_could_be_a_key_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ansible_runner")
+    for name in ("LAMBDA_API_KEY", "AWS_SECRET_ACCESS_KEY", "GPUYARD_SUDO_PASSWORD", "MY_OWN"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.setenv("PIP_INDEX_URL", f"https://me:{KEY}@mirror.invalid/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/wheels-of-this-machine")  # which its pip needs
+    here = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "gpuyard_roles": [],
+        "gpuyard_packages_are_there": True,
+    }
+    play(tmp_path, {"all": {"hosts": {"localhost": here}}}, lambda _: None, sudo_password=PASSWORD)
+    assert os.environ["LAMBDA_API_KEY"] == KEY
+    assert list(tmp_path.rglob("command"))
+    assert _kept(tmp_path, KEY, PASSWORD) == []
+    assert _kept(tmp_path, "/wheels-of-this-machine")
+
+
+def _kept(directory: Path, *secrets: str) -> list[Path]:
+    """Files that have one of these in them."""
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    assert paths
+    return [p for p in paths if any(secret.encode() in p.read_bytes() for secret in secrets)]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareMachine]:
+    programs = ("debootstrap", "unshare", "ssh", "ssh-keygen")
+    if os.geteuid() != 0 or not all(map(shutil.which, programs)):
+        pytest.skip(f"a machine of its own needs root and {', '.join(programs)}")
+    pytest.importorskip("ansible_runner")
+    monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
+    with bare_machine(make_root(), tmp_path / "machine") as machine:
+        monkeypatch.setenv("PATH", f"{machine.programs}:{os.environ['PATH']}")
+        yield machine
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_sudo_gets_its_password_and_nothing_keeps_it(
+    cli: Cli, bare: BareMachine, tmp_path: Path
+) -> None:
+    file = bare.deployment()
+    missing = cli("deploy", "up", file, status=1).stderr
+    assert "one: 'Gathering Facts' failed" in missing
+    assert "Sudo wants a password there" in missing
+    given = {"GPUYARD_SUDO_PASSWORD": WRONG, "LAMBDA_API_KEY": KEY}
+    wrong = cli("deploy", "up", file, status=1, environment=given).stderr
+    assert "one: 'Gathering Facts' failed" in wrong
+    assert "Sudo took no such password there" in wrong
+    cli("deploy", "up", file, environment={"GPUYARD_SUDO_PASSWORD": PASSWORD})
+    opened = open_deployment(Path(file))
+    (host,) = opened.state.hosts()
+    without = Deployed(opened, (host,), ResultsStore(tmp_path / "results.sqlite"))
+    assert "password is required" in without.run_as_root(host, "id -u").stderr
+    given_it = replace(without, sudo_password=PASSWORD)
+    assert given_it.run_as_root(host, "id -u").stdout == "0\n"
+    assert PASSWORD not in repr(given_it)
+    assert _kept(own_home(), PASSWORD, WRONG, KEY) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_the_password_is_asked_for_and_not_shown(bare: BareMachine) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    argv = ["-P", "-m", "gpuyard", "deploy", "up", bare.deployment(), "--ask-sudo-password"]
+    child = pexpect.spawn(sys.executable, argv, encoding="utf-8", timeout=240)
+    child.expect("Password of sudo on its machines: ")
+    child.sendline(PASSWORD)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0, child.before
+    assert PASSWORD not in child.before
+    assert _kept(own_home(), PASSWORD) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_after_a_full_disk_up_goes_on(cli: Cli, bare: BareMachine) -> None:
+    file = bare.deployment(user="root")
+    bare.run("dd if=/dev/zero of=/filler bs=64k 2>/dev/null || true")
+    said = cli("deploy", "up", file, status=1).stderr
+    assert "one: 'Ask the mirror which packages there are' failed" in said
+    assert "A disk of this machine is full" in said
+    bare.run("rm /filler")
+    cli("deploy", "up", file)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_after_a_mirror_that_was_down_up_goes_on(cli: Cli, bare: BareMachine) -> None:
+    file = bare.deployment(user="root")
+    bare.run(f"echo '{MIRROR}' > /etc/apt/sources.list")
+    said = cli("deploy", "up", file, status=1).stderr
+    assert "one: 'Ask the mirror which packages there are' failed" in said
+    assert "does not get its packages" in said
+    bare.run("rm /etc/apt/sources.list")
+    cli("deploy", "up", file)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_after_a_machine_that_was_not_there_up_goes_on(cli: Cli, bare: BareMachine) -> None:
+    said = cli("deploy", "up", bare.deployment(user="root", port=free_port()), status=1).stderr
+    assert "one can't be reached at the step 'Gathering Facts'" in said
+    assert "See that it is up" in said
+    cli("deploy", "up", bare.deployment(user="root"))

@@ -1,0 +1,110 @@
+"""The roles as files: what lint says of them, and what Slurm is told of a machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.deploy.ports import PORTS, ports_of
+from gpuyard.specs.deployment import RoleName
+
+PLAYBOOK = Path(__file__).parents[2] / "src/gpuyard/deploy/ansible"
+GPUS = PLAYBOOK / "roles/slurm/files/gpus.py"
+
+
+@pytest.mark.soak
+def test_roles_pass_the_strictest_profile_of_ansible_lint(tmp_path: Path) -> None:
+    pytest.importorskip("ansiblelint")
+    program = Path(sys.executable).parent / "ansible-lint"
+    done = subprocess.run(
+        (program, "--nocolor", "--offline", "--profile", "production", "site.yaml"),
+        cwd=PLAYBOOK,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+        env={**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "files processed" in done.stderr
+
+
+def test_a_playbook_that_ansible_can_read() -> None:
+    pytest.importorskip("ansible_runner")
+    program = Path(sys.executable).parent / "ansible-playbook"
+    done = subprocess.run(
+        (program, "--syntax-check", "-i", "localhost,", "site.yaml"),
+        cwd=PLAYBOOK,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _machine(root: Path) -> None:
+    """Two sockets of two cores of two threads, numbered as Linux does: all first threads, then all second ones."""
+    for cpu in range(8):
+        core = cpu % 4
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{core // 2}\n")
+        (topology / "core_id").write_text(f"{core % 2}\n")
+    (root / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (root / "dev" / name).touch()
+    for minor, (bus, near) in enumerate(
+        (("0000:3b:00.0", "0-1,4-5\n"), ("0000:af:00.0", "2-3,6-7\n"))
+    ):
+        information = root / f"proc/driver/nvidia/gpus/{bus}/information"
+        information.parent.mkdir(parents=True)
+        information.write_text(
+            f"Model: \t\t Tesla T4\nBus Location: \t {bus}\nDevice Minor: \t {minor}\n"
+        )
+        device = root / f"sys/bus/pci/devices/{bus}"
+        device.mkdir(parents=True)
+        (device / "local_cpulist").write_text(near)
+
+
+def _described(root: Path) -> dict[str, object]:
+    argv = (sys.executable, str(GPUS), str(root))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
+
+
+def test_slurm_is_told_which_cores_are_near_which_gpu(tmp_path: Path) -> None:
+    _machine(tmp_path)
+    assert _described(tmp_path) == {
+        "cpus": 8,
+        "sockets": 2,
+        "cores_per_socket": 2,
+        "threads_per_core": 2,
+        "gpus": [
+            {"device": "/dev/nvidia0", "cores": "0-1"},
+            {"device": "/dev/nvidia1", "cores": "2-3"},
+        ],
+    }
+
+
+def test_cores_that_differ_from_socket_to_socket_are_not_described(tmp_path: Path) -> None:
+    _machine(tmp_path)
+    (tmp_path / "sys/devices/system/cpu/cpu7/topology/core_id").unlink()  # it is switched off
+    described = _described(tmp_path)
+    assert described["sockets"] == 0
+    assert described["cpus"] == 7
+    assert described["gpus"] == [
+        {"device": "/dev/nvidia0", "cores": ""},
+        {"device": "/dev/nvidia1", "cores": ""},
+    ]
+
+
+def test_each_machine_shows_its_own_ports_to_the_others() -> None:
+    roles: tuple[RoleName, ...] = ("base", "slurm", "monitoring", "jupyter")
+    assert ports_of(roles, head=True) == [6817, 6818, 6819, 9100, 9400]
+    assert ports_of(roles, head=False) == [6818, 9100, 9400]
+    assert "jupyter" not in PORTS
