@@ -132,7 +132,7 @@ def test_a_mistake_in_a_named_file_is_found_before_anything_is_measured(
     )
     path.write_text(STUDY.replace("[1, 4, 8]", "[1, 16]"))
     done = cli("study", "wide.study.yaml", cwd=project, status=2)
-    assert "16 GPUs at 4 a node need 4 nodes" in done.stderr
+    assert "16 GPUs at 4 per node need 4 nodes" in done.stderr
     assert not (home / "results.sqlite").exists()
     assert not (project / "study").exists()
 
@@ -261,3 +261,37 @@ def test_a_mistake_in_the_plan_is_found_before_anything_is_measured(
     done = cli("study", "wide.study.yaml", "--output", "out", cwd=project, status=2)
     assert "team.plan.yaml:4: time_per_run" in done.stderr
     assert not (project / "out").exists()
+
+
+def test_where_two_clusters_intervals_overlap_it_names_the_run_that_would_tell(
+    cli: Cli, tmp_path: Path
+) -> None:
+    def told(second: str) -> tuple[str | None, str]:
+        (tmp_path / "p.study.yaml").write_text(
+            "name: p\nworkloads: [resnet50]\nmeasure: null\nclusters:\n"
+            f"  - {{cluster: dgx-a100, gpus: [1, 8]}}\n  - {{cluster: {second}, gpus: [1, 8]}}\n"
+        )
+        said = cli("study", "p.study.yaml", cwd=tmp_path).stdout
+        study = json.loads((tmp_path / "study" / "study.json").read_text())
+        return study["workloads"][0]["open_choice"], " ".join(said.split())
+
+    near, said = told("1x8xa100-sxm4-80gb")
+    assert near is not None and near.startswith("Which is faster is open: ")
+    assert "One run would tell most: on " in near and " % → ±" in near
+    assert "Which is faster is open" in said
+    far, said = told("1x8xk80")
+    assert far is None and "is open" not in said
+
+
+def test_without_a_number_all_gpus_of_a_cluster_are_tried_and_old_ones_say_so(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "p.study.yaml").write_text(
+        "name: p\nworkloads: [resnet50]\nmeasure: null\n"
+        "clusters: [{cluster: 4x4xgtx-1080-ti@10G}, {cluster: rtx-4090}, {cluster: 6xrtx-4090}]\n"
+    )
+    said = cli("study", "p.study.yaml", cwd=tmp_path).stdout
+    study = json.loads((tmp_path / "study" / "study.json").read_text())
+    tried = [[p["gpus"] for p in c["predictions"]] for c in study["workloads"][0]["curves"]]
+    assert tried == [[1, 2, 4, 8, 16], [1], [1, 2, 4, 6]]
+    assert "Pascal GPUs are at the end of their software's life" in " ".join(said.split())

@@ -3,6 +3,7 @@
 import datetime
 import math
 
+from gpuyard.catalog.electricity import counted_tariff
 from gpuyard.economics.billing import HOURS_PER_YEAR
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import (
@@ -40,11 +41,13 @@ def cost_result(cost: RentOrBuy) -> CostResult:
 
 def over_horizon(cost: RentOrBuy) -> HorizonResult:
     """All payments of renting and owning, with every input moved to both sides in turn."""
+    asked = ("'power'", "'electricity' or 'country'")
+    usd_per_kwh, electricity = counted_tariff(cost.power, cost.electricity, cost.country, asked)
     case = RentOrOwn(
         Owned(
             hardware_usd=cost.buy,
             watts=cost.power,
-            usd_per_kwh=cost.electricity,
+            usd_per_kwh=usd_per_kwh,
             pue=cost.pue,
             colocation_usd_per_year=cost.colocation_per_year,
             value_kept_per_year=cost.value_kept_per_year,
@@ -65,4 +68,5 @@ def over_horizon(cost: RentOrBuy) -> HorizonResult:
         break_even_months=even if math.isfinite(even) else None,
         swing=SWING,
         tornado=tuple(tornado(case, ranges_around(case, SWING))),
+        electricity=electricity,
     )

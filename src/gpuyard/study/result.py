@@ -66,7 +66,7 @@ class MeasuredPoint:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlatformCurve:
     """Predictions for one platform."""
 
     platform: str
@@ -102,9 +102,11 @@ class WorkloadResult:
     data_source: str  # what the measured runs were fed with
     verdict: Verdict
     measured: tuple[MeasuredPoint, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[PlatformCurve, ...]
     epoch_times: tuple[EpochTime, ...]
     batch_per_gpu: int | None = None  # the workload's own
+    # that the two fastest clusters may be the other way round, and which run would tell; None: they can't
+    open_choice: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class HorizonResult:
     break_even_months: float | None  # None: never
     swing: float  # by which each input was moved
     tornado: tuple[TornadoBar, ...]
+    electricity: str = ""  # whose price counts, or that none does
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuyard import __version__
+from gpuyard.catalog.hardware import ends_of
 from gpuyard.catalog.specfiles import read_plan, read_workload
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.hardware import discover_host
-from gpuyard.hardware.clusters import read_cluster
+from gpuyard.hardware.clusters import machine_of, read_cluster
+from gpuyard.hardware.host import discover_host
 from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
 from gpuyard.measure.clock import Progress, Tell
+from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.measure.training.run import sweep_clock
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
@@ -25,6 +27,7 @@ from gpuyard.units import counted
 from gpuyard.workloads import profile_of
 
 _MOST_PAIRS, _MOST_PREDICTIONS = 200, 20_000
+_MOST_DOUBLINGS = 24  # of one GPU, up to all that a cluster's file may name
 
 
 def run_study(
@@ -35,18 +38,23 @@ def run_study(
     tell: Tell = lambda _progress: None,
     fresh: bool = False,
     calibration: Calibration | None = None,
+    stored: StoredRuns | None = None,
 ) -> StudyResult:
-    """Do it all. A mistake in any spec is found before anything is measured."""
+    """Do it all. A mistake in any spec is found before anything is measured. What is stored of several GPUs counts
+    for clusters elsewhere."""
     _check_count(study)
     tell(Progress("reading the specs"))
     cases = _cases(study, directory)
     clusters = _clusters(study, directory)
     elsewhere = [
-        [predict_elsewhere(case, cluster, entry, calibration) for cluster, entry in clusters]
+        [
+            predict_elsewhere(case, cluster, entry, calibration, stored)
+            for cluster, entry in clusters
+        ]
         for case in cases
     ]
     cost = cost_result(study.cost) if study.cost else None
-    plan = _decide(study.plan, directory, calibration) if study.plan else None
+    plan = _decide(study.plan, directory, calibration, stored) if study.plan else None
     measured, notes = _measure(cases, study.measure, store, tell=tell, fresh=fresh)
     results = [
         assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
@@ -63,15 +71,19 @@ def run_study(
             + _data_notes(results)
             + _doubt_notes(results)
             + _memory_notes(results)
+            + [end.sentence for end in ends_of(machine_of(cluster)[0] for cluster, _ in clusters)]
             + _calibration_notes(results)
         ),
         plan=plan,
     )
 
 
-def _decide(file: str, directory: Path, calibration: Calibration | None) -> PlanResult:
+def _decide(
+    file: str, directory: Path, calibration: Calibration | None, stored: StoredRuns | None
+) -> PlanResult:
     path = directory / file
-    return make_plan(read_plan(path), path.parent, calibration)
+    figures = stored.added_to if stored else None
+    return make_plan(read_plan(path), path.parent, calibration, figures=figures)
 
 
 def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
@@ -91,7 +103,11 @@ def _check_count(study: Study) -> None:
             f"{counted(len(study.workloads), 'workload')} on {counted(len(study.clusters), 'cluster')} are {pairs:,} "
             f"combinations, {_MOST_PAIRS:,} is the most for one study"
         )
-    each = sum(len(entry.gpus) + len(study.epoch_batches) for entry in study.clusters)
+    doublings = len(study.epoch_batches) + _MOST_DOUBLINGS
+    each = sum(
+        doublings if entry.gpus is None else len(entry.gpus) + len(study.epoch_batches)
+        for entry in study.clusters
+    )
     if (count := len(study.workloads) * each) > _MOST_PREDICTIONS:
         raise UserMistake(
             f"the study has {count:,} points to predict, {_MOST_PREDICTIONS:,} is the most: shorten "

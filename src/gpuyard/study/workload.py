@@ -7,6 +7,7 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
+from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.predict import (
     Calibration,
     ClusterPrediction,
@@ -21,9 +22,17 @@ from gpuyard.predict import (
 from gpuyard.predict.explain.knee import find_knee
 from gpuyard.predict.explain.remedies import relieve, relieve_with_knees
 from gpuyard.predict.explain.why import memory_shortage
+from gpuyard.predict.stacks.next_run import next_run
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
-from gpuyard.study.result import Basis, Curve, EpochTime, Finding, MeasuredPoint, WorkloadResult
+from gpuyard.study.result import (
+    Basis,
+    EpochTime,
+    Finding,
+    MeasuredPoint,
+    PlatformCurve,
+    WorkloadResult,
+)
 from gpuyard.study.this_machine import THIS_MACHINE, ThisMachine, fit_this_machine
 from gpuyard.study.verdict import (
     Alone,
@@ -32,6 +41,7 @@ from gpuyard.study.verdict import (
     predicted_finding,
     unfit_finding,
 )
+from gpuyard.units import counted, format_per_second
 
 ASSUMED_SAMPLES = 10_000
 
@@ -72,18 +82,25 @@ class OtherCluster:
 
 
 def predict_elsewhere(
-    case: Case, cluster: Cluster, asked: StudyCluster, calibration: Calibration | None = None
+    case: Case,
+    cluster: Cluster,
+    asked: StudyCluster,
+    calibration: Calibration | None = None,
+    stored: StoredRuns | None = None,
 ) -> OtherCluster:
     """Predict the scaling on a cluster that is not here, at its own batch or the workload's."""
+    workload = case.workload
+    if stored is not None:
+        workload = stored.added_to(workload, case.profile, asked.strategy)
     scenario = scenario_of(
-        case.workload,
+        workload,
         case.profile,
         cluster,
         strategy=asked.strategy,
         exchange=asked.exchange,
         calibration=calibration,
     )
-    placements = scenario.platform.placements(asked.gpus)
+    placements = scenario.platform.placements(asked.gpus or scenario.usual_counts())
     batches = () if asked.batch is None else (asked.batch,)
     return OtherCluster(scenario, predict(scenario, placements, batches))
 
@@ -96,7 +113,7 @@ def assemble(
 ) -> WorkloadResult:
     """Put the evidence together and judge it."""
     findings: list[Finding] = []
-    curves: list[Curve] = []
+    curves: list[PlatformCurve] = []
     epochs: list[EpochTime] = []
     if measurements:
         strategy = strategy_of(case.strategy)
@@ -105,14 +122,14 @@ def assemble(
         batches = sorted({case.batch, case.workload.batch_per_gpu})
         made = predict(here.scenario, here.placements, batches)
         curves.append(
-            Curve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
+            PlatformCurve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
         )
         findings.append(_finding_here(case, measurements, here, made.predictions))
         epochs += _epochs_here(case, measurements, here)
     for other in elsewhere:
         made = other.predicted
         curves.append(
-            Curve(made.cluster, made.compute_basis, False, made.predictions, made.constants)
+            PlatformCurve(made.cluster, made.compute_basis, False, made.predictions, made.constants)
         )
         findings.append(_finding_elsewhere(case, other))
         epochs += _epochs_elsewhere(case, other)
@@ -138,7 +155,30 @@ def assemble(
         curves=tuple(curves),
         epoch_times=tuple(epochs),
         batch_per_gpu=workload.batch_per_gpu,
+        open_choice=_open_choice(elsewhere),
     )
+
+
+def _open_choice(elsewhere: Sequence[OtherCluster]) -> str | None:
+    """Where the two clusters that are predicted fastest may be the other way round: that, and the run that would
+    tell most. None: the fastest is the fastest at either end."""
+    fitting = [other for other in elsewhere if other.largest.fits is not False]
+    ranked = sorted(fitting, key=lambda other: -other.largest.samples_per_second)[:2]
+    if len(ranked) < 2 or ranked[0].largest.low > ranked[1].largest.high:
+        return None
+    said = " and ".join(
+        f"{other.predicted.cluster} with {counted(p.gpus, 'GPU')} "
+        f"({format_per_second(p.low)} – {format_per_second(p.high)} samples/s)"
+        for other in ranked
+        for p in [other.largest]
+    )
+    runs = [(other, next_run(other.scenario, other.largest)) for other in ranked]
+    told = [(other, run) for other, run in runs if run is not None]
+    sentence = f"Which is faster is open: {said} overlap."
+    if not told:
+        return sentence
+    other, run = max(told, key=lambda one: one[1].width_now - one[1].width_after)
+    return f"{sentence} One run would tell most: on {other.predicted.cluster}, {run.words}."
 
 
 def _as_it_ran(workload: Workload, measurements: Sequence[Measurement]) -> Workload:
