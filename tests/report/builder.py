@@ -12,10 +12,10 @@ from gpuyard.study.cost import over_horizon
 from gpuyard.study.result import (
     Basis,
     CostResult,
-    Curve,
     EpochTime,
     Finding,
     MeasuredPoint,
+    PlatformCurve,
     StudyResult,
     Verdict,
     WorkloadResult,
@@ -129,7 +129,7 @@ def finding(rig: Rig, basis: Basis, gpus: int, gradient_bytes: float) -> Finding
         sentence=f"On {rig.name}, {gpus} GPUs do the work of {gpus * p.scaling_efficiency:.1f}.",
         remedies=(
             Remedy("per-GPU batch of 200 instead of 50", rate * 2.4, 2.4),
-            Remedy("gradients in fp16 on the wire", rate * 1.6, 1.6),
+            Remedy("PowerSGD of rank 2 (lossy, about 122 × fewer bytes)", rate * 1.6, 1.6),
             Remedy("accumulate gradients over 4 steps", rate * 3.1, 3.1),
         ),
     )
@@ -148,7 +148,7 @@ def workload(
         finding(cloud, "predicted", 16, gradient_bytes),
     )
     curves = tuple(
-        Curve(
+        PlatformCurve(
             rig.name,
             "measured here: 3 runs with 1 worker" if rig is here else "scaled: from a V100",
             rig is here,

@@ -19,7 +19,7 @@ from gpuyard.report.answers.cost.hybrid import hybrid_chart
 from gpuyard.report.answers.cost.rent_or_own import rent_or_own_charts
 from gpuyard.report.figures.break_even import hours_break_even_option
 from gpuyard.report.figures.cost_curves import cash_curve_option
-from gpuyard.report.figures.sensitivity import tornado_option
+from gpuyard.report.figures.sensitivity import input_value, tornado_option
 from gpuyard.report.html import write_page
 
 CASE = RentOrOwn(
@@ -108,3 +108,10 @@ def test_a_page_stands_alone_and_escapes_what_it_is_given(tmp_path: Path) -> Non
     head = text[: text.index("<script")]
     assert "default-src &#39;none&#39;" in head or "default-src 'none'" in head
     assert not re.search(r'(?:src|href)="(?!data:)', head)
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"), [(0.8, "$0.80"), (0.1278, "$0.128"), (1.2, "$1.20"), (6400, "$6,400")]
+)
+def test_prices_below_a_dollar_have_cents_too(usd: float, shown: str) -> None:
+    assert input_value("rent_usd_per_hour", usd) == shown

@@ -131,6 +131,14 @@ def test_it_tells_the_verdicts_and_draws_every_chart(desk: Visit, report: Path) 
     assert not desk.scrolls_sideways()
 
 
+def test_what_would_help_is_read_without_scrolling(desk: Visit, report: Path) -> None:
+    desk.page.set_viewport_size({"width": 1200, "height": 900})
+    desk.open(report)
+    tables = desk.page.locator(".finding .scroll")
+    assert tables.count() > 1
+    assert tables.evaluate_all("(all) => all.every((one) => one.scrollWidth <= one.clientWidth)")
+
+
 def test_it_fits_a_phone(phone: Visit, report: Path) -> None:
     phone.open(report)
     assert not phone.scrolls_sideways()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuyard.draw.completion import CompletionLine, completion_svg
-from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg
+from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg, round_ticks
 from gpuyard.jobs.policies import Pool, policy_of
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.outcome import Outcome
@@ -93,3 +93,27 @@ def test_a_gantt_chart_of_many_jobs_leaves_out_their_names() -> None:
     rows = [GanttRow(f"job-{n}", "", n, (GanttBar(n, n + 5, 1),)) for n in range(100)]
     drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
     assert "job-1" not in {text.text for text in drawn.iter(f"{SVG}text")}
+
+
+@pytest.mark.parametrize(
+    ("hours", "shown"),
+    [
+        (22.7, "0, 3 h, 6 h, 9 h, 12 h, 15 h, 18 h, 21 h"),
+        (4.2, "0, 1 h, 2 h, 3 h, 4 h"),
+        (0.5, "0, 5 min, 10 min, 15 min, 20 min, 25 min, 30 min"),
+        (24 * 30, "0, 5 d, 10 d, 15 d, 20 d, 25 d, 30 d"),
+        (1e-9, "0"),
+        (1e15, None),
+    ],
+)
+def test_a_gantt_chart_counts_in_round_hours(hours: float, shown: str | None) -> None:
+    ticks = round_ticks(hours * 3600)
+    assert len(ticks) <= 9
+    if shown is not None:
+        assert ", ".join(text for _, text in ticks) == shown
+
+
+def test_a_gantt_chart_of_200_jobs_fits_a_screen() -> None:
+    rows = [GanttRow(str(n), "", 0.0, (GanttBar(0.0, 1.0 + n, 1),)) for n in range(200)]
+    drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
+    assert float(drawn.attrib["height"]) < 700

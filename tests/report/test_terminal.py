@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gpuyard.measure.kind import Listing
 from gpuyard.report.answer import (
     Answer,
     Card,
@@ -160,7 +159,7 @@ def test_a_choke_that_more_gpus_do_not_help_against_stands_out() -> None:
 
 
 def test_a_slow_link_and_a_wrong_result_stand_out() -> None:
-    listing = Listing("", ["link", "verdict"], [["a", "slow"], ["b", "as expected"]])
+    listing = Table("", ["link", "verdict"], [["a", "slow"], ["b", "as expected"]])
     coloured = shown(*shown_answer([listing], None).parts, colour=True)
     assert "\x1b[1;31mslow" in coloured and "\x1b[1;31mas expected" not in coloured
     assert "\x1b[" not in shown(*shown_answer([listing], None).parts)

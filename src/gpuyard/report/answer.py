@@ -1,56 +1,48 @@
 """What a command answers: sentences, tables, charts and pictures for people, one document for programs.
 
 An `Answer` says what there is and what it means. How it looks is decided in one place each, for a terminal
-(`terminal.py`), for programs (`document.py`) and on a page (`html.py`).
+(`terminal.py`), for programs (`json_text`) and on a page (`html.py`).
 """
 
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from gpuyard.printable import printable_json
+from gpuyard.table import Column, Table, Text, Tone, Words
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Tone = Literal["plain", "strong", "quiet", "accent", "good", "caution", "bad"]
-"""What a text means to its reader; each renderer has its own colours for it."""
+__all__ = [
+    "Answer",
+    "Card",
+    "Cards",
+    "Chart",
+    "Charts",
+    "Column",
+    "Facts",
+    "Items",
+    "Only",
+    "Option",
+    "Part",
+    "Picture",
+    "Pictures",
+    "Section",
+    "Sentence",
+    "Table",
+    "Text",
+    "Tone",
+    "Words",
+]
 Option = dict[str, Any]
 """A chart as Apache ECharts takes it."""
 
 ALL_BATCHES = "all"
 _CHART_HEIGHT = 340  # of a chart without its legend, in CSS pixels
 _BAR_HEIGHT = 36
-
-
-@dataclass(frozen=True)
-class Text:
-    """Words that mean something, or a link on a page."""
-
-    text: str
-    tone: Tone = "plain"
-
-
-Words: TypeAlias = str | Text
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; where the width is short, the one with the largest `drop` goes first."""
-
-    name: str
-    drop: int = 0
-    """0: it is never left out."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells; the first column names the row."""
-
-    title: str
-    columns: Sequence[Column | str]
-    rows: Sequence[Sequence[Words]]
-    note: str = ""
-    folded: bool = False
-    """On a page its title is shown, and the rest when a reader asks for it."""
 
 
 @dataclass(frozen=True)
@@ -218,3 +210,25 @@ def _height(option: Option) -> int:
     if option["yAxis"]["type"] != "category":
         return _CHART_HEIGHT
     return 120 + _BAR_HEIGHT * max(3, len(option["yAxis"]["data"]))
+
+
+def json_text(document: Any) -> str:
+    """The document as text that ends with a line feed."""
+    text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return printable_json(text) + "\n"
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Some of its attributes, under their own names."""
+    return {name: getattr(value, name) for name in names}
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return value

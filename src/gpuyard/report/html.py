@@ -21,8 +21,7 @@ from markupsafe import Markup
 from gpuyard import __version__
 from gpuyard.files import write_text
 from gpuyard.printable import printable
-from gpuyard.report.answer import Answer, Chart, Column, Only, Part, Section, Text, Words
-from gpuyard.report.document import finite
+from gpuyard.report.answer import Answer, Chart, Column, Only, Part, Section, Text, Words, finite
 
 _NUMBER = re.compile(r"^(?:|–|never|[±+−×-]? ?[$€]?[\d,.]*\d.{0,40})$")
 

@@ -310,14 +310,15 @@ def _fitting(columns: Sequence[Column], sizes: Sequence[_Size], width: int) -> S
     these is left, the last ones that warn of nothing, as numbers are never broken."""
     shown = list(range(len(columns)))
     by_worth = sorted(
-        (i for i in shown if columns[i].drop), key=lambda i: (columns[i].drop, i), reverse=True
+        (i for i in shown if columns[i].drop > 0), key=lambda i: (columns[i].drop, i), reverse=True
     )
     for index in by_worth:
         if sum(sizes[i].readable + 3 for i in shown) + 1 <= width:
             break
         shown.remove(index)
     while len(shown) > 1 and sum(sizes[i].squeezed + 3 for i in shown) + 1 > width:
-        shown.remove(next((i for i in reversed(shown[1:]) if not sizes[i].warns), shown[-1]))
+        last = (i for i in reversed(shown[1:]) if not sizes[i].warns and columns[i].drop >= 0)
+        shown.remove(next(last, shown[-1]))
     return shown
 
 

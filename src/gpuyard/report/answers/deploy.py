@@ -25,7 +25,7 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
     parts: list[Part] = [
         table,
         Sentence(f"Machines and networks: {planned.changes}."),
-        Sentence(f"It costs {format_usd(planned.usd_per_hour)} an hour."),
+        Sentence(_cost(planned.usd_per_hour)),
         *_ends(planned.ttl_seconds),
         *(Sentence(note, "quiet") for note in planned.notes),
     ]
@@ -42,6 +42,12 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
         "notes": list(planned.notes),
     }
     return Answer(parts, document, verb="deploy plan")
+
+
+def _cost(usd_per_hour: float | None) -> str:
+    if usd_per_hour is None:
+        return "What it costs an hour is unknown: the price list has no such machine there."
+    return f"It costs {format_usd(usd_per_hour)} an hour."
 
 
 def _ends(ttl_seconds: float | None) -> list[Sentence]:
@@ -69,12 +75,14 @@ def up_answer(opened: Opened, changes: Changes, outcome: Outcome, file: Path) ->
             else "It is up, and nothing had to be changed.",
             "good",
         ),
+        *(Sentence(f"{note}.", "caution") for note in outcome.notes),
         Sentence(f"See whether it works: gpuyard deploy verify {file}"),
     ]
     document = {
         "deployment": opened.deployment.name,
         "changes": _changes(changes),
         "changed_tasks": dict(outcome.changed),
+        "notes": list(outcome.notes),
         "hosts": [_host(host) for host in opened.state.hosts()],
     }
     return Answer(parts, document, verb="deploy up")

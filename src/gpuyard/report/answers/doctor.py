@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from gpuyard.hardware import Host
+from gpuyard.hardware.host import ThisHost
 from gpuyard.measure.checkup import Check
 from gpuyard.report.answer import Answer, Facts, Items, Section, Text
 from gpuyard.units import format_bit_rate
 
 
-def doctor_answer(host: Host, checks: Sequence[Check]) -> Answer:
+def doctor_answer(host: ThisHost, checks: Sequence[Check]) -> Answer:
     """The machine's parts, then one line for each part of gpuyard."""
     gpus = [
         f"{g.name} ({g.memory_bytes / 1e9:.0f} GB)" if g.memory_bytes else g.name for g in host.gpus

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.catalog.hardware import end_of_life
+from gpuyard.catalog.hardware import end_of_life, ends_of
 from gpuyard.catalog.published_rows import PublishedFigure
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
 from gpuyard.predict.compute import computed_in
@@ -21,6 +21,7 @@ from gpuyard.report.answer import (
 )
 from gpuyard.report.figures.gpu_ranking import ranking_option
 from gpuyard.specs import Workload
+from gpuyard.table import ALWAYS
 
 _MOST_PUBLISHED = 40
 _TITLES = {
@@ -29,6 +30,13 @@ _TITLES = {
     "speed-per-rent": "most samples for a rented dollar first",
     "speed-per-watt": "most speed for the watt first",
     "memory": "most memory first",
+}
+
+_SORTED_BY = {
+    "speed-per-dollar": "samples/s per $1,000",
+    "speed-per-rent": "samples per rented $",
+    "speed-per-watt": "samples/s per W",
+    "memory": "GB",
 }
 
 
@@ -46,7 +54,7 @@ def gpu_ranking_answer(
     asked = f"{workload.name}, {precision}, batch {workload.batch_per_gpu} per GPU"
     parts: list[Part] = [
         Charts(_charts(ranked, precision)),
-        _table(ranked, f"One GPU with {asked}: {_TITLES[sort]}"),
+        _table(ranked, f"One GPU with {asked}: {_TITLES[sort]}", _SORTED_BY.get(sort)),
         *_notes(ranked),
     ]
     if workload.precision is None:
@@ -91,10 +99,11 @@ def gpu_ranking_answer(
     )
 
 
-def _table(ranked: Sequence[RankedGpu], title: str) -> Table:
+def _table(ranked: Sequence[RankedGpu], title: str, sorted_by: str | None) -> Table:
+    """What it is sorted by is shown, however narrow the terminal."""
     columns = (
-        "GPU",
-        "samples/s",
+        Column("GPU"),
+        Column("samples/s"),
         Column("speed is", 3),
         Column("precision", 10),
         Column("GB", 6),
@@ -106,7 +115,8 @@ def _table(ranked: Sequence[RankedGpu], title: str) -> Table:
         Column("cheapest at", 9),
         Column("CUDA", 8),
     )
-    return Table(title, columns, [_row(one) for one in ranked])
+    kept = [Column(c.name, ALWAYS) if c.name == sorted_by else c for c in columns]
+    return Table(title, kept, [_row(one) for one in ranked])
 
 
 def _row(one: RankedGpu) -> list[Words]:
@@ -153,6 +163,7 @@ def _notes(ranked: Sequence[RankedGpu]) -> list[Part]:
         said.append(Sentence(f"Rents date from {dates[0]} to {dates[-1]}.", "quiet"))
     if bought:
         said.append(Sentence(f"Prices of GPUs date from {bought[0]} to {bought[-1]}.", "quiet"))
+    said += [Sentence(end.sentence, "caution") for end in ends_of(one.gpu for one in ranked)]
     return said
 
 

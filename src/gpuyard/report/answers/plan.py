@@ -103,10 +103,11 @@ def plan_parts(result: PlanResult) -> list[Part]:
 
 
 def _gpus_of(choice: Choice | None) -> list[Gpu]:
-    """Those that are owned, and those that are rented beside them."""
+    """Those that are kept, those that are owned, and those that are rented beside them."""
     if choice is None:
         return []
-    return [gpus().get(name) for name in (choice.gpu, *([choice.rest.gpu] if choice.rest else []))]
+    rented = [choice.rest.gpu] if choice.rest else []
+    return [gpus().get(name) for name in (*(k.gpu for k in choice.kept), choice.gpu, *rented)]
 
 
 def _refused(result: PlanResult) -> Table:
@@ -173,7 +174,7 @@ def _option(choice: Choice) -> list[str | Text]:
 
 def _mark(result: PlanResult, choice: Choice) -> Text | str:
     """The choice and both ends."""
-    if result.winner is not None and choice.what == result.winner.what:
+    if result.winner is not None and choice.same_machines(result.winner):
         return Text("choice", "good")
     if choice is result.front[0]:
         return "fastest"

@@ -26,7 +26,7 @@ from gpuyard.report.answer import (
 
 if TYPE_CHECKING:
     from gpuyard.predict.explain.why import Why
-    from gpuyard.predict.stacks.measured import NextRun
+    from gpuyard.predict.stacks.next_run import NextRun
 
 _COLUMNS = (
     "GPUs",
@@ -71,12 +71,16 @@ def predict_answer(
     sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
     if result.framework_note:
         sentences.append(result.framework_note)
+    if result.gradient_note:
+        sentences.append(result.gradient_note)
     if result.points:
         many = "1 figure" if result.points == 1 else f"{result.points} figures"
         sentences.append(
             f"Several GPUs: predicted with {many} of several GPUs that were measured; 'before' is the interval "
             "without."
         )
+        if result.point_sources != ("the workload",):
+            sentences.append(f"Measured: {'; '.join(result.point_sources)}.")
     if next_run is not None:
         sentences.append(next_run.sentence)
     batches = {p.batch_per_gpu for p in result.predictions}
@@ -84,6 +88,7 @@ def predict_answer(
         sentences.append(_saturated(result, batches))
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
+    parts += [Sentence(note, "caution") for note in (result.base_note, result.points_note) if note]
     parts += _moved(result)
     old = end_of_life(gpu) if gpu else None
     if old is not None:
@@ -112,6 +117,8 @@ def comparison_answer(
     parts: list[Part] = [_side_by_side(results, batch, how) for batch in batches]
     for result, answer in answers:
         parts += answer.parts if whole else [_own_speed(result)]
+    if not whole:
+        parts += _said_of_all(answers)
     return Answer(
         parts,
         {
@@ -122,6 +129,18 @@ def comparison_answer(
         title=f"{results[0].workload} on {len(results)} clusters ({_precisions(results)})",
         verb="predict",
     )
+
+
+def _said_of_all(answers: Sequence[tuple[ClusterPrediction, Answer]]) -> list[Part]:
+    """What single answers say of the workload, and warn of, each once."""
+    notes = (n for r, _ in answers for n in (r.framework_note, r.gradient_note) if n)
+    warnings = (
+        part
+        for _, answer in answers
+        for part in answer.parts
+        if isinstance(part, Sentence) and part.tone == "caution"
+    )
+    return [*map(Sentence, dict.fromkeys(notes)), *dict.fromkeys(warnings)]
 
 
 def _one_precision(results: Sequence[ClusterPrediction]) -> str | None:
@@ -148,6 +167,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
         {p.gpus: p for p in result.predictions if p.batch_per_gpu == batch} for result in results
     ]
     counts = sorted({gpus for of in found for gpus in of})
+    largest_of_each = {max(of) for of in found}  # without these a row would have no speed
     mixed = _one_precision(results) is None
     fastest = {
         gpus: max(of[gpus].samples_per_second for of in found if gpus in of) for gpus in counts
@@ -161,6 +181,7 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
                 result.cluster,
                 *([result.precision] if mixed else []),
                 *("" if p is None else _rate(p, fastest[p.gpus]) for p in own),
+                units.format_interval(largest.low, largest.high),
                 units.format_share(largest.scaling_efficiency),
                 _choke(largest),
             ]
@@ -172,14 +193,15 @@ def _side_by_side(results: Sequence[ClusterPrediction], batch: int, how: Sequenc
             "cluster",
             *([Column("precision", 1)] if mixed else []),
             *(
-                Column(f"{gpus} GPU{'' if gpus == 1 else 's'}", 0 if gpus == counts[-1] else n)
+                Column(f"{gpus} GPU{'' if gpus == 1 else 's'}", 0 if gpus in largest_of_each else n)
                 for n, gpus in zip(range(len(counts), 0, -1), counts, strict=True)
             ),
+            Column("90 % interval", 1),
             "efficiency",
             "choke",
         ),
         rows,
-        note="Efficiency and choke are those with the most GPUs of each cluster.",
+        note="Interval, efficiency and choke are those with the most GPUs of each cluster.",
     )
 
 

@@ -1,13 +1,15 @@
 """What was measured, or would be: the tables and sentences of a bench as an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from gpuyard.measure.bench import Plan
-from gpuyard.measure.kind import AnyRecord, Listing, ResultKind, Shown
+from gpuyard.measure.bench import BenchPlan
+from gpuyard.measure.kind import AnyRecord, ResultKind, Shown
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Answer, Column, Facts, Items, Part, Sentence, Table, Text, Tone
+from gpuyard.report.answer import Answer, Facts, Items, Part, Sentence
+from gpuyard.table import Column, Table, Text, Tone, Words
 
 _DOUBT = "doubt"
 _TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one stands for all others
@@ -23,7 +25,7 @@ _TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one sta
 }
 
 
-def plan_answer(plan: Plan) -> Answer:
+def plan_answer(plan: BenchPlan) -> Answer:
     """What a bench would do."""
     return shown_answer([plan.listing()], plan.describe())
 
@@ -40,7 +42,7 @@ def records_answer(kind: ResultKind[AnyRecord], records: Sequence[AnyRecord]) ->
     listed = kind.listing(records)
     if any(record.doubt for record in records):
         rows = [[*row, r.doubt or ""] for row, r in zip(listed.rows, records, strict=True)]
-        listed = Listing(listed.title, [*listed.columns, _DOUBT], rows)
+        listed = Table(listed.title, [*listed.columns, _DOUBT], rows)
     document = [record.as_json() for record in records]
     return shown_answer([listed] if records else [], document)
 
@@ -50,16 +52,20 @@ def shown_answer(shown: Shown, document: Any) -> Answer:
     return Answer([_part(part) for part in shown], document)
 
 
-def _part(shown: Listing | str) -> Part:
+def _part(shown: Table | str) -> Part:
     if isinstance(shown, str):
         return Items([shown[2:]]) if shown.startswith("- ") else Sentence(shown)
     if not any(shown.columns):
-        return Facts([(name, value) for name, value in shown.rows], shown.title)
-    columns = [Column(*c) if isinstance(c, tuple) else c for c in shown.columns]
-    tones = [_TONES.get(c[0] if isinstance(c, tuple) else c, {}) for c in shown.columns]
+        return Facts([(str(name), value) for name, value in shown.rows], shown.title)
+    tones = [_TONES.get(c.name if isinstance(c, Column) else c, {}) for c in shown.columns]
     rows = [
-        [Text(cell, tone.get(cell, tone.get("", "plain"))) if tone and cell else cell
-         for cell, tone in zip(row, tones, strict=True)]
-        for row in shown.rows
-    ]  # fmt: skip
-    return Table(shown.title, columns, rows)
+        [_toned(cell, tone) for cell, tone in zip(row, tones, strict=True)] for row in shown.rows
+    ]
+    return replace(shown, rows=rows)
+
+
+def _toned(cell: Words, tones: Mapping[str, Tone]) -> Words:
+    """What a cell means by what it says, where its column has such words."""
+    if not (tones and cell and isinstance(cell, str)):
+        return cell
+    return Text(cell, tones.get(cell, tones.get("", "plain")))

@@ -39,7 +39,10 @@ def validation_answer(found: Report) -> Answer:
     columns = ("table", *_ERRORS, *_INTERVAL, *_FORMULAS)
     parts: list[Part] = [Table("Errors of predicted throughput", columns, errors)]
     parts += _coverage(every)
-    parts += _points(found)
+    parts += _points(found.points)
+    if found.judges is not None:
+        parts += _judged(found.judges)
+        parts += _points(found.judge_points, "sources in no fit")
     if found.single_gpu:
         parts.append(_short("One GPU without a measurement of it", "one GPU", found.single_gpu))
         parts.append(_short("Bandwidth of timed all-reduces", "all-reduce", found.all_reduces))
@@ -54,8 +57,39 @@ def validation_answer(found: Report) -> Answer:
     return Answer(parts, found.as_json(), title="Predicted against published", verb="validate")
 
 
+def _judged(judges: Validation) -> list[Part]:
+    """What had no part in any fit at all."""
+    average, worst = judges.by_source, judges.worst_source
+    words = (
+        f"No constant, interval or stack is fitted to these {len(judges.sources)} sources: they are only ever predicted. "
+        f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of their rows on average, and least of "
+        f"{worst.source}: {100 * (worst.score.inside_interval or 0):.0f} %."
+    )
+    return [_by_source("Sources that are in no fit", judges), Sentence(words)]
+
+
 def _coverage(every: Validation) -> list[Part]:
-    """By source, the least covered first."""
+    average, worst = every.by_source, every.worst_source
+    words = (
+        f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of the rows of a source that had no "
+        f"part in sizing them, on average over {len(every.sources)} sources, and least of {worst.source}: "
+        f"{100 * (worst.score.inside_interval or 0):.0f} %."
+    )
+    title = "Coverage by source, each with an interval that was sized without it"
+    parts: list[Part] = [_by_source(title, every), Sentence(words)]
+    if every.nested:
+        others = ", ".join(f"{100 * held:.0f} % of {name}" for name, held in every.nested.items())
+        parts.append(
+            Sentence(
+                "How far intervals are stretched is the least that makes these aims hold. With a stretch that all "
+                f"other sources chose, they would hold {others}, and {100 * every.nested_average:.0f} % on average."
+            )
+        )
+    return parts
+
+
+def _by_source(title: str, every: Validation) -> Table:
+    """The least covered first."""
     found = sorted(every.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
     rows = [
         [one.source, f"{one.score.rows:,}", _percent(one.score.median_abs_error),
@@ -76,23 +110,16 @@ def _coverage(every: Validation) -> list[Part]:
         "interval",
         Column("reaches", 3),
     )
-    worst = every.worst_source
-    words = (
-        f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of the rows of a source that had no "
-        f"part in sizing them, on average over {len(found)} sources, and least of {worst.source}: "
-        f"{100 * (worst.score.inside_interval or 0):.0f} %."
-    )
-    title = "Coverage by source, each with an interval that was sized without it"
-    return [Table(title, columns, rows), Sentence(words)]
+    return Table(title, columns, rows)
 
 
-def _points(found: Report) -> list[Part]:
+def _points(found: Mapping[str, Sequence[PointsScore]], of_what: str = "") -> list[Part]:
     """What so many measured figures of several GPUs are worth to each source."""
-    if not found.points:
+    if not found:
         return []
-    counts = [one.points for one in next(iter(found.points.values()))]
-    scores = list(found.points.values())
-    rows = [[name, *map(_worth, of)] for name, of in found.points.items()]
+    counts = [one.points for one in next(iter(found.values()))]
+    scores = list(found.values())
+    rows = [[name, *map(_worth, of)] for name, of in found.items()]
     average = [
         _width(
             fmean(of[i].median_interval_width for of in scores),
@@ -102,7 +129,9 @@ def _points(found: Report) -> list[Part]:
     ]
     rows.append(["average over sources", *average])
     heads = [f"{count} point{'' if count == 1 else 's'}" for count in counts]
-    title = "Interval (and rows inside) with so many figures of several GPUs measured"
+    title = "Interval (and rows inside) by number of measured multi-GPU figures"
+    if of_what:
+        return [Table(f"{title}: {of_what}", ("source", *heads), rows)]
     words = (
         "Each row of a source is predicted with other rows of it known: the same training on most GPUs of one "
         "machine, then on the fewest machines. How likely stacks are is by all other sources."

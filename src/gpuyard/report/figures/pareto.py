@@ -97,7 +97,7 @@ def _front(plan: PlanResult, unit: "_Unit") -> Option:
     # over the fastest and to its right, under the cheapest and to its left there is nothing on the front
     corners = ((0, "fastest", "top", "left"), (len(data) - 1, "cheapest", "bottom", "right"))
     for at, word, side, align in corners[: len(data)]:
-        if plan.winner is None or plan.front[at].what != plan.winner.what:
+        if plan.winner is None or plan.front[at].machines != plan.winner.machines:
             data[at]["label"] = {
                 "show": True,
                 "formatter": f"{word}: {_short(plan.front[at].machines)}",

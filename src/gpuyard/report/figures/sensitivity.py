@@ -39,7 +39,9 @@ def input_name(name: str) -> str:
 def input_value(name: str, value: float) -> str:
     """An input as people write it."""
     if "usd" in name:
-        return f"${value:,.3g}" if value < 1 else format_usd(value)
+        if value >= 1:
+            return format_usd(value)
+        return "$" + max(f"{value:.2f}", f"{value:.3g}", key=len)  # $0.80, and $0.128 of a kWh
     if name.endswith("share") or name in {
         "value_kept_per_year", "discount_per_year", "interest_per_year", "speed_lead",
         "support_share_per_year", "rest_resold",

@@ -42,7 +42,7 @@ def step_split_option(workload: WorkloadResult, batch: int) -> Option:
     bars = _bars(points_at(workload, batch))
     option = frame(
         "Where a step's time goes",
-        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step; predicted is hatched",
+        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step",
         f"Shares of one step of {workload.name} at a batch of {batch} per GPU. "
         + " ".join(_described(bar) for bar in bars),
         [{"name": name} for name, _ in _PARTS],

@@ -34,8 +34,11 @@ def growth_answer(plan: GrowthPlan, price_date: str) -> Answer:
             "1 machine" if plan.held_back_by_budget == 1 else f"{plan.held_back_by_budget} machines"
         )
         total += f" The budget delays or rules out {machines}."
+    if not plan.purchases:
+        why = "the budget is too small" if plan.held_back_by_budget else "renting costs no more"
+        total = f"Buy no machine: {why}. {total}"
     return Answer(
-        [Only("page", [Sentence(total), growth_chart(plan)]), purchases,
+        [Only("page", [Sentence(total), growth_chart(plan)]), *([purchases] if plan.purchases else []),
          Only("terminal", [Sentence(total)])],
         asdict(plan) | {"price_date": price_date},
         title="When to buy the next machine",

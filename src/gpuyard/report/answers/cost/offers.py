@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard import units
-from gpuyard.economics.offers import PricedOffer
-from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Column, Only, Sentence, Table
+from gpuyard.economics.offers import PricedOffer, electricity_of
+from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Column, Items, Only, Sentence, Table
 from gpuyard.report.figures.cost_curves import cash_curve_option
-from gpuyard.specs.offers import Offers
+from gpuyard.specs.offers import Offers, OwnedOffer
 
 _COLUMNS = (
     "offer",
@@ -46,6 +46,11 @@ def offers_answer(offers: Offers, priced: Sequence[PricedOffer], given_on: datet
         f"The cheapest is {first.name}: {units.format_usd(first.total_usd)} total, "
         f"{units.format_usd(first.usd_per_hour_of_work)} per hour of work."
     )
+    electricity = [
+        f"{offer.name}: {words[0].lower()}{words[1:]}"
+        for offer in offers.offers
+        if isinstance(offer, OwnedOffer) and (words := electricity_of(offer)[1])
+    ]
     prices = f"Prices of the days shown, others as given on {given_on}"
     documents = [asdict(o) | {"price_date": (o.price_date or given_on).isoformat()} for o in priced]
     return Answer(
@@ -53,8 +58,9 @@ def offers_answer(offers: Offers, priced: Sequence[PricedOffer], given_on: datet
             Only("page", [Sentence(cheapest), offers_chart(priced)]),
             table,
             Only("terminal", [Sentence(f"{prices}.")]),
+            *([Items(electricity)] if electricity else []),
         ],
-        {"name": offers.name, "offers": documents},
+        {"name": offers.name, "offers": documents, "electricity": electricity},
         title=offers.name,
         verb="cost compare",
         meta=prices,

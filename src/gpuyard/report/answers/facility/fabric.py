@@ -10,10 +10,9 @@ from gpuyard.planner.fabric_choice import (
     describe,
     exchange_bytes_per_second,
 )
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, picked
 from gpuyard.report.answers.facility.room_document import fabric_figures
 from gpuyard.report.answers.predict import choke_cell
-from gpuyard.report.document import picked
 from gpuyard.units import (
     format_bit_rate,
     format_byte_rate,

@@ -48,7 +48,11 @@ def headline(design: FacilityDesign) -> list[str]:
     """What was designed for where, and the few figures that matter most."""
     where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
     racks, server = design.room.floor.racks, design.server
-    housing = "beside the desk" if design.on_desk else f"{racks} rack{'s' if racks > 1 else ''}"
+    housing = f"{racks} rack{'s' if racks > 1 else ''}"
+    if design.on_desk:
+        housing = (
+            "beside the desk" if design.site.kind == "office" else "on the floor, without a rack"
+        )
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
         f"{design.cluster.name} at {where}",

@@ -17,7 +17,7 @@ from gpuyard.facility.requirements import (
     RoomRequirements,
     room_requirements,
 )
-from gpuyard.report.document import picked
+from gpuyard.report.answer import picked
 
 
 def design_document(design: FacilityDesign) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from gpuyard.catalog.storage import StorageNeed
+from gpuyard.catalog.fabric import StorageNeed
 from gpuyard.facility.storage import StorageFit, StorageSizing
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
-from gpuyard.report.document import picked
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words, picked
 from gpuyard.specs import Cluster, Precision, Workload
 from gpuyard.units import (
     format_byte_rate,

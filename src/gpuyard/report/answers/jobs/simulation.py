@@ -22,6 +22,7 @@ from gpuyard.report.formats import percent
 from gpuyard.units import counted
 
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_SAME = 0.005  # less than this share is no difference
 _MOST_GANTT_ROWS = 200  # more lines than that are no picture
 
 
@@ -111,6 +112,14 @@ def _verdict(best_first: Sequence[Outcome]) -> str:
     lowest = alike(means)[0]
     if len(best_first) == 1:
         return f"Under {best.policy} a job ends {lowest} after its submission, on average."
+    if 1 - means[0] / means[1] < _SAME:
+        alike_ones = [
+            one.policy
+            for one, mean in zip(best_first, means, strict=True)
+            if 1 - means[0] / mean < _SAME
+        ]
+        names = f"{', '.join(alike_ones[:-1])} and {alike_ones[-1]}"
+        return f"Under {names} a job ends {lowest} after its submission, on average."
     return (
         f"{best.policy} has the lowest mean completion time: {lowest}, "
         f"{percent(1 - means[0] / means[1])} less than {best_first[1].policy}."

@@ -35,6 +35,8 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("done", format_share(status.done)))
     if status.samples_per_second is not None:
         facts.append(("samples/s", format_per_second(status.samples_per_second)))
+    if status.loss is not None:
+        facts.append(("loss", f"{status.loss:.4g}"))
     facts += [
         (name.replace("_", " "), moment_text(moment))
         for name in ("submitted", "started", "expected_end", "ended", "deadline")

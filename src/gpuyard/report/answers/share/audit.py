@@ -29,7 +29,7 @@ def audit_answer(
             )
         )
     if told:
-        parts.append(Sentence(f"{len(told)} were told on their terminals."))
+        parts.append(Sentence(f"{len(told)} were warned on their terminals."))
     parts.extend(
         Sentence(
             f"Lease {one.lease} of {one.user} was released."

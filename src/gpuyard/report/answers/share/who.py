@@ -7,7 +7,8 @@ from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
 from gpuyard.report.answers.share.calendar import calendar_table
 
-_LONGEST_COMMAND = 40
+_LONGEST_COMMAND = 24
+_DAYS = 6  # within which a weekday says it all
 
 
 def who_answer(document: Mapping[str, Any]) -> Answer:
@@ -92,9 +93,13 @@ def _wanted(one: Mapping[str, Any]) -> str:
 
 
 def _time(stamp: str | None) -> str:
-    """In the reader's time zone."""
+    """In the reader's time zone, as short as it can be said today; --json has all of it."""
     from datetime import datetime
 
     if stamp is None:
         return ""
-    return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M")
+    when, now = datetime.fromisoformat(stamp).astimezone(), datetime.now().astimezone()
+    if when.date() == now.date():
+        return when.strftime("%H:%M")
+    days = abs((when.date() - now.date()).days)
+    return when.strftime("%a %H:%M" if days <= _DAYS else "%Y-%m-%d")

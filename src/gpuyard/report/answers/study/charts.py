@@ -96,8 +96,8 @@ def _charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart
         )
         yield Chart(
             f"chart-step-split-{slug}",
-            "Shares of one step; its whole time is written at the end of the bar. Communication is "
-            "what compute could not hide. Straggling is predicted only; in measured steps "
+            "Shares of one step; its whole time is written at the end of the bar. Predicted bars are "
+            "hatched. Communication is what compute could not hide. Straggling is predicted only; in measured steps "
             "it is part of the other shares.",
             {str(b): step_split_option(workload, b) for b in batches},
             shown,
