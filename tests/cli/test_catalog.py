@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_predict_clusters import on_80_columns
 from tests.conftest import Cli
 
 
@@ -32,6 +33,30 @@ def test_rows_by_memory_and_in_order(cli: Cli) -> None:
     assert dollars == sorted(dollars, reverse=True)
     first = rows(cli, "gpus", "--sort", "fp8")  # those without fp8 come last
     assert first[0]["fp8_tflops"] and first[-1]["fp8_tflops"] is None
+
+
+@pytest.mark.parametrize("asked", ["80", "80 GB", "80GB", "80 GiB"])
+def test_memory_may_have_its_unit(cli: Cli, asked: str) -> None:
+    assert rows(cli, "gpus", "--min-memory", asked) == rows(cli, "gpus", "--min-memory", "80.0")
+    done = cli("catalog", "gpus", "--min-memory", f"{asked} of it", status=2)
+    assert "expected GB of memory" in " ".join(done.stderr.split())
+
+
+def test_what_rows_are_sorted_by_is_shown_on_a_narrow_terminal() -> None:
+    for asked, column in (
+        (("--sort", "date"), "date"),
+        (("--for", "resnet50", "--sort", "speed-per-watt"), "per W"),
+    ):
+        assert any(column in line for line in on_80_columns("catalog", "gpus", *asked)[:6]), asked
+
+
+def test_gpus_without_the_memory_come_last_and_old_ones_say_so(cli: Cli) -> None:
+    asked = ("gpus", "--for", "gpt2", "--precision", "bf16", "--sort", "speed-per-dollar")
+    fits = [row["fits"] for row in rows(cli, *asked)["gpus"]]
+    assert True in fits and False in fits
+    assert fits == sorted(fits, reverse=True)
+    shown = cli("catalog", *asked).stdout
+    assert shown.count("Pascal GPUs are at the end of their software's life") == 1
 
 
 @pytest.mark.parametrize(

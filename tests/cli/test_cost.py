@@ -124,6 +124,23 @@ def test_growth(cli: Cli, tmp_path: Path) -> None:
     assert found["total_usd"] < found["rent_all_usd"]
 
 
+def test_growth_says_when_nothing_is_worth_buying(cli: Cli) -> None:
+    asked = (
+        "cost", "growth", "--researchers", "10", "--gpu-hours", "100", "--rent", "$1/h",
+        "--buy", "$36000", "--gpus-per-machine", "4",
+    )  # fmt: skip
+    shown = cli(*asked).stdout
+    assert shown.startswith("Buy no machine: renting costs no more.")
+    assert "which month" not in shown
+    cheap = (*asked[:-3], "$9000", *asked[-2:], "--budget", "$100/year")
+    assert cli(*cheap).stdout.startswith("Buy no machine: the budget is too small.")
+
+
+def test_a_horizon_is_asked_for_in_years(cli: Cli) -> None:
+    done = cli("cost", "--rent", "$1/h", "--buy", "$1000", "--horizon", "long", status=2)
+    assert "write it like '3 years'" in done.stderr
+
+
 def test_invoice(cli: Cli) -> None:
     done = cli(
         "cost", "invoice", "0.67,1.28,0.75,0.97,1.31,0.86", "--rent", "$1.50/h",
@@ -199,10 +216,12 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
 def test_electricity_is_priced_by_country_and_said(cli: Cli) -> None:
     machine = ["cost", "--rent", "$1.50/h", "--buy", "$8000", "--power", "1 kW"]
     assert "Electricity is not counted: give --tariff or --country." in cli(*machine).stdout
+    assert "Electricity is not counted: give --power." in cli(*machine[:-2]).stdout
+    assert "Electricity: $0.3162/kWh, United Kingdom" in cli(*machine, "--country", "UK").stdout
     german = cli(*machine, "--country", "de").stdout
     assert "Electricity: $0.2571/kWh, Germany" in " ".join(german.split())
     assert cli(*machine, "--country", "germany").stdout == german
     both = cli(*machine, "--country", "DE", "--tariff", "$0.1/kWh", status=2)
     assert "give --tariff or --country, not both" in both.stderr
-    unknown = cli(*machine, "--country", "GB", status=2)
-    assert "no country or region with an electricity price is called 'GB'" in unknown.stderr
+    unknown = cli(*machine, "--country", "AQ", status=2)
+    assert "no country or region with an electricity price is called 'AQ'" in unknown.stderr

@@ -34,3 +34,24 @@ def test_a_default_is_part_of_its_sentence_and_no_room_is_lost(cli: Cli) -> None
     (option,) = [line for line in shown.splitlines() if "--dry-run" in line]
     assert option.index("Show what would be done") < 32
     assert cli("bench", "train", "-h", environment={"COLUMNS": "80"}).stdout == shown
+
+
+def test_an_option_that_is_empty_has_no_default_to_name(cli: Cli) -> None:
+    for command in (("lease",), ("notebook",)):
+        shown = " ".join(cli(*command, "--help").stdout.replace("│", " ").split())
+        assert "Project that `usage` counts it under." in shown
+
+
+def test_an_option_that_takes_a_directory_says_so(cli: Cli) -> None:
+    assert "--dir DIRECTORY" in " ".join(cli("notebook", "--help").stdout.split())
+    assert "--output DIRECTORY" in " ".join(
+        cli("share", "export", "slurm", "--help").stdout.split()
+    )
+
+
+def test_the_schema_command_names_every_spec(cli: Cli) -> None:
+    from gpuyard.specs.schema import SPECS
+
+    shown = cli("schema", "--help").stdout
+    for name in SPECS:
+        assert name in shown

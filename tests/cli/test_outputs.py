@@ -21,6 +21,7 @@ COMMANDS = (
     "cost compare examples/v100.offers.yaml --html {file}",
     "cost growth --rent $1/h --buy $1 --html {file}",
     "cost hybrid --rent $1/h --buy $1 --html {file}",
+    "deploy bench examples/pair.deployment.yaml --html {file}",
     "facility examples/rack.cluster.yaml --html {file}",
     "facility examples/rack.cluster.yaml --svg {file}",
     "facility examples/rack.cluster.yaml --csv {file}",
@@ -33,13 +34,14 @@ COMMANDS = (
     "results export --output {file}",
     "share export slurm --output {file}",
     "simulate examples/traces/team.csv --cluster 2x4 --html {file}",
+    "stack lock --write {file}",
     "study examples/spoken-digits.study.yaml --output {file}",
     "topo --preset dual-root --svg {file}",
     "train spoken-digits-linear --checkpoint {file}",
     "validate --html {file}",
 )
 READ = {
-    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--results", "--sacct", "--site",
+    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--results", "--sacct", "--site",
     "--topo", "--traces", "--usage",
 }  # fmt: skip
 

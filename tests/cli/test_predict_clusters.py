@@ -1,6 +1,13 @@
 """`gpuyard predict` on clusters that no file describes, as they are wired, and several at once."""
 
+import contextlib
+import fcntl
 import json
+import os
+import struct
+import subprocess
+import sys
+import termios
 from typing import Any
 
 import pytest
@@ -66,6 +73,29 @@ def test_several_clusters_stand_side_by_side(cli: Cli) -> None:
         assert f"{rate:,.1f}" in row
 
 
+def test_one_gpu_keeps_its_speed_beside_larger_clusters_at_80_columns(cli: Cli) -> None:
+    asked = ("resnet50", "--on", "rtx-3090", "--on", "2x4xrtx-3090@10G", "--on", "dgx-h100")
+    (rate,) = rates(predicted(cli, *asked)["clusters"][0]).values()
+    (row,) = [line for line in on_80_columns("predict", *asked) if "│ 1 × GeForce RTX 3090" in line]
+    assert f"{rate:,.1f}" in row
+
+
+def on_80_columns(*arguments: str) -> list[str]:
+    """What a terminal as wide shows, line by line."""
+    screen, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "dumb"}
+    line = [sys.executable, "-m", "gpuyard", *arguments]
+    with subprocess.Popen(line, stdout=terminal, env=environment):
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # what a terminal says when nobody writes to it any more
+            while part := os.read(screen, 65536):
+                shown += part
+    os.close(screen)
+    return shown.decode().splitlines()
+
+
 def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) -> None:
     asked = ("resnet50", "--on", "4xrtx-3090", "--on", "dgx-a100", "--gpus", "4,8")
     few, many = predicted(cli, *asked)["clusters"]
@@ -73,7 +103,7 @@ def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) 
     none = cli(
         "predict", "resnet50", "--on", "rtx-3090", "--on", "dgx-a100", "--gpus", "8", status=2
     )
-    assert "8 GPUs at 1 a node need 8 nodes" in none.stderr
+    assert "8 GPUs at 1 per node need 8 nodes" in none.stderr
 
 
 @pytest.mark.parametrize(
@@ -107,3 +137,11 @@ def test_a_gpu_that_software_left_behind_says_so(cli: Cli) -> None:
     assert "CUDA 13.0 (August 2025) dropped them" in shown
     assert predicted(cli, "resnet50", "--on", "gtx-1080-ti")["end_of_life"]["cuda_last"] == "12.9"
     assert predicted(cli, "resnet50", "--on", "rtx-3090")["end_of_life"] is None
+
+
+def test_what_one_of_several_is_warned_of_is_said_once(cli: Cli) -> None:
+    asked = ("resnet50", "--on", "gtx-1080-ti", "--on", "2x4xp40@10G", "--on", "rtx-4090")
+    done = cli("predict", *asked)
+    assert done.stdout.count("Pascal GPUs are at the end of their software's life") == 1
+    largest = predicted(cli, *asked)["clusters"][1]["predictions"][-1]
+    assert f"{largest['low']:,.0f} – {largest['high']:,.0f}" in done.stdout

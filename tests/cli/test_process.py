@@ -56,6 +56,7 @@ results add nowhere.log --workload resnet50
 schema study
 share setup --fake-gpus 65
 simulate examples/traces/team.csv --cluster 2x4 --policy fifo,min-time
+stack lock --requirements pytorch --cpu
 status --jsn x
 study nowhere.study.yaml
 submit --dry-run

@@ -42,6 +42,20 @@ def test_the_best_is_said_and_comes_first(cli: Cli) -> None:
     assert "of 7" in done.stdout, "deadlines"
 
 
+def test_policies_that_are_alike_are_said_to_be(cli: Cli, tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("name,submit_s,gpus,duration_s\na,0,1,60\n")
+    said = " ".join(
+        cli(
+            "simulate", str(trace), "--cluster", "1x4", "--policy", "fifo,shortest-first"
+        ).stdout.split()
+    )
+    assert (
+        "Under fifo and shortest-first a job ends 1.00 min after its submission, on average."
+        in said
+    )
+
+
 def test_a_page_has_charts_and_a_gantt_of_each_policy(cli: Cli, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     cli("simulate", TEAM, "--cluster", "2x4", "--html", str(page))
@@ -51,6 +65,41 @@ def test_a_page_has_charts_and_a_gantt_of_each_policy(cli: Cli, tmp_path: Path) 
     assert "Jobs under fifo" in text
     assert "Jobs under min-time" in text
     assert "bert-large: 8 GPUs" in text
+
+
+RACKS = """\
+name: two racks
+nodes: 4
+nodes_per_rack: 2
+machine: {gpu: t4, gpus: 4}
+network: {rate: 10 Gbit/s, oversubscription: 4}
+"""
+# "small" ends first: then each rack has four GPUs for "wide", which wants eight
+BOTH = """\
+id,submit_s,gpus,work,curve
+long,0,4,2000000,resnet50
+small,0,4,10000,resnet50
+held,0,4,2000000,resnet50
+wide,1,8,4000000,resnet50
+"""
+
+
+def test_a_job_that_leaves_its_rack_is_slower_where_racks_are_oversubscribed(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.csv").write_text(BOTH)
+    cluster = tmp_path / "my.cluster.yaml"
+
+    def completion(racks: str) -> float:
+        cluster.write_text(racks)
+        said = ("--cluster", str(cluster), "--policy", "fifo", "--json")
+        done = cli("simulate", str(tmp_path / "jobs.csv"), *said)
+        return float(json.loads(done.stdout)["policies"][0]["makespan_seconds"])
+
+    one_switch = completion(RACKS.replace("oversubscription: 4", "oversubscription: 1"))
+    in_racks = completion(RACKS)
+    assert in_racks > 1.5 * one_switch
+    assert in_racks < completion(RACKS.replace("nodes_per_rack: 2\n", "")) * 1.001
 
 
 def test_a_larger_cluster_is_faster(cli: Cli) -> None:

@@ -79,8 +79,8 @@ def test_what_does_not_fit_says_how_many_bytes(cli: Cli) -> None:
         "predict", "gpt2", "--on", "examples/workstation.cluster.yaml", "--gpus", "4", "--why"
     )
     text = " ".join(done.stdout.split())
-    assert "It does not fit: a batch of 32 needs 36,739,063,040 bytes (36.7 GB)" in text
-    assert "has 11,811,160,064 (11.8 GB); a batch of up to 9 would fit." in text
+    assert "It does not fit: a batch of 32 needs 43,326,086,400 bytes (43.3 GB)" in text
+    assert "has 11,811,160,064 (11.8 GB); a batch of up to 7 would fit." in text
 
 
 def test_the_batch_that_would_fit_does(cli: Cli) -> None:
@@ -91,8 +91,8 @@ def test_the_batch_that_would_fit_does(cli: Cli) -> None:
         )  # fmt: skip
         return bool(json.loads(done.stdout)["predictions"][0]["fits"])
 
-    assert fits("9")
-    assert not fits("10")
+    assert fits("7")
+    assert not fits("8")
 
 
 def test_one_gpu_alone_is_explained_too(cli: Cli) -> None:
@@ -117,7 +117,7 @@ def test_the_time_line_as_a_picture(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["resnet50", "--on", "dgx-a100", "--batch", "0"], "batch size: must be 1 or more, up to 1,000,000,000, got 0"),
-        (["resnet50", "--on", "TWO", "--gpus", "3"], "3 GPUs at 2 a node need 2 nodes; the cluster has 1 × 2 GPUs"),
+        (["resnet50", "--on", "TWO", "--gpus", "3"], "3 GPUs at 2 per node need 2 nodes; the cluster has 1 × 2 GPUs"),
         (["resnet-49", "--on", "dgx-a100"], "did you mean 'resnet50'"),
         (["EMPTY", "--on", "dgx-a100"], "batch_per_gpu"),
         (["resnet50", "--on", "dgx-a100", "--knee-threshold", "half"], "'half' is not a share"),

@@ -40,6 +40,7 @@ _GROUPS = (
     "prices",
     "results",
     "share",
+    "stack",
     "topo",
 )
 _VERBS = (
@@ -71,6 +72,7 @@ _VERBS = (
 
 _NAMES = (*_VERBS, *_GROUPS)
 _ROOMS = {
+    "deploy": {"stack"},
     "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},
     "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
     "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},

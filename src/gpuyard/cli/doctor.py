@@ -8,7 +8,7 @@ def doctor(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard doctor
     """
-    from gpuyard.hardware import discover_host
+    from gpuyard.hardware.host import discover_host
     from gpuyard.measure.checkup import check_up
     from gpuyard.report.answers.doctor import doctor_answer
 

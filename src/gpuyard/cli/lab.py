@@ -79,7 +79,7 @@ def up(
 
 @app.command()
 def status(*, name: NameOption = None, json_output: JsonOption = False) -> None:
-    """Say which labs there are, whether they can be used, and what runs in them.
+    """List the labs, whether they can be used, and what runs in them.
 
     Example: gpuyard lab status
     """

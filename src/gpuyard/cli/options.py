@@ -16,6 +16,7 @@ from gpuyard.printable import printable
 
 if TYPE_CHECKING:
     from gpuyard.catalog import ModelProfile
+    from gpuyard.measure.stored_figures import StoredRuns
     from gpuyard.predict import Calibration
     from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 
@@ -35,7 +36,7 @@ FreshOption = Annotated[
 def _seconds(text: str | float) -> float:
     """A bare number is in seconds."""
     bare = str(text).replace(".", "", 1).isdigit()
-    return units.parse_seconds(f"{text} s" if bare else text)
+    return units.parse_seconds(f"{text} s" if bare else text, "3 s")
 
 
 TimePerPointOption = Annotated[
@@ -45,12 +46,9 @@ TimePerPointOption = Annotated[
 
 
 def _with_a_price(text: str) -> str:
-    """The code of a country or region whose electricity price is known, by that or by its name."""
-    from gpuyard.catalog.electricity import electricity_prices
+    from gpuyard.catalog.electricity import place_code
 
-    named = {row.name.lower(): row.id for row in electricity_prices()}
-    code = text.upper() if text.upper() in electricity_prices() else text
-    return electricity_prices().get(named.get(text.lower(), code)).id
+    return place_code(text)
 
 
 CountryOption = Annotated[
@@ -145,6 +143,27 @@ def chosen_calibration(option: str | None) -> "Calibration | None":
         ) from None
     # the reader's own sentence says of what is no text that it is no calibration
     return calibration_from_json(content.decode(errors="replace"), str(path))
+
+
+ResultsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|none",
+        help="Results whose runs of several GPUs count (default: your own store).",
+    ),
+]
+
+
+def chosen_results(option: str | None) -> "StoredRuns | None":
+    """Those of the named store or export, by default of the user's own; None where there is none or none is wanted."""
+    from gpuyard import files
+
+    path = Path(option) if option is not None else files.results_file()
+    if option == NONE or (option is None and not path.exists()):
+        return None
+    from gpuyard.measure.stored_figures import StoredRuns
+
+    return StoredRuns.read(path)
 
 
 CompressOption = Annotated[
@@ -256,12 +275,20 @@ def trained_in_asked(
     return at_precision(workload, profile, parse_precision(precision))
 
 
+def measured_in_asked(workload: "Workload", precision: str | None) -> "Workload":
+    """The workload in the precision of the option, where it is run and nothing is scaled."""
+    if precision is None:
+        return workload
+    return workload.model_copy(update={"precision": parse_precision(precision)})
+
+
 MAY_RUN_CODE = frozenset(
     {
         "bench relief",
         "bench sweep",
         "bench train",
         "catalog gpus",
+        "deploy bench",
         "facility fabric",
         "facility storage",
         "plan",

@@ -60,7 +60,7 @@ _wide = False
 
 def show(answer: "Answer", *, json_output: bool = False, html: Path | None = None) -> None:
     """Print the answer for who asked, and write its page where one was asked for."""
-    from gpuyard.report.document import json_text
+    from gpuyard.report.answer import json_text
     from gpuyard.report.terminal import print_answer, say
 
     if html is not None:

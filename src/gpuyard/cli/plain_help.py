@@ -90,7 +90,7 @@ def _say_default_in_words(parameter: Any) -> None:
     parameter.show_default = False
     if isinstance(shown, str):
         words = shown
-    elif isinstance(default, bool) or default is None or callable(default):
+    elif isinstance(default, bool) or default in (None, "") or callable(default):
         return
     else:
         unit = " s" if parameter.metavar == "TIME" else ""

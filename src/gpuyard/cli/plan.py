@@ -8,10 +8,12 @@ import typer
 from gpuyard.cli.options import (
     CalibrationOption,
     PrecisionsOption,
+    ResultsOption,
     chosen_calibration,
+    chosen_results,
     parse_precisions,
 )
-from gpuyard.cli.output import JsonOption, show, working, writable
+from gpuyard.cli.output import JsonOption, show, working, writable, write_exactly
 from gpuyard.errors import UserMistake
 
 
@@ -34,7 +36,7 @@ def plan(
     usage: Annotated[
         Path | None,
         typer.Option(
-            help="Output of `gpuyard usage --json`: runs a month as they were, not the plan's.",
+            help="Output of `gpuyard usage --json`: take runs per month from it, not from the plan.",
             metavar="FILE",
         ),
     ] = None,
@@ -43,6 +45,11 @@ def plan(
     ] = None,
     precision: PrecisionsOption = None,
     calibration: CalibrationOption = None,
+    results: ResultsOption = None,
+    deploy: Annotated[
+        bool,
+        typer.Option("--deploy", help="Print the choice as a *.deployment.yaml, and nothing else."),
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Say which machines to rent or buy for a goal, and why.
@@ -60,6 +67,8 @@ def plan(
     if precisions is not None:
         tried = asked.search.model_copy(update={"precision": precisions})
         asked = asked.model_copy(update={"search": tried})
+    if deploy and (json_output or html is not None):
+        raise UserMistake("--deploy prints a deployment alone: leave out --json and --html")
     if project is not None and usage is None:
         raise UserMistake("--project goes with --usage")
     if usage is not None:
@@ -70,6 +79,14 @@ def plan(
         runs = runs_per_month(used, str(usage), project)
         asked = asked.model_copy(update={"runs_per_month": runs})
     bought_at = None if site is None else read_site(site)
+    stored = chosen_results(results)
     with working("searching"):
-        result = make_plan(asked, file.parent, constants, bought_at)
+        result = make_plan(
+            asked, file.parent, constants, bought_at, figures=stored.added_to if stored else None
+        )
+    if deploy:
+        from gpuyard.deploy.from_plan import deployment_text
+
+        write_exactly(deployment_text(result))
+        return
     show(plan_answer(result), json_output=json_output, html=html)

@@ -13,7 +13,9 @@ from gpuyard.cli.options import (
     HierarchicalOption,
     LocalSgdOption,
     PrecisionOption,
+    ResultsOption,
     chosen_calibration,
+    chosen_results,
     parse_counts,
     parse_exchange,
     parse_precision,
@@ -89,6 +91,7 @@ def predict(
         ),
     ] = None,
     calibration: CalibrationOption = None,
+    results: ResultsOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
@@ -101,7 +104,7 @@ def predict(
     from gpuyard.hardware.clusters import machine_of
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
-    from gpuyard.predict.stacks.measured import next_run
+    from gpuyard.predict.stacks.next_run import next_run
     from gpuyard.report.answers.predict import (
         comparison_answer,
         predict_answer,
@@ -122,6 +125,8 @@ def predict(
     spec = trained_in_asked(spec, profile, precision)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
     constants = chosen_calibration(calibration)
+    if (stored := chosen_results(results)) is not None:
+        spec = stored.added_to(spec, profile, parse_strategy(strategy))
     others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
     how = [strategy, *exchange.words, *others]
     answers = []
@@ -132,7 +137,7 @@ def predict(
             cluster,
             strategy=parse_strategy(strategy),
             exchange=exchange,
-            beside=other_jobs,
+            other_jobs=other_jobs,
             calibration=constants,
             graph=graph,
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuyard.report.answer import Answer
 
 app = typer.Typer(
-    help="Take in newer cloud prices; `gpuyard catalog prices` shows them.", no_args_is_help=True
+    help="Update cloud prices; `gpuyard catalog prices` shows them.", no_args_is_help=True
 )
 _MOST_SHOWN = 20
 

@@ -10,7 +10,8 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="workload, cluster, study, offers, plan, site or sweep", metavar="NAME"
+            help="workload, cluster, study, offers, plan, site, sweep, job or deployment",
+            metavar="NAME",
         ),
     ],
 ) -> None:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import CalibrationOption, FreshOption, chosen_calibration
+from gpuyard.cli.options import (
+    CalibrationOption,
+    FreshOption,
+    ResultsOption,
+    chosen_calibration,
+    chosen_results,
+)
 from gpuyard.cli.output import (
     JsonOption,
     progress_bar,
@@ -16,6 +22,7 @@ from gpuyard.cli.output import (
 
 if TYPE_CHECKING:
     from gpuyard.measure import ResultsStore
+    from gpuyard.measure.stored_figures import StoredRuns
     from gpuyard.predict import Calibration
     from gpuyard.specs.study import Study
     from gpuyard.study import StudyResult
@@ -32,6 +39,7 @@ def study(
     ] = Path("study"),
     fresh: FreshOption = False,
     calibration: CalibrationOption = None,
+    results: ResultsOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say for each workload whether more GPUs would help, and write a report.
@@ -50,8 +58,9 @@ def study(
     refuse_foreign(output)
     constants = chosen_calibration(calibration)
     store = ResultsStore(files.results_file())
+    stored = chosen_results(results)
     with shown_if_not_stored(json_output=json_output, document=lambda one: {"measurements": [one]}):
-        result = _run(spec, file.parent, store, fresh=fresh, calibration=constants)
+        result = _run(spec, file.parent, store, fresh=fresh, calibration=constants, stored=stored)
     report = write_report(result, output)
     show(study_answer(result), json_output=json_output)
     say(f"report: {report}", stderr=json_output)
@@ -64,8 +73,17 @@ def _run(
     *,
     fresh: bool,
     calibration: "Calibration | None",
+    stored: "StoredRuns | None",
 ) -> "StudyResult":
     from gpuyard.study import run_study
 
     with progress_bar() as tell:
-        return run_study(spec, directory, store, tell=tell, fresh=fresh, calibration=calibration)
+        return run_study(
+            spec,
+            directory,
+            store,
+            tell=tell,
+            fresh=fresh,
+            calibration=calibration,
+            stored=stored,
+        )

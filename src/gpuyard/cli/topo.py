@@ -135,7 +135,7 @@ def lanes(
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog import links
-    from gpuyard.catalog.cpus import cpus
+    from gpuyard.catalog.hardware import cpus
     from gpuyard.hardware.lanes import lane_budget
     from gpuyard.report.answers.lanes import lanes_answer
 

@@ -59,7 +59,7 @@ def storage() -> View:
 
     Example: gpuyard catalog storage cephfs-nvme
     """
-    from gpuyard.catalog.storage import storage_options as table
+    from gpuyard.catalog.fabric import storage_options as table
 
     return View(
         "Storage, rates and capacity of one unit",
@@ -81,11 +81,11 @@ def storage() -> View:
 
 
 def storage_needs() -> View:
-    """What a GPU reads in training, as MLPerf Storage has it.
+    """What a GPU reads in training, according to MLPerf Storage.
 
     Example: gpuyard catalog storage-needs resnet50-h100
     """
-    from gpuyard.catalog.storage import storage_needs as table
+    from gpuyard.catalog.fabric import storage_needs as table
 
     return View(
         "What one GPU reads while it never waits",

@@ -4,7 +4,7 @@ from gpuyard.cli.catalog.view import View
 
 
 def gpus() -> View:
-    """GPUs: memory, dense peaks by precision, power, PCIe, links to others, what software left them.
+    """GPUs: memory, dense peaks by precision, power, PCIe, links to others, which software still supports them.
 
     Example: gpuyard catalog gpus a100-sxm4-80gb
     """
@@ -71,7 +71,7 @@ def cpus() -> View:
 
     Example: gpuyard catalog cpus epyc-7742
     """
-    from gpuyard.catalog.cpus import cpus as table
+    from gpuyard.catalog.hardware import cpus as table
 
     return View(
         "CPUs, by the PCIe lanes that reach slots",
@@ -114,7 +114,7 @@ def links() -> View:
 
 
 def models() -> View:
-    """Models: parameters, gradient bytes by layer in backward order, FLOPs and bytes a sample.
+    """Models: parameters, gradient bytes by layer in backward order, FLOPs and bytes per sample.
 
     Example: gpuyard catalog models resnet50 --json
     """
@@ -166,7 +166,7 @@ def published() -> View:
 
 
 def staged_copies() -> View:
-    """What GPUs without peer access reach of their slots, as published.
+    """Share of their slots' bandwidth that GPUs without peer access reach, as published.
 
     Example: gpuyard catalog staged-copies rtx-4090-nccl-814
     """

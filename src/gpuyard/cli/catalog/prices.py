@@ -128,7 +128,7 @@ def chassis() -> View:
 
 
 def tiers() -> View:
-    """Laptop, workstation, server, cluster: what they are for and between what they cost.
+    """Laptop, workstation, server, cluster: what they are for and their range of prices.
 
     Example: gpuyard catalog tiers
     """

@@ -12,16 +12,32 @@ from gpuyard.errors import UnknownName, UserMistake
 if TYPE_CHECKING:
     from gpuyard.cli.catalog.view import View
 
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:Gi?B?)?", re.IGNORECASE)
 GpuFilter = Annotated[
     str | None,
     typer.Option(
-        "--gpu", metavar="ID", help="Rows of this GPU, or of all whose name has it in it."
+        "--gpu", metavar="ID", help="Rows of this GPU, or of all whose name contains this."
     ),
 ]
 CloudFilter = Annotated[str | None, typer.Option("--cloud", help="Rows of this cloud.")]
+
+
+def _gigabytes(given: str) -> float:
+    """ "80", "80 GB" or "80 GiB": of memory they are called the same."""
+    found = _MEMORY.fullmatch(given.strip())
+    if found is None:
+        raise typer.BadParameter(f"expected GB of memory, like 80 or '80 GB', got {given!r}")
+    return float(found[1])
+
+
 MemoryFilter = Annotated[
     float | None,
-    typer.Option("--min-memory", min=0, metavar="GB", help="Rows of GPUs with so much memory."),
+    typer.Option(
+        "--min-memory",
+        metavar="GB",
+        parser=_gigabytes,
+        help="Rows of GPUs with at least this much memory.",
+    ),
 ]
 SortOption = Annotated[
     str | None, typer.Option("--sort", metavar="COLUMN", help="Sort by a column, smallest first.")
@@ -60,12 +76,17 @@ class RowChoice:
             rows = [row for row in rows if _memory_gb(read(row)) >= self.min_memory_gb]
         return rows if self.sort is None else self._sorted(rows, view)
 
-    def _sorted(self, rows: Sequence[Any], view: "View") -> list[Any]:
-        heads = {_plain(name): name for name in view.columns}
-        head = heads.get(_plain(self.sort or ""))
+    def sorted_by(self, view: "View") -> str | None:
+        """The column's name as it is shown."""
+        if self.sort is None:
+            return None
+        head = {_plain(name): name for name in view.columns}.get(_plain(self.sort))
         if head is None:
-            raise UnknownName(f"column of {view.called}", self.sort or "", view.columns)
-        cell = view.columns[head]
+            raise UnknownName(f"column of {view.called}", self.sort, view.columns)
+        return head
+
+    def _sorted(self, rows: Sequence[Any], view: "View") -> list[Any]:
+        cell = view.columns[self.sorted_by(view) or ""]
         known = [row for row in rows if str(_or_empty(cell(row)))]
         empty = [row for row in rows if not str(_or_empty(cell(row)))]
         return [

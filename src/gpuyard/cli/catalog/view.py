@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpuyard.report.answer import Answer, Part
 
 Columns = dict[str, Callable[[Any], object]]
-NameArgument = Annotated[str | None, typer.Argument(help="Show one row, whole.")]
+NameArgument = Annotated[str | None, typer.Argument(help="Show this row with all its columns.")]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,15 @@ class View:
     def answer(self, name: str | None, choice: RowChoice) -> "Answer":
         """All rows that are wanted, or the row of this name."""
         from gpuyard.report.answer import Answer, Column, Table
+        from gpuyard.table import ALWAYS
 
         if name is not None:
             document = self._document(self.table.get(name))
             return Answer(_whole(document), document)
         drop = {column: len(self.least) - i for i, column in enumerate(self.least)}
         facts = choice.of(self)
+        if (sorted_by := choice.sorted_by(self)) is not None:
+            drop[sorted_by] = ALWAYS  # in whose order the rows are is always seen
         rows = [
             ["" if (cell := read(fact)) is None else str(cell) for read in self.columns.values()]
             for fact in facts

@@ -14,7 +14,6 @@ from gpuyard.cli.options import CountryOption
 from gpuyard.errors import BadQuantity, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.catalog.electricity import Tariff
     from gpuyard.economics.ownership import Owned
 
 _YEAR_SECONDS = units.parse_seconds("1 year")
@@ -41,7 +40,7 @@ def usd(help_text: str) -> Any:
 
 def years(text: str) -> float:
     """ "18 months" → 1.5."""
-    return units.parse_seconds(text) / _YEAR_SECONDS
+    return units.parse_seconds(text, "3 years") / _YEAR_SECONDS
 
 
 def months(text: str) -> int:
@@ -172,25 +171,19 @@ def takes_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def electricity_of(options: RunningOptions) -> "Tariff":
+def _electricity(options: RunningOptions) -> tuple[float, str]:
     """Given, of a country, or not counted."""
-    from gpuyard.catalog.electricity import Tariff, tariff_of
+    from gpuyard.catalog.electricity import counted_tariff
 
-    if options.country is None:
-        return Tariff(options.tariff)
-    if options.tariff:
+    if options.country is not None and options.tariff:
         raise UserMistake("give --tariff or --country, not both")
-    return tariff_of(None, options.country, "--tariff")
+    asked = ("--power", "--tariff or --country")
+    return counted_tariff(options.power, options.tariff, options.country, asked)
 
 
 def electricity_words(options: RunningOptions) -> str:
-    """Which price the answer uses; nothing where no power is counted."""
-    tariff = electricity_of(options)
-    if not options.power:
-        return ""
-    if not tariff.usd_per_kwh:
-        return "Electricity is not counted: give --tariff or --country."
-    return tariff.sentence
+    """Which price the answer uses, or that none is counted."""
+    return _electricity(options)[1]
 
 
 def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
@@ -202,7 +195,7 @@ def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
         watts=options.power,
         idle_watts=options.idle_power,
         pue=options.pue,
-        usd_per_kwh=electricity_of(options).usd_per_kwh,
+        usd_per_kwh=_electricity(options)[0],
         colocation_usd_per_year=options.colocation.usd_per_year,
         colocation_usd_per_kw_month=options.colocation.usd_per_kw_month,
         support_share_per_year=options.support,

@@ -90,7 +90,7 @@ def _text(made: "FacilityDesign", form: str) -> str:
 
             return render_page(room_page(made))
         case _:
+            from gpuyard.report.answer import json_text
             from gpuyard.report.answers.facility.room_document import design_document
-            from gpuyard.report.document import json_text
 
             return json_text(design_document(made))

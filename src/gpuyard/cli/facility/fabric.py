@@ -97,10 +97,10 @@ def fabric(
         )
     else:
         design = _cheapest(rate or "", nodes, ports_per_node, oversubscription, floor)
-    beside = _beside(design, floor, storage_ports, storage_switch)
+    others = _other_networks(design, floor, storage_ports, storage_switch)
     from gpuyard.report.answers.facility.fabric import fabric_answer
 
-    _show(fabric_answer(design, beside), design, svg, json_output=json_output)
+    _show(fabric_answer(design, others), design, svg, json_output=json_output)
 
 
 def _cheapest(
@@ -114,7 +114,7 @@ def _cheapest(
     return cheapest_fabric(HostPorts(gbit, "ethernet", ports, oversubscription), nodes, floor)
 
 
-def _beside(
+def _other_networks(
     design: "FabricDesign",
     floor: "TypicalFloor",
     storage_ports: int | None,
@@ -125,15 +125,15 @@ def _beside(
 
     if (storage_ports is None) != (storage_switch is None):
         raise UserMistake("a storage network needs both --storage-ports and --storage-switch")
-    beside: dict[str, FabricDesign] = {}
+    others: dict[str, FabricDesign] = {}
     boxes = sum(design.chassis.values())
     if storage_ports is not None and storage_switch is not None:
-        beside["storage"] = storage_network(
+        others["storage"] = storage_network(
             design.request.nodes, storage_ports, storage_switch, floor
         )
-        boxes += sum(beside["storage"].chassis.values())
-    beside["management"] = management_network(design.request.nodes, boxes, floor)
-    return beside
+        boxes += sum(others["storage"].chassis.values())
+    others["management"] = management_network(design.request.nodes, boxes, floor)
+    return others
 
 
 def _propose(

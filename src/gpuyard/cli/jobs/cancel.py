@@ -10,7 +10,7 @@ def cancel(
 ) -> None:
     """End jobs, or take them out of the queue; those that have ended stay as they are.
 
-    A job is first asked to end (SIGTERM), and ended after a grace.
+    A job is first asked to end (SIGTERM), and killed after a grace period.
 
     Example: gpuyard cancel local://17
     """

@@ -13,10 +13,10 @@ def logs(
     handle: HandleArgument,
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Keep printing until the job has ended.")
     ] = False,
 ) -> None:
-    """Show what a job has printed, of all of its starts.
+    """Show the output of a job, from every time that it was started.
 
     Example: gpuyard logs -f local://17
     """

@@ -17,12 +17,19 @@ def queue(
         ),
     ] = None,
     *,
-    all_: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show jobs that have ended.")] = False,
     every: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
             help="With a policy: how often running jobs may be resized (default: as the policy has it).",
+        ),
+    ] = None,
+    explore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With explore-then-focus: GPU time that each trial gets first (default: 1h).",
         ),
     ] = None,
     json_output: JsonOption = False,
@@ -35,12 +42,13 @@ def queue(
     Example: gpuyard queue explain local://17
     """
     words = what or []
-    if not words and every is None:
+    tuned = every is not None or explore is not None
+    if not words and not tuned:
         _list(all_=all_, json_output=json_output)
-    elif words[:1] == ["explain"] and len(words) == 2 and not all_ and every is None:
+    elif words[:1] == ["explain"] and len(words) == 2 and not all_ and not tuned:
         _explain(words[1], json_output=json_output)
     elif words[:1] == ["policy"] and len(words) <= 2 and not all_:
-        _policy(words[1] if len(words) == 2 else None, every, json_output=json_output)
+        _policy(words[1] if len(words) == 2 else None, every, explore, json_output=json_output)
     else:
         raise UserMistake(
             "write it like: gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, or "
@@ -76,16 +84,18 @@ def _explain(handle: str, *, json_output: bool) -> None:
     show(explain_answer(found.status(named), explanation), json_output=json_output)
 
 
-def _policy(name: str | None, every: str | None, *, json_output: bool) -> None:
+def _policy(name: str | None, every: str | None, explore: str | None, *, json_output: bool) -> None:
     from gpuyard.jobs.engines.local.engine import LocalEngine
     from gpuyard.report.answers.jobs.queue import policy_answer
     from gpuyard.units import parse_seconds
 
     local = LocalEngine()
     if name is not None:
-        local.set_policy(name, None if every is None else parse_seconds(every))
-    elif every is not None:
+        seconds = [None if text is None else parse_seconds(text) for text in (every, explore)]
+        local.set_policy(name, *seconds)
+    elif every is not None or explore is not None:
+        option = "--every" if every is not None else "--explore"
         raise UserMistake(
-            "--every goes with a policy, like: gpuyard queue policy min-time --every 5min"
+            f"{option} goes with a policy, like: gpuyard queue policy explore-then-focus {option} 5min"
         )
     show(policy_answer(local.policy()), json_output=json_output)

@@ -7,7 +7,7 @@ from gpuyard.errors import UserMistake
 
 
 def retry(handle: HandleArgument) -> None:
-    """Submit a job that has ended once more, as it was, and print its new handle, alone, on stdout.
+    """Submit a job that has ended again, unchanged, and print only its new handle on stdout.
 
     Example: gpuyard retry local://17
     """

@@ -24,7 +24,7 @@ _MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
 
 def simulate(
     trace: Annotated[
-        Path | None, typer.Argument(metavar="TRACE", help="A CSV with a line a job.")
+        Path | None, typer.Argument(metavar="TRACE", help="A CSV with one line per job.")
     ] = None,
     *,
     policy: Annotated[
@@ -39,7 +39,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="CHANGE",
-            help="What would have happened with it: 'add 8 gpus', 'remove 1 machine', "
+            help="Also simulate a change: 'add 8 gpus', 'remove 1 machine', "
             "'network 25 Gbit/s', policy=min-time, or several with commas. Repeat to compare.",
         ),
     ] = None,
@@ -47,7 +47,7 @@ def simulate(
         str | None,
         typer.Option(
             metavar="WORKLOAD",
-            help="With another network: what jobs train of which the trace doesn't say it.",
+            help="With another network: the workload of jobs for which the trace names none.",
         ),
     ] = None,
     cluster: Annotated[
@@ -68,7 +68,7 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The applications' measurements, for pollux (default: beside TRACE).",
+            help="The applications' measurements, for pollux (default: next to TRACE).",
         ),
     ] = None,
     batch: Annotated[
@@ -79,8 +79,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Make up deadlines: so many times as long as a job takes alone, like 1..3, or one "
-            "horizon for all, like '8 h' from the beginning.",
+            help="Invent deadlines: a multiple of each job's time when it runs alone, like 1..3, or one for "
+            "all, like '8 h' after the start.",
         ),
     ] = None,
     html: PageOption = None,
@@ -238,4 +238,5 @@ def _pool(machines: "Cluster | Pool | None", trace: "Trace") -> "Pool":
         return trace.pool
     if isinstance(machines, Pool):
         return machines
-    return Pool.uniform(machines.nodes, machine_of(machines)[1].gpus)
+    gpus = machine_of(machines)[1].gpus
+    return Pool.uniform(machines.nodes, gpus, machines.nodes_per_rack)

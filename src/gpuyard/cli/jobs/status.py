@@ -12,7 +12,7 @@ HandleArgument = Annotated[
 
 
 def status(handle: HandleArgument, *, json_output: JsonOption = False) -> None:
-    """Show how far a job is: its state, restarts, exit status and GPUs.
+    """Show a job's state, restarts, exit status and GPUs.
 
     Example: gpuyard status local://17 --json
     """

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", metavar="NAME", help="local, slurm or kubernetes (default: chosen)."),
+    typer.Option(
+        "--engine", metavar="NAME", help="local, slurm or kubernetes (default: the one that fits)."
+    ),
 ]
 
 
@@ -28,49 +30,56 @@ def submit(
     ] = None,
     *,
     engine: EngineOption = None,
-    name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the job.")] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="N|N..M", help="How many it can use, like 4 or 2..8.")
+        str | None,
+        typer.Option(
+            metavar="N|N..M", help="Number of GPUs, or a range that it can use, like 2..8."
+        ),
     ] = None,
-    nodes: Annotated[int | None, typer.Option(help="On how many machines.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of machines.")] = None,
     workload: Annotated[
         str | None, typer.Option(help="What it trains: a workload file, or a model.")
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="When it should be done, like 'Fri 18:00'.")
+        str | None,
+        typer.Option(metavar="WHEN", help="When it should have finished, like 'Fri 18:00'."),
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="It is stopped after so long, like 12h.")
+        str | None, typer.Option(metavar="TIME", help="Stop it after this long, like 12h.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Where it writes checkpoints.")
     ] = None,
     retries: Annotated[
-        int | None, typer.Option(help="How often it is started again where it was lost.")
+        int | None, typer.Option(help="How often it is started again when its machine was lost.")
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable that it gets.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set an environment variable; repeatable."),
     ] = None,
     cwd: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Where it runs (default: here).")
     ] = None,
-    project: Annotated[str | None, typer.Option(help="As `usage` counts it.")] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project that `usage` counts it under.")
+    ] = None,
     after: Annotated[
         list[str] | None, typer.Option(metavar="HANDLE", help="A job that has to succeed first.")
     ] = None,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Queue a command that wants GPUs, and print its handle, alone, on stdout.
+    """Queue a command that needs GPUs, and print only its handle on stdout.
 
-    What is said here goes before what the file says. The command gets this environment and runs in this directory; no
+    Options override the file. The command gets this environment and runs in this directory; no
     shell reads it.
 
     Example: gpuyard submit --gpus 2..8 --deadline "Fri 18:00" -- torchrun train.py
     """
     from gpuyard.jobs.engines.base import choose_engine
-    from gpuyard.report.document import json_text
+    from gpuyard.report.answer import json_text
 
     given = {
         "name": name,
@@ -123,7 +132,7 @@ def _job(what: list[str], given: dict[str, Any]) -> "Job":
     if "env" in given:
         given["env"] = {**document.get("env", {}), **given["env"]}
     spec: JobSpec = _checked({**document, **given})
-    return Job.of(spec, now=time.time(), beside=Path.cwd())
+    return Job.of(spec, now=time.time(), directory=Path.cwd())
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -131,12 +140,15 @@ def _from_file(path: Path) -> dict[str, Any]:
     from gpuyard.catalog.specfiles import read_job
 
     spec = read_job(path)
-    beside = path.absolute().parent
+    directory = path.absolute().parent
     document = spec.model_dump(mode="json", exclude_defaults=True)
     if spec.cwd is not None:
-        document["cwd"] = str(beside / Path(spec.cwd).expanduser())
+        document["cwd"] = str(directory / Path(spec.cwd).expanduser())
     if spec.workload is not None and spec.workload.endswith((".yaml", ".yml")):
-        document["workload"] = str(beside / spec.workload)
+        document["workload"] = str(directory / spec.workload)
+    described = spec.slurm.cluster if spec.slurm else None
+    if described is not None and described.endswith((".yaml", ".yml")):
+        document["slurm"]["cluster"] = str(directory / described)
     return document
 
 

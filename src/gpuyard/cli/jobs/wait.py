@@ -14,11 +14,11 @@ def wait(
     handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="The jobs.")],
     *,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")
+        str | None, typer.Option(metavar="TIME", help="Wait at most this long, like 10min.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Wait until jobs have ended. The exit status is 0 only if all succeeded; 75 means that the time was over first.
+    """Wait until jobs have ended. The exit status is 0 only if all succeeded; 75 means that the timeout came first.
 
     Example: gpuyard wait local://17 local://18 && python evaluate.py
     """

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.output import progress_bar
+from gpuyard.cli.output import JsonOption, progress_bar, show
 from gpuyard.errors import UnknownName
 
-app = typer.Typer(help="Fetch the datasets of the built-in workloads.", no_args_is_help=True)
+app = typer.Typer(
+    help="Fetch the datasets of the built-in workloads, or make images.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -36,6 +38,44 @@ def fetch(
     else:
         count = _download(target)
     say(f"{count} clips in {target}", stderr=False)
+
+
+@app.command()
+def make(
+    directory: Annotated[Path, typer.Argument(help="Where they go; it is made if it is missing.")],
+    *,
+    images: Annotated[
+        int, typer.Option(help="How many: 115 kB each, as ImageNet's are.", metavar="N")
+    ] = 2048,
+    json_output: JsonOption = False,
+) -> None:
+    """Make images of ImageNet's size, in archives that training and storage benches read.
+
+    Images that exist already are kept, so it can be run again, also after it was killed.
+
+    Example: gpuyard data make ./imagenet-shaped --images 512
+    """
+    from gpuyard.measure.clock import Clock
+    from gpuyard.report.answer import Answer, Sentence
+    from gpuyard.units import format_bytes
+    from gpuyard.workloads.made_images import make_images
+
+    clock = Clock([directory])
+    with progress_bar("making images") as tell:
+        found = make_images(
+            directory, images, lambda share: tell(clock.at(directory, share, "making images"))
+        )
+    words = f"{found.images:,} images in {directory}, {format_bytes(found.size_bytes)}"
+    new = "all were there" if not found.made else f"{found.made:,} of them new"
+    document = {
+        "directory": str(directory),
+        "images": found.images,
+        "made": found.made,
+        "bytes": found.size_bytes,
+    }
+    show(
+        Answer([Sentence(f"{words}; {new}.")], document, verb="data make"), json_output=json_output
+    )
 
 
 def _download(target: Path) -> int:

@@ -100,7 +100,8 @@ def add(
     log: Annotated[
         str,
         typer.Argument(
-            metavar="LOG|HANDLE", help="What a training printed, or a job, like slurm://cluster/17."
+            metavar="LOG|HANDLE",
+            help="The log of a training run, or a job, like slurm://cluster/17.",
         ),
     ],
     *,
@@ -110,7 +111,7 @@ def add(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Keep what a training reported with gpuyard.step() as a measurement.
+    """Store what a training run reported with gpuyard.step() as a measurement.
 
     Example: gpuyard results add slurm-17.out --workload resnet50
     """

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.options import DryRunOption, PrecisionOption, measured_in_asked
 from gpuyard.cli.output import JsonOption, writable
 
 
@@ -20,6 +20,7 @@ def train(
         int | None,
         typer.Option(help="Batch size per worker (default: 50 over all workers).", min=1),
     ] = None,
+    precision: PrecisionOption = None,
     epochs: Annotated[int, typer.Option(help="Most passes over the training data.", min=1)] = 20,
     accuracy: Annotated[
         str, typer.Option(help="Stop when the accuracy on the training data reaches this.")
@@ -51,7 +52,7 @@ def train(
     from gpuyard.units import format_share, parse_share
 
     plan = plan_convergence(
-        read_workload(workload),
+        measured_in_asked(read_workload(workload), precision),
         workers=workers,
         batch_per_worker=batch,
         epochs=epochs,

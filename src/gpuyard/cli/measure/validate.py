@@ -17,7 +17,7 @@ def validate(
     points: Annotated[
         str | None,
         typer.Option(
-            help="Also show what so many measured figures of several GPUs are worth, e.g. 0,1,2.",
+            help="Also show what this many measured multi-GPU figures are worth, e.g. 0,1,2.",
             metavar="LIST",
         ),
     ] = None,

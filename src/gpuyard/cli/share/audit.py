@@ -14,7 +14,9 @@ def audit(
     ] = False,
     stop_after: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End what has broken a rule so long (default: never)."),
+        typer.Option(
+            metavar="TIME", help="End what has broken a rule for this long (default: never)."
+        ),
     ] = None,
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Warn or stop as `share policy` says; for a timer.")

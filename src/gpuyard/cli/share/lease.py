@@ -17,7 +17,9 @@ def lease(
     for_: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="TIME", help="How long at most, like 2h (default: while it runs)."
+            "--for",
+            metavar="TIME",
+            help="Longest time to hold them, like 2h (default: until the command ends).",
         ),
     ] = None,
     gpus: Annotated[
@@ -31,14 +33,16 @@ def lease(
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="Fail instead of waiting.")] = False,
     wait: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")
+        str | None, typer.Option(metavar="TIME", help="Wait at most this long, like 10min.")
     ] = None,
-    shell: Annotated[bool, typer.Option("--shell", help="Open a shell.")] = False,
+    shell: Annotated[
+        bool, typer.Option("--shell", help="Open a shell instead of running a command.")
+    ] = False,
     export: Annotated[
         bool,
         typer.Option("--export", help='For eval "$(…)": hold them as long as this shell lives.'),
     ] = False,
-    project: Annotated[str, typer.Option(help="What it is for, as `usage` counts it.")] = "",
+    project: Annotated[str, typer.Option(help="Project that `usage` counts it under.")] = "",
 ) -> None:
     """Wait for free GPUs, run a command on them, and give them back when it ends.
 

@@ -2,13 +2,14 @@
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.share.store.broker import Turn
     from gpuyard.share.store.lease import Request
+    from gpuyard.share.store.state import Turn
 
 VALUES = {
     "--for": "for_",
@@ -18,6 +19,7 @@ VALUES = {
     "--wait": "wait",
     "--project": "project",
 }
+_MOST_DIGITS = 100
 FLAGS = {"--now": "now", "--shell": "shell", "--export": "export"}
 
 
@@ -37,7 +39,7 @@ def read_line(words: list[str]) -> dict[str, Any] | None:
             if given is None:
                 return None
             options[VALUES[name]] = given
-        elif word.isdigit() and not what:
+        elif word.isdecimal() and not what:
             what.append(word)
         else:
             return None
@@ -58,38 +60,81 @@ def run_lease(
     project: str = "",
 ) -> int:
     """The same for whoever has read the command line already; returns the exit status."""
+    options = _Options(for_, gpus, share, memory, now, wait, project)
+    if not export:
+        return _run(what, options, shell=shell)
+    try:
+        return _export(what, options, shell=shell)
+    except GpuyardError as error:
+        _refuse_shell(error.exit_status)
+        raise
+
+
+@dataclass(frozen=True)
+class _Options:
+    """As they were written."""
+
+    for_: str | None
+    gpus: str | None
+    share: str | None
+    memory: str | None
+    now: bool
+    wait: str | None
+    project: str
+
+    def request(self, count: int | None, command: list[str]) -> "Request":
+        """What is asked for; raises for what nobody could mean."""
+        import shlex
+
+        from gpuyard.share.store.lease import WHOLE, Request
+        from gpuyard.units import parse_memory, parse_seconds, parse_share
+
+        if self.now and self.wait:
+            raise UserMistake("use either --now or --wait")
+        if self.share and self.memory:
+            raise UserMistake("use either --share or --memory")
+        indices = gpu_indices(self.gpus)
+        return Request(
+            count=count if count is not None else len(indices) or 1,
+            gpus=indices,
+            parts=round(parse_share(self.share) * WHOLE) if self.share else WHOLE,
+            memory_bytes=round(parse_memory(self.memory)) if self.memory else None,
+            seconds=parse_seconds(self.for_) if self.for_ else None,
+            command=shlex.join(command),
+            project=self.project,
+            waits=not self.now,
+        )
+
+    @property
+    def wait_seconds(self) -> float | None:
+        from gpuyard.units import parse_seconds
+
+        return parse_seconds(self.wait) if self.wait else None
+
+
+def _run(what: list[str], options: _Options, *, shell: bool) -> int:
     from gpuyard.share.launcher import reserved_sentence, run_leased
     from gpuyard.share.service.desk import open_desk
     from gpuyard.share.turns.waiting import wait_for_lease
-    from gpuyard.units import parse_seconds
 
     count, command = _count_and_command(what)
-    if (shell or export) and (command or (shell and export)):
-        raise UserMistake("use one of --shell, --export and a command")
+    if shell and command:
+        raise _one_of_them()
     if shell:
         command = [os.environ.get("SHELL") or "/bin/sh"]
-    if not command and not export:
+    if not command:
         raise UserMistake("nothing to run; write it like: gpuyard lease 2 -- python train.py")
-    if now and wait:
-        raise UserMistake("use either --now or --wait")
-    request = _request(
-        count,
-        command or ["shell", str(os.getppid())],
-        for_=for_,
-        gpus=gpus,
-        share=share,
-        memory=memory,
-        project=project,
-        waits=not now,
-    )
-    wait_seconds = parse_seconds(wait) if wait else None
-    if export:
-        return _export(request, wait_seconds)
+    if not command[0]:
+        raise UserMistake("the name of a program can't be empty")
+    request, wait_seconds = options.request(count, command), options.wait_seconds
     desk = open_desk()
     if desk.config.scheduler == "slurm":
         from gpuyard.share.slurm.jobs import run_as_job
 
         run_as_job(request, command, desk.config, wait_seconds)
+    if not _is_there(command[0]):  # before it waits for hours
+        sys.stderr.write(f"gpuyard: {command[0]} can't be run: there is no such program\n")
+        return 127
     try:
         found, lock = wait_for_lease(desk, request, wait_seconds, tell)
     except KeyboardInterrupt:
@@ -101,49 +146,46 @@ def run_lease(
     return run_leased(desk, found, lock, command)
 
 
-def _export(request: "Request", wait_seconds: float | None) -> int:
+def _is_there(program: str) -> bool:
+    places = [""] if "/" in program else [f"{path}/" for path in os.get_exec_path()]
+    return any(os.path.exists(f"{place}{program}") for place in places)  # noqa: PTH110 - pathlib takes its time
+
+
+def _export(what: list[str], options: _Options, *, shell: bool) -> int:
     from gpuyard.share.export import export_lease, script
 
-    variables = export_lease(request, wait_seconds, tell)
-    sys.stdout.write(script(variables))
+    count, command = _count_and_command(what)
+    if shell or command:
+        raise _one_of_them()
+    request = options.request(count, ["shell", str(os.getppid())])
+    got = export_lease(request, options.wait_seconds, tell)
+    if isinstance(got, int):
+        _refuse_shell(got)
+        return got
+    sys.stdout.write(script(got))
     return 0
 
 
+def _refuse_shell(status: int) -> None:
+    """Without a lease it would see all GPUs, and use others'."""
+    from gpuyard.share.export import refused_script
+
+    hidden, text = refused_script(status)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    if hidden:
+        sys.stderr.write("gpuyard: this shell has no lease, and sees no GPU\n")
+        sys.stderr.flush()
+
+
+def _one_of_them() -> UserMistake:
+    return UserMistake("use one of --shell, --export and a command")
+
+
 def _count_and_command(what: list[str]) -> tuple[int | None, list[str]]:
-    if what and what[0].isdigit():
+    if what and what[0].isdecimal() and len(what[0]) < _MOST_DIGITS:
         return int(what[0]), what[1:]
     return None, what
-
-
-def _request(
-    count: int | None,
-    command: list[str],
-    *,
-    for_: str | None,
-    gpus: str | None,
-    share: str | None,
-    memory: str | None,
-    project: str,
-    waits: bool,
-) -> "Request":
-    import shlex
-
-    from gpuyard.share.store.lease import WHOLE, Request
-    from gpuyard.units import parse_bytes, parse_seconds, parse_share
-
-    if share and memory:
-        raise UserMistake("use either --share or --memory")
-    indices = gpu_indices(gpus)
-    return Request(
-        count=count if count is not None else len(indices) or 1,
-        gpus=indices,
-        parts=round(parse_share(share) * WHOLE) if share else WHOLE,
-        memory_bytes=round(parse_bytes(memory)) if memory else None,
-        seconds=parse_seconds(for_) if for_ else None,
-        command=shlex.join(command),
-        project=project,
-        waits=waits,
-    )
 
 
 def gpu_indices(gpus: str | None) -> tuple[int, ...]:

@@ -25,10 +25,11 @@ def notebook(
         typer.Option("--for", metavar="TIME", help="How long at most, like 8h (default: no end)."),
     ] = None,
     idle: Annotated[
-        str, typer.Option(metavar="TIME", help="End it when idle for so long; 0: never.")
+        str, typer.Option(metavar="TIME", help="End it when idle for this long; 0: never.")
     ] = "1h",
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Directory of its files (default: this one).")
+        Path | None,
+        typer.Option("--dir", metavar="DIRECTORY", help="Of its files (default: this one)."),
     ] = None,
     python: Annotated[
         str | None,
@@ -36,12 +37,15 @@ def notebook(
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="Fail instead of waiting.")] = False,
     wait: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait at most so long, like 10min.")
+        str | None, typer.Option(metavar="TIME", help="Wait at most this long, like 10min.")
     ] = None,
     background: Annotated[
-        bool, typer.Option("--background", help="Return once it runs; it goes on when you log out.")
+        bool,
+        typer.Option(
+            "--background", help="Return once it runs; it keeps running after you log out."
+        ),
     ] = False,
-    project: Annotated[str, typer.Option(help="What it is for, as `usage` counts it.")] = "",
+    project: Annotated[str, typer.Option(help="Project that `usage` counts it under.")] = "",
     json_output: JsonOption = False,
 ) -> None:
     """Run your own JupyterLab on leased GPUs, on this machine's loopback with a token of its own.
@@ -88,7 +92,7 @@ def notebook(
 
             started, log = run_in_background(run, tell)
             _ready(started, json_output=json_output)
-            _say(f"gpuyard: it goes on in the background; its words are in {log}")
+            _say(f"gpuyard: it keeps running in the background; its output is in {log}")
             return
         status = run(
             Told(
@@ -105,7 +109,7 @@ def notebook(
 
 @app.command("list")
 def list_(*, json_output: JsonOption = False) -> None:
-    """Show your notebooks that run.
+    """List your running notebooks.
 
     Example: gpuyard notebook list
     """

@@ -18,19 +18,19 @@ def reserve(
     *,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="WHEN", help="From when on, like 'Mon 18:00' or '18:00'."),
+        typer.Option("--from", metavar="WHEN", help="When it starts, like 'Mon 18:00' or '18:00'."),
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="How long, like 12h.")
+        str | None, typer.Option("--for", metavar="TIME", help="How long it lasts, like 12h.")
     ] = None,
     gpus: Annotated[
         str | None, typer.Option(metavar="LIST", help="Which GPUs, by index, like 0,1.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Reserve GPUs for a time to come, list what is reserved, or cancel a reservation of yours.
+    """Reserve GPUs for a later time, list reservations, or cancel one of yours.
 
-    Others' leases end before it starts, and in its time these GPUs are given only to you.
+    Leases of others end before it starts, and until it ends only you get these GPUs.
 
     Example: gpuyard reserve 4 --from "Mon 18:00" --for 12h
     """

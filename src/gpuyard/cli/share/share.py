@@ -32,7 +32,7 @@ def share() -> None:
 def setup(
     *,
     fake_gpus: Annotated[
-        int, typer.Option(min=0, max=64, help="Declare so many test GPUs instead of real ones.")
+        int, typer.Option(min=0, max=64, help="Declare this many test GPUs instead of real ones.")
     ] = 0,
     topology: Annotated[
         str | None, typer.Option(help="Topology of the test GPUs, like nvlink-pairs; see `topo`.")
@@ -123,7 +123,8 @@ def export_group() -> None:
 def slurm(
     *,
     output: Annotated[
-        Path, typer.Option(help="Directory to write into.", callback=writable_directory)
+        Path,
+        typer.Option(metavar="DIRECTORY", help="Where to write them.", callback=writable_directory),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the files instead of writing them.")
@@ -155,7 +156,9 @@ def slurm(
 
 @app.command()
 def use(
-    scheduler: Annotated[Scheduler, typer.Argument(help="Who gives the GPUs out from now on.")],
+    scheduler: Annotated[
+        Scheduler, typer.Argument(help="Scheduler that hands out the GPUs from now on.")
+    ],
 ) -> None:
     """Send everybody's `gpuyard lease` through Slurm, or back to gpuyard's own leases.
 
@@ -231,22 +234,25 @@ def policy(
     *,
     half_life: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Who used less lately comes first; use halves in it."),
+        typer.Option(
+            metavar="TIME",
+            help="Who used less lately goes first; older use counts half per half-life.",
+        ),
     ] = None,
     fair_share: Annotated[
         str | None, typer.Option(metavar="BY", help="Whose use counts: user or group.")
     ] = None,
     quota: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=N", help="GPUs that a Unix group holds at once at most."),
+        typer.Option(metavar="GROUP=N", help="Most GPUs that a Unix group may hold at once."),
     ] = None,
     weekly_hours: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=H", help="GPU-hours of a group in 7 days at most."),
+        typer.Option(metavar="GROUP=H", help="Most GPU-hours of a group in 7 days."),
     ] = None,
     priority: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=N", help="The higher comes first; 0 without."),
+        typer.Option(metavar="GROUP=N", help="Higher goes first (default: 0)."),
     ] = None,
     idle_grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long a lease may be idle.")
@@ -256,14 +262,15 @@ def policy(
         typer.Option(metavar="WHAT", help="What `audit --enforce` does: none, warn, stop."),
     ] = None,
     stop_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With stop: how long after it was seen.")
+        str | None,
+        typer.Option(metavar="TIME", help="With stop: how long after it was first seen."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show who comes first and who may hold how much, or set it (admins). `none` takes a rule away.
+    """Show who comes first and who may hold how much, or set it (admins). `none` removes a rule.
 
     Example: gpuyard share policy --half-life 7d --quota students=2 --priority staff=10
     """

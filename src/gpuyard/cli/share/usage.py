@@ -11,7 +11,9 @@ def usage(
     *,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only the last, like '30 days' (default: all)."),
+        typer.Option(
+            metavar="TIME", help="Only this much recent time, like '30 days' (default: all)."
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:

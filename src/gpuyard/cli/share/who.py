@@ -16,7 +16,7 @@ _AGAIN_SECONDS = 2.0
 
 def who(
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 seconds.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 seconds.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Show each GPU with its leases and how busy it is, the queue, and who breaks the rules.

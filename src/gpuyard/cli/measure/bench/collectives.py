@@ -5,15 +5,15 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption
-from gpuyard.cli.places import (
+from gpuyard.cli.measure.places import (
     HostsOption,
     LabOption,
     RanksPerNodeOption,
     SlurmOption,
     chosen_place,
 )
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption
 from gpuyard.errors import GpuyardError
 
 

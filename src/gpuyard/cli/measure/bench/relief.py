@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store, run_bench
-from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption, progress_bar, shown_if_not_stored
-from gpuyard.cli.places import (
+from gpuyard.cli.measure.places import (
     HostsOption,
     LabOption,
     LauncherOption,
@@ -16,6 +14,8 @@ from gpuyard.cli.places import (
     SlurmOption,
     chosen_place,
 )
+from gpuyard.cli.options import DryRunOption, PrecisionOption, measured_in_asked
+from gpuyard.cli.output import JsonOption, progress_bar, shown_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.relief.plan import ReliefPlan
@@ -42,6 +42,7 @@ def relief(
     batch: Annotated[
         int | None, typer.Option(help="Batch size per worker (default: the workload's).", min=1)
     ] = None,
+    precision: PrecisionOption = None,
     samples: Annotated[
         int, typer.Option(help="Least samples that each remedy trains on.", min=1)
     ] = 6000,
@@ -71,7 +72,7 @@ def relief(
         if lab is not None or hosts is not None or slurm:
             raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
         lab = f"{math.ceil(workers / (ranks_per_node or 1))}x{link}"
-    spec = read_workload(workload)
+    spec = measured_in_asked(read_workload(workload), precision)
     with chosen_place(
         lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
     ) as place:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from gpuyard.measure.clock import Tell
     from gpuyard.measure.kind import AnyRecord
     from gpuyard.measure.store import ResultsStore
+    from gpuyard.measure.training.matrix import Matrix, Outcome
+    from gpuyard.measure.training.sweep import SweepEvent
 
 
 def results_store() -> "ResultsStore":
@@ -38,3 +40,23 @@ def run_bench(
         record = measure(plan, run, results_store(), tell)
     show(record_answer(record), json_output=json_output)
     return record
+
+
+def run_with_bar(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
+    """Measure what the store lacks, and say of each point how fast it was."""
+    from dataclasses import replace
+
+    from gpuyard.measure.training.matrix import run_matrix
+    from gpuyard.units import format_per_second
+
+    with progress_bar() as tell:
+
+        def listen(event: "SweepEvent") -> None:
+            m, line = event.measurement, ""
+            if event.state == "finished" and m is not None:
+                line = f"{event.progress.what}: {format_per_second(m.samples_per_second)} samples/s"
+            elif event.state == "rejected" and m is not None:
+                line = f"{event.progress.what}: rejected: {m.doubt}"
+            tell(replace(event.progress, line=line))
+
+        return run_matrix(matrix, store, on_event=listen, fresh=fresh)

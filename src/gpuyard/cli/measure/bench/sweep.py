@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.measure.bench.running import results_store
+from gpuyard.cli.measure.bench.running import results_store, run_with_bar
 from gpuyard.cli.options import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored, writable
+from gpuyard.cli.output import JsonOption, show, shown_if_not_stored, writable
 
 if TYPE_CHECKING:
-    from gpuyard.measure.store import ResultsStore
     from gpuyard.measure.training.matrix import Matrix, Outcome
-    from gpuyard.measure.training.sweep import SweepEvent
 
 
 def sweep(
@@ -32,7 +30,7 @@ def sweep(
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure every combination of a sweep file; killed at any time, it goes on where it was.
+    """Measure every combination of a sweep file; if it is killed, it continues where it stopped.
 
     A run that is not credible (windows that differ by more than 20 %, a loss that is not a number, other
     programs on the cores, faster than the hardware) is kept with its reason, tried again, and never counted.
@@ -63,7 +61,7 @@ def sweep(
         json_output=json_output,
         document=lambda one: {"name": matrix.name, "measurements": [one], "rejected": []},
     ):
-        outcome = _run(matrix, store, fresh=fresh)
+        outcome = run_with_bar(matrix, store, fresh=fresh)
     try:
         if output is not None:
             write_text(output, to_json_lines(outcome.measurements))
@@ -82,25 +80,6 @@ def sweep(
             f"{len(outcome.rejected)} of {matrix.points} points have no credible run; see "
             "`gpuyard results list --kind rejected`, and run it again when the machine is quiet"
         )
-
-
-def _run(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
-    from dataclasses import replace
-
-    from gpuyard.measure.training.matrix import run_matrix
-    from gpuyard.units import format_per_second
-
-    with progress_bar() as tell:
-
-        def listen(event: "SweepEvent") -> None:
-            m, line = event.measurement, ""
-            if event.state == "finished" and m is not None:
-                line = f"{event.progress.what}: {format_per_second(m.samples_per_second)} samples/s"
-            elif event.state == "rejected" and m is not None:
-                line = f"{event.progress.what}: rejected: {m.doubt}"
-            tell(replace(event.progress, line=line))
-
-        return run_matrix(matrix, store, on_event=listen, fresh=fresh)
 
 
 def _as_json(matrix: "Matrix", outcome: "Outcome") -> dict[str, object]:

@@ -5,19 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.options import (
-    AccumulateOption,
-    BucketOption,
-    CompressOption,
-    DryRunOption,
-    FreshOption,
-    LocalSgdOption,
-    TimePerPointOption,
-    parse_counts,
-    parse_exchange,
-)
-from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored
-from gpuyard.cli.places import (
+from gpuyard.cli.measure.places import (
     GpuOption,
     HostsOption,
     LabOption,
@@ -26,6 +14,20 @@ from gpuyard.cli.places import (
     SlurmOption,
     chosen_place,
 )
+from gpuyard.cli.options import (
+    AccumulateOption,
+    BucketOption,
+    CompressOption,
+    DryRunOption,
+    FreshOption,
+    LocalSgdOption,
+    PrecisionOption,
+    TimePerPointOption,
+    measured_in_asked,
+    parse_counts,
+    parse_exchange,
+)
+from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def train(
         str, typer.Option(help="How gradients are exchanged: ddp, dataparallel or horovod.")
     ] = "ddp",
     time_per_point: TimePerPointOption = 3.0,
+    precision: PrecisionOption = None,
     compress: CompressOption = None,
     accumulate: AccumulateOption = 1,
     bucket_mb: BucketOption = None,
@@ -78,7 +81,7 @@ def train(
     from gpuyard.measure.training.tables import plan_listing, scaling_listing
     from gpuyard.report.answers.results import shown_answer
 
-    spec = read_workload(workload)
+    spec = measured_in_asked(read_workload(workload), precision)
     remedy = parse_exchange(compress, accumulate, bucket_mb, local_sgd)
     store = results_store()
     with chosen_place(

@@ -40,7 +40,7 @@ RanksPerNodeOption = Annotated[
 LauncherOption = Annotated[
     str | None,
     typer.Option(
-        help="Who starts the workers: torchrun or direct; else torchrun over nodes, direct here."
+        help="What starts the workers: torchrun or direct; else torchrun over nodes, direct here."
     ),
 ]
 

@@ -1,36 +1,46 @@
 """`gpuyard deploy`: from a description to a cluster that trains."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpuyard.cli.deploy.access import open_app, ssh_config, sync
+from gpuyard.cli.deploy.bench import bench
+from gpuyard.cli.deploy.cost import cost
+from gpuyard.cli.deploy.options import (
+    AskSudoPasswordOption,
+    FileArgument,
+    checked_sudo_password,
+    take_sudo_password,
+    telling,
+)
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.output import JsonOption, progress_bar, show
-from gpuyard.errors import GpuyardError, UnknownName
+from gpuyard.cli.output import JsonOption, show
+from gpuyard.errors import UnknownName
 
 app = typer.Typer(
     help="Build the cluster that a file describes, and prove that it works.", no_args_is_help=True
 )
-FileArgument = Annotated[
-    Path, typer.Argument(help="The deployment, NAME.deployment.yaml.", show_default=False)
-]
+app.command("ssh-config")(ssh_config)
+app.add_typer(open_app, name="open")
+app.command()(sync)
+app.command()(cost)
+app.command()(bench)
 
 
 @app.callback()
-def deploy() -> None:
+def deploy(context: typer.Context) -> None:
     """Build the cluster that a file describes, and prove that it works."""
     from gpuyard.deploy.clouds.ttl import watch_all
 
+    context.obj = take_sudo_password()
     watch_all()
 
 
 @app.command()
 def plan(file: FileArgument, *, json_output: JsonOption = False) -> None:
-    """Show its machines, what `up` would change, and what it costs an hour. Changes nothing.
+    """Show its machines, what `up` would change, and what it costs per hour. Changes nothing.
 
     Example: gpuyard deploy plan examples/pair.deployment.yaml
     """
@@ -38,28 +48,44 @@ def plan(file: FileArgument, *, json_output: JsonOption = False) -> None:
     from gpuyard.report.answers.deploy import plan_answer
 
     opened = room.open_deployment(file)
-    with _telling("Asking Terraform what would change"):
+    with telling("Asking Terraform what would change"):
         planned = room.plan(opened)
     show(plan_answer(planned), json_output=json_output)
 
 
 @app.command()
-def up(file: FileArgument, *, json_output: JsonOption = False) -> None:
-    """Make its machines and apply their roles. A second time changes nothing; one that was cut off goes on.
+def up(
+    context: typer.Context,
+    file: FileArgument,
+    *,
+    ask_sudo_password: AskSudoPasswordOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Make its machines and apply their roles. A second time changes nothing; one that was interrupted continues.
 
     Example: gpuyard deploy up examples/pair.deployment.yaml
     """
     from gpuyard.deploy import deployment as room
+    from gpuyard.deploy.access.ssh_entries import entries_file, write_entries
     from gpuyard.report.answers.deploy import up_answer
 
+    password = checked_sudo_password(context.obj, ask=ask_sudo_password)
     opened = room.open_deployment(file)
-    with _telling("Making machines") as tell:
-        changes, outcome = room.up(opened, tell)
+    with telling("Making machines") as tell:
+        changes, outcome = room.up(opened, tell, password)
+    if entries_file(opened.state).exists():  # its machines may have other addresses now
+        write_entries(opened.state, opened.state.hosts())
     show(up_answer(opened, changes, outcome, file), json_output=json_output)
 
 
 @app.command()
-def verify(file: FileArgument, *, json_output: JsonOption = False) -> None:
+def verify(
+    context: typer.Context,
+    file: FileArgument,
+    *,
+    ask_sudo_password: AskSudoPasswordOption = False,
+    json_output: JsonOption = False,
+) -> None:
     """Check on the machines themselves that everything works; exits 1 where something does not.
 
     Example: gpuyard deploy verify examples/pair.deployment.yaml
@@ -68,11 +94,10 @@ def verify(file: FileArgument, *, json_output: JsonOption = False) -> None:
     from gpuyard.deploy.verify import verify as check
     from gpuyard.report.answers.deploy import verify_answer
 
+    password = checked_sudo_password(context.obj, ask=ask_sudo_password)
     opened = room.open_deployment(file)
-    with _telling("Reaching every machine") as tell:
-        verdict = check(opened, tell)
-    if verdict.bench is not None:
-        results_store().add(verdict.bench)
+    with telling("Reaching every machine") as tell:
+        verdict = check(opened, results_store(), tell, password)
     show(verify_answer(verdict), json_output=json_output)
     if not verdict.ok:
         raise typer.Exit(1)
@@ -109,11 +134,10 @@ def ssh(
     Example: gpuyard deploy ssh examples/pair.deployment.yaml node1
     """
     from gpuyard.deploy import deployment as room
+    from gpuyard.deploy.access.remote import hosts_of
 
     opened = room.open_deployment(file)
-    hosts = opened.state.hosts()
-    if not hosts:
-        raise GpuyardError(f"it is not up; bring it up with: gpuyard deploy up {file}")
+    hosts = hosts_of(opened, file)
     names = [host.name for host in hosts]
     name = machine or names[0]
     if name not in names:
@@ -126,24 +150,19 @@ def ssh(
 
 @app.command()
 def down(file: FileArgument, *, json_output: JsonOption = False) -> None:
-    """Remove all that `up` has made, and list what remains; exits 1 where something does.
+    """Remove all that `up` has made, and list what remains; exits 1 if anything does.
 
     Example: gpuyard deploy down examples/pair.deployment.yaml
     """
     from gpuyard.deploy import deployment as room
+    from gpuyard.deploy.access.ssh_entries import remove_entries
     from gpuyard.report.answers.deploy import down_answer
 
     opened = room.open_deployment(file)
-    with _telling("Removing machines") as tell:
+    with telling("Removing machines") as tell:
         left = room.down(opened, tell)
+    if not opened.state.path.exists():
+        remove_entries(opened.state)
     show(down_answer(opened, left), json_output=json_output)
     if left and opened.target.module() is not None:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _telling(first: str) -> Iterator[Callable[[str], None]]:
-    from gpuyard.measure.clock import Progress
-
-    with progress_bar(first) as tell:
-        yield lambda what: tell(Progress(what))
