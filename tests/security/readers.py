@@ -1,11 +1,16 @@
 """Everything of gpuyard that reads what a stranger wrote: each spec, each text, each word of a command line."""
 
+import contextlib
 import inspect
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
 from gpuyard import units
 from gpuyard.catalog import specfiles
@@ -14,14 +19,30 @@ from gpuyard.catalog.prices import newest_date, read_price_table
 from gpuyard.cli.cost.invoice import _listed, _number
 from gpuyard.cli.lab import _links_of
 from gpuyard.cli.options import chosen_calibration, parse_counts, parse_exchange, parse_strategy
+from gpuyard.deploy.clouds.lambda_cloud import LambdaCloud
+from gpuyard.deploy.clouds.pace import Pace
+from gpuyard.deploy.stack.facts import read_environment, read_gpus, read_packages, read_runtimes
+from gpuyard.deploy.stack.lock import read_lock, shipped_text
+from gpuyard.deploy.state import StateDirectory
+from gpuyard.deploy.targets.virtual_wall.manifest import names_asked_for, read_manifest
 from gpuyard.economics.billing import rent_price
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
 from gpuyard.economics.usage import demand_of_usage, read_usage
 from gpuyard.errors import GpuyardError
-from gpuyard.files import read_text
+from gpuyard.files import home, read_text
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.read import read_topology
+from gpuyard.jobs.engines.kubernetes.draft import (
+    GPUS_ANNOTATION,
+    JOB_ANNOTATION,
+    NAME_ANNOTATION,
+    USER_LABEL,
+    UUID_LABEL,
+)
+from gpuyard.jobs.engines.kubernetes.kinds import KINDS
+from gpuyard.jobs.engines.kubernetes.status import Spot, job_of, status_said
+from gpuyard.jobs.engines.slurm import commands, rows
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.jobs.simulate.traces.pollux import read_epochs, read_placements, read_pollux
 from gpuyard.lab import plan_from_text, state
@@ -30,14 +51,20 @@ from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
 from gpuyard.predict.machine_summary import summarise
 from gpuyard.run.places.hosts import Hosts
-from gpuyard.share.service import service
+from gpuyard.share.service import service, wire
+from gpuyard.share.service.caller import Caller
 from gpuyard.share.service.wire import MOST_REQUEST_BYTES
-from gpuyard.share.store.lease import Request
+from gpuyard.share.setup import set_up
+from gpuyard.share.slurm import jobs as share_jobs
+from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
 from gpuyard.steps.windows import read_log
+from gpuyard.web_client import json_of, read_json
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"
 _SHORT_TABLE_LINES = 20
+_NO_PROCESS = 1 << 22  # past the largest number that a process can have
 
 
 @dataclass(frozen=True)
@@ -113,19 +140,54 @@ _POLLUX = "name,time,application,num_replicas,batch_size\na-0,53,bert,6,48\nb-1,
 _PLACEMENTS = "placement,local_bsz,step_time,sync_time\n1,4,0.45,0.01\n1,8,0.7,0.01\n13,4,0.9,0.4\n"
 _EPOCHS = "progress,grad_sqr,grad_var\n7387,1.9e+14,6.8e+15\n14774,4.0e+11,3.8e+13\n"
 
-_REQUESTS = (
-    json.dumps(
-        {
-            "do": "ask",
-            "request": {
-                "count": 2,
-                "gpus": [0, 1],
-                "parts": 4,
-                "seconds": 60.5,
-                "command": "train",
-            },
-        }
-    ),
+_REQUESTS = tuple(
+    json.dumps(request)
+    for request in (
+        {"do": "state"},
+        {"do": "ask", "request": {
+            "count": 2, "gpus": [0, 1], "parts": 4, "seconds": 60.5, "command": "train", "project": "nmt",
+            "memory_bytes": None, "waits": False,
+        }},
+        {"do": "reserve", "wish": {"count": 1, "start": 4e9, "end": 4e9 + 60, "gpus": [0]}},
+        {"do": "drain", "gpus": [0], "until": 4e9},
+        {"do": "set_rules", "rules": {"half_life_seconds": 86400.0, "fair_share": "group", "quotas": {"a": 2}}},
+        {"do": "release", "id": "0a1b2c3d"},
+        {"do": "enclose", "id": "0a1b2c3d", "pid": 1},
+        {"do": "finish", "id": "0a1b2c3d", "childless": True},
+    )
+)  # fmt: skip
+_SHARED = json.dumps({
+    "gpus": [{"index": 0, "name": "x", "memory_bytes": 1, "vendor": "nvidia", "device": "/dev/nvidia0"}], "admin_group": "a",
+    "grace_seconds": 5.0, "rates": {"3": 1e9}, "isolation": "cgroup2", "rules": {"quotas": {"a": 1}},
+})  # fmt: skip
+_HOSTS = json.dumps([{
+    "name": "a", "address": "192.0.2.1", "user": "root", "port": 22, "host_key": "ssh-ed25519 AAAA", "proxy_command": "x y",
+    "private_address": "", "first_contact": False,
+}])  # fmt: skip
+_LAMBDA = tuple(
+    json.dumps({"data": data})
+    for data in (
+        {"gpu_1x_a10": {
+            "instance_type": {"price_cents_per_hour": 75}, "regions_with_capacity_available": [{"name": "us-east-1"}],
+        }},
+        [{"id": "1", "name": "a", "status": "active", "ip": "192.0.2.1", "private_ip": "10.0.0.1"}],
+    )
+)  # fmt: skip
+
+
+_FACTS = (
+    "NVIDIA A100-SXM4-80GB, 580.95.05, 8.0\nTesla T4, 580.95.05, 7.5\n",
+    "docker.io\t26.1.5\tinstall ok installed\nnvidia-driver\t580\tdeinstall ok config-files\n",
+    '[{"name": "torch", "version": "2.9.0"}, {"name": "Horovod", "version": "0.28.1"}]',
+    '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}',
+    "[" * 200_000,
+    '"' + "x" * 200_000,
+)
+_LOCKS = (
+    shipped_text(),
+    "a = " + "[" * 200_000,
+    "a = " + "9" * 5000,
+    shipped_text().replace('version = "', 'version = "' + "9" * 5000, 1),
 )
 
 
@@ -154,9 +216,173 @@ def _validation(path: str) -> object:
     return read_epochs(Path(path), 2)
 
 
-def _request(text: str) -> object:
+def _request(text: str) -> None:
+    """All that the service does for a caller who may do nothing, short of the socket."""
+    directory = home() / "junk-share"
+    if not directory.exists():
+        set_up(directory, fake_gpus=4)
     line = text.encode("utf-8", "surrogatepass")[:MOST_REQUEST_BYTES]
-    return Request.from_document(service._request(line).get("request"))
+    broker = Broker(directory)
+    try:
+        nobody = Caller(65534, 65534, _NO_PROCESS)
+        answer, lock = service.perform(broker, nobody, service._request(line))
+        wire.written(answer)
+        if lock is not None:
+            os.close(lock)
+    finally:
+        broker.close()
+
+
+def _share(path: str) -> None:
+    Path(path).rename(Path(path).parent / "share.json")
+    config = read_config(Path(path).parent)
+    config.devices(config.indices)
+
+
+def _hosts(path: str) -> None:
+    state = StateDirectory("junk")
+    state.path.mkdir(parents=True, exist_ok=True)
+    Path(path).rename(state.path / "hosts.json")
+    state.write_hosts(state.hosts())
+
+
+class _Answered(LambdaCloud):
+    """Lambda Cloud, whatever is asked: what a file says."""
+
+    def _ask(self, *_: object, **__: object) -> dict[str, Any]:
+        try:
+            with Path(self.address).open("rb") as file:
+                document = read_json(file, 1_000_000)
+            return {"data": document["data"]}
+        except (ValueError, TypeError, KeyError):
+            raise GpuyardError("no answer") from None
+
+
+def _lambda(path: str) -> None:
+    cloud = _Answered(path, "key", Pace(Path("pace"), {}))
+    asked: dict[str, Callable[[], object]] = {
+        "instances": cloud.instances,
+        "instance types": cloud.instance_types,
+        "ssh keys": cloud.ssh_keys,
+    }
+    said = [_or_mistake(lambda what: asked[what](), what) for what in asked]
+    if all(isinstance(one, GpuyardError) for one in said):
+        raise GpuyardError("nothing")
+
+
+def _facts(text: str) -> list[object]:
+    """None of them ever raises: what can't be understood is not there."""
+    return [read(text) for read in (read_gpus, read_packages, read_environment, read_runtimes)]
+
+
+def _rspec(path: str) -> object:
+    text = read_text(Path(path))
+    asked = _or_mistake(names_asked_for, text.replace('type="manifest"', 'type="request"', 1))
+    return asked, read_manifest(text, path)
+
+
+_SQUEUE = (
+    "17|17|N/A|RUNNING|0|0|2|1767225600|1767225605|1767229200|None|node[1-2]|gpuyard:0a1b2c3d-0000-4000-8000-000000000000|\n"
+    "19|18|3|PENDING|0|0|1|1767225600|N/A|N/A|Resources||(null)|\n"
+    "18_3|FAILED|3:0|1|1767225600|1767225605|1767229200|node1|sbatch 0a1b2c3d-0000-4000-8000-000000000000/script\n"
+)
+_SINFO = "node1|gpu*|gpu:a100:8(S:0-1)|gpu:a100:2(IDX:0-1)|mix|\nnode2|gpu*|gpu:8|gpu:0|idle|\n"
+_CONFIG = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType = select/cons_tres\nTopologyPlugin = topology/tree\n"
+_GPU_JOBS = (
+    "7|ann|RUNNING|gres:gpu:a100:1|2026-01-01T00:00:00|2026-01-01T00:00:01|Unknown|UNLIMITED\n"
+)
+_DETAILS = (
+    "JobId=7 JobName=x UserId=ann(1) JOB_GRES=gpu:1   Nodes=a CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:0-1,3) MinCPUsNode=2 "
+    "Comment=p StdErr=/x\n"
+)
+
+
+def _answered(
+    module: ModuleType, name: str, answer: Callable[..., str]
+) -> "contextlib.AbstractContextManager[object]":
+    """Slurm's program says this, whatever is asked."""
+    return mock.patch.object(module, name, answer)
+
+
+def _slurm(text: str) -> None:
+    with _answered(rows, "ask", lambda *_: text):
+        found = [*rows.queue_rows(), *rows.numbered_rows(17)]
+        found += rows.accounting_rows([18], "0a1b2c3d-0000-4000-8000-000000000000")
+    assert all(row.state and row.reason is not None and row.number > 0 for row in found if row.uuid)
+    with _answered(commands, "ask", lambda *_: text):
+        said = [
+            _or_mistake(lambda _: commands.nodes(None), ""),
+            _or_mistake(lambda _: commands.facts(), ""),
+        ]
+    if not found and all(
+        isinstance(one, GpuyardError) or one == commands.Nodes((), ()) for one in said
+    ):
+        raise GpuyardError("nothing")
+
+
+def _slurm_share(text: str) -> None:
+    """The details of a job have its user's own words in them, and so has its name."""
+    config = ShareConfig(tuple(SharedGpu(i, "a") for i in range(4)))
+    for name in ("x", text[:100]):
+
+        def said(*words: str, name: str = name) -> str:
+            if words[0] == "scontrol":
+                return text
+            return name if "--format=%j" in words else _GPU_JOBS
+
+        with _answered(share_jobs, "_ask", said):
+            leases = [
+                x for gpu in share_jobs.jobs_document(config, {})["gpus"] for x in gpu["leases"]
+            ]
+        assert {(lease["id"], lease["user"]) for lease in leases} <= {("7", "ann")}
+    with _answered(share_jobs, "_ask", lambda *words: "" if words[0] == "scontrol" else text):
+        share_jobs.jobs_document(config, {})
+
+
+_OBJECT = json.dumps({
+    "object": {
+        "metadata": {
+            "name": "digits", "creationTimestamp": "2026-11-16T09:00:00Z",
+            "labels": {UUID_LABEL: "0a1b2c3d-0000-4000-8000-000000000000", USER_LABEL: "ann"},
+            "annotations": {GPUS_ANNOTATION: "2", NAME_ANNOTATION: "digits", JOB_ANNOTATION: json.dumps({
+                "uuid": "0a1b2c3d-0000-4000-8000-000000000000", "cwd": "/x", "submitted": 1e9, "deadline": None,
+                "spec": {"name": "digits", "command": ["train"], "gpus": {"min": 1, "max": 2}},
+            })},
+        },
+        "spec": {"suspend": False},
+        "status": {"ready": 1, "failed": 0, "completionTime": "2026-11-16T09:10:00Z", "jobsStatus": [
+            {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}],
+            "replicaStatuses": {"Worker": {"active": 1}},
+            "conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m",
+                            "lastTransitionTime": "2026-11-16T09:10:00Z"}]},
+    },
+    "pods": [{
+        "metadata": {"name": "digits-0", "labels": {UUID_LABEL: "a"}}, "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "startTime": "2026-11-16T09:00:00Z", "conditions": [], "containerStatuses": [
+            {"restartCount": 1, "state": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-16T09:00:00Z"}}}]},
+    }],
+})  # fmt: skip
+
+
+def _kubernetes(text: str) -> None:
+    """One object and its pods, of every kind. A stranger in a namespace writes texts there, and where a kind's own
+    definition does not say what it holds, anything."""
+    try:
+        said = json_of(text)
+    except ValueError as error:
+        raise GpuyardError(str(error)) from None
+    if not isinstance(said, dict):
+        raise GpuyardError("no answer")
+    found, pods = said.get("object", {}), said.get("pods", [])
+    for kind in KINDS.values():
+        told = status_said(Spot("c", "n", kind, "digits"), found, pods)
+        assert told.handle.id == f"c/n/{kind.name}/digits"
+        json.dumps(told.document())
+
+
+def _annotation(text: str) -> None:
+    """What stands in an object as the job that it is."""
+    job_of({"metadata": {"annotations": {JOB_ANNOTATION: text}}})
 
 
 def _lab() -> str:
@@ -254,7 +480,18 @@ READERS = (
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
     Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
     Reader("request.json", _request, _REQUESTS, of_file=False),
+    Reader("share.json", _share, (_SHARED,)),
+    Reader("hosts.json", _hosts, (_HOSTS,)),
+    Reader("lambda.json", _lambda, _LAMBDA),
+    Reader("lock.toml", lambda path: read_lock(Path(path)), _LOCKS),
+    Reader("facts of a machine", _facts, _FACTS, of_file=False),
+    Reader("manifest.xml", _rspec, _files("tests/deploy/targets/virtual_wall_manifest.xml")),
     Reader("lab.json", _lab_state, (_lab(),), of_file=False),
+    Reader("slurm", _slurm, (_SQUEUE, _SINFO, _CONFIG), of_file=False),
+    Reader("details of a job", _slurm_share, (_DETAILS, _GPU_JOBS), of_file=False),
+    Reader("kubernetes.json", _kubernetes, (_OBJECT,), of_file=False),
+    Reader("annotation.json", _annotation, (json.loads(_OBJECT)["object"]["metadata"]["annotations"][JOB_ANNOTATION],),
+           of_file=False),
     *(
         Reader(name, read, examples, of_file=False) for name, (read, examples) in _WORDS.items()
     ),
@@ -264,7 +501,6 @@ OWN = "gpuyard's own data, shipped with it"
 HOST = "what the kernel of this host says"
 RANKS = "what gpuyard's own processes say to each other"
 KEPT = "what gpuyard kept for this user, where nobody else may write"
-CLUSTER = "what the scheduler answers that the user named, and what was kept of it for this user"
 OWNER = "what the owner of a share wrote where nobody else may, and the kernel"
 READ_BY: dict[str, str] = {
     "catalog/price_update.py": "prices.csv",
@@ -275,13 +511,24 @@ READ_BY: dict[str, str] = {
     "cli/cost/hybrid.py": "demand.csv",
     "cli/options.py": "calibration.json",
     "cli/plan.py": "usage.json",
-    "deploy/clouds/lambda_cloud.py": "what the cloud answers that the user pays; junk is in tests/deploy/test_lambda_cloud.py",
+    "cli/deploy/stack.py": "lock.toml",
+    "deploy/access/ssh_entries.py": "the user's own ~/.ssh/config, of which a line is looked for",
+    "deploy/ansible/modules/nvidia_gpus.py": HOST,
+    "deploy/ansible/roles/slurm/files/gpus.py": HOST,
+    "deploy/clouds/jfed.py": "manifest.xml",
+    "deploy/clouds/lambda_cloud.py": "lambda.json",
     "deploy/clouds/pace.py": KEPT,
     "deploy/clouds/ttl.py": KEPT,
-    "deploy/state.py": KEPT,
-    "deploy/targets/lab_target.py": OWN,
-    "deploy/targets/lambda_target.py": OWN,
+    "deploy/stack/collect.py": "facts of a machine",
+    "deploy/stack/facts.py": "facts of a machine",
+    "deploy/stack/install.py": KEPT,
+    "deploy/stack/lock.py": "lock.toml",
+    "deploy/state.py": "hosts.json",
+    "deploy/clouds/gpulab.py": "what the user's own gpulab-cli answers; junk is in tests/deploy/targets/test_gpulab.py",
+    "deploy/targets/base.py": OWN,
+    "deploy/targets/gpulab/": "a job definition; junk is in tests/deploy/targets/test_gpulab.py",
     "deploy/terraform/run.py": KEPT,
+    "deploy/verify/": "what the head of the user's own deployment answers",
     "economics/demand.py": "demand.csv",
     "economics/usage.py": "usage.json",
     "files.py": "demand.csv",
@@ -290,9 +537,9 @@ READ_BY: dict[str, str] = {
     "hardware/discover.py": HOST,
     "hardware/readers/read.py": "topology",
     "hardware/readers/xml_text.py": "topology",
-    "jobs/engines/kubernetes/": CLUSTER,
+    "jobs/engines/kubernetes/": "kubernetes.json",
     "jobs/engines/local/": KEPT,
-    "jobs/engines/slurm/": CLUSTER,
+    "jobs/engines/slurm/": "slurm",
     "jobs/simulate/traces/__init__.py": "trace.csv",
     "jobs/simulate/traces/history.py": "sacct of jobs",
     "jobs/simulate/traces/rows.py": "trace.csv",
@@ -309,12 +556,13 @@ READ_BY: dict[str, str] = {
     "measure/links/facts.py": HOST,
     "measure/reading.py": "results",
     "measure/store.py": "results",
-    "predict/stacks/grid.py": OWN,
+    "predict/stacks/posterior.py": OWN,
     "planner/explain/alternatives.py": OWN,
     "planner/playbook/rulebook.py": OWN,
     "predict/calibration/document.py": "calibration.json",
     "predict/constants.py": OWN,
     "report/html.py": OWN,
+    "run/own_user.py": HOST,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,
     "run/ranks.py": RANKS,
@@ -322,8 +570,10 @@ READ_BY: dict[str, str] = {
     "run/torchrun_agent.py": RANKS,
     "share/": OWNER,
     "share/service/service.py": "request.json",
+    "share/store/config.py": "share.json",
     "specs/loading.py": "cluster.yaml",
     "steps/windows.py": "steps",
+    "web_client.py": "lambda.json",
     "workloads/digit_clips.py": "test_downloads.py",
     "workloads/own_code.py": "a user's own code, for its digest",
     "workloads/profile_process.py": RANKS,

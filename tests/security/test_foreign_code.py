@@ -100,7 +100,13 @@ def test_a_spec_from_elsewhere_names_its_code_and_runs_none(
     assert list(here.iterdir()) in ([], [here / "out"])
 
 
-@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize(
+    "command",
+    [
+        name if name in ("predict", "study") else pytest.param(name, marks=pytest.mark.soak)
+        for name in READING
+    ],
+)
 def test_code_that_is_allowed_is_found_beside_its_spec(
     cli: Cli, write: Callable[..., Path], tmp_path: Path, command: str
 ) -> None:
@@ -319,7 +325,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 120) -> None:
 
 @MACHINE
 @needs_two_cores
-@pytest.mark.parametrize("launcher", ["direct", "torchrun"])
+@pytest.mark.parametrize("launcher", ["direct", pytest.param("torchrun", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [

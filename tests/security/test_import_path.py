@@ -61,7 +61,22 @@ def test_an_empty_entry_of_the_path_is_not_the_current_directory(
     gpuyard_process(
         *bench, "--time-per-point", "0.2 s", cwd=planted, environment={"PYTHONPATH": path}
     )
-    assert set(traces(planted)) <= {"pydantic", "psutil"}  # Python's own doing, before gpuyard is
+    assert traces(planted) == []
+
+
+def test_python_m_takes_nothing_from_the_current_directory_once_it_comes_to_gpuyard(
+    gpuyard_process: Cli, tmp_path: Path
+) -> None:
+    """But what Python itself imports for -m, before a line of gpuyard runs."""
+    look = "import runpy, sys; print(*sys.modules)"
+    before = subprocess.check_output([sys.executable, "-c", look], text=True).split()
+    for name in sys.stdlib_module_names.difference(before):
+        if not name.startswith("_"):
+            trace = tmp_path / f"{name}.ran"
+            (tmp_path / f"{name}.py").write_text(f"open({str(trace)!r}, 'w').close()\n")
+    gpuyard_process("--version", cwd=tmp_path)
+    gpuyard_process("catalog", "gpus", cwd=tmp_path)
+    assert traces(tmp_path) == []
 
 
 @MACHINE

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,13 @@ except GpuyardError as error:
 
 
 @pytest.fixture
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = tmp_path / "lock"
-    directory.mkdir()
-    directory.chmod(0o1777)
-    monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))
-    return directory
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Not in pytest's own directory: into that pytest lets nobody else, whenever another one starts."""
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        directory.chmod(0o1777)
+        monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))
+        yield directory
 
 
 def other(home: str = "/nonexistent", user: str = "-") -> str:
@@ -82,10 +84,6 @@ def test_another_home_waits(shared: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 def test_another_user_waits(shared: Path) -> None:
-    for directory in shared.parents:  # pytest lets nobody else into its own
-        if directory == Path(tempfile.gettempdir()):
-            break
-        directory.chmod(directory.stat().st_mode | stat.S_IXOTH)
     with only_one_measures():
         assert "another gpuyard is measuring" in other(user="12345")
     assert other(user="12345") == "measures"

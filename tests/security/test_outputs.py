@@ -110,7 +110,7 @@ def test_a_study_overwrites_nothing_that_is_not_a_studys(
     (out / name).write_text(content)
     before = {path: path.read_bytes() for path in out.iterdir()}
     refused = cli("study", str(spec), "--output", str(out), status=2).stderr
-    assert f"{name} is not of a study, so it is not overwritten" in refused
+    assert f"{name} was not written by a study, so it is not overwritten" in refused
     assert "another directory with --output" in refused
     assert {path: path.read_bytes() for path in out.iterdir()} == before
 
@@ -145,7 +145,13 @@ exec "$@"
 
 @MACHINE
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted by root only")
-@pytest.mark.parametrize("command", ["train", "sweep", "study", "storage"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sweep", "study", "storage")),
+    ],
+)
 def test_a_measurement_that_a_full_disk_did_not_take_is_printed(
     command: str, home: Path, tmp_path: Path
 ) -> None:
