@@ -7,7 +7,7 @@ TOOLS := $(VENV)/.tools
 SOAK := $(VENV)/.soak
 
 .DEFAULT_GOAL := help
-.PHONY: help study test soak check format schemas bench clean system-packages
+.PHONY: help study test soak check format schemas bench clean system-packages soak-packages
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +30,10 @@ study: $(RUNTIME) ## Train the two spoken-digit models here and write the exampl
 	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output study
 
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
-	@$(BIN)/pytest -n 2 --dist loadgroup
+	@$(BIN)/pytest -n 3 --dist loadgroup
 
-soak: $(SOAK) system-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
-	@$(BIN)/pytest -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
+soak: $(SOAK) soak-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
+	@$(BIN)/pytest -n 2 --dist loadgroup -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
 
 check: $(TOOLS) ## Formatting, lint, types and layers.
 	@$(BIN)/ruff format --check .
@@ -53,6 +53,9 @@ bench: $(RUNTIME) ## Run every benchmark.
 
 system-packages: ## Install the Debian packages that some tests need (root or sudo).
 	@sh scripts/install-system-packages.sh
+
+soak-packages: ## The same, and those of the long tests.
+	@sh scripts/install-system-packages.sh soak
 
 clean: ## Remove what make made.
 	rm -rf $(VENV) study dist build site

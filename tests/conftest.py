@@ -1,8 +1,12 @@
 """What the tests share: a home of their own, the machine, and the command line as a user has it."""
 
+import contextlib
 import fcntl
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +27,8 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile("gpuyard", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("gpuyard")
+# PyTorch's threads sleep while they wait: spinning, they keep the cores from the other tests
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 Cli = Callable[..., Done]
 MakeMeasurement = Callable[..., Measurement]
 needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
@@ -43,6 +49,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         room = item.path.relative_to(ROOT / "tests").parts[0]
         if room in _MACHINE_ROOMS or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(MACHINE)
+    # last, because what they start from is made meanwhile
+    items.sort(key=lambda item: "can_deploy" in getattr(item, "fixturenames", ()))
+
+
+LAB_ROOTS = (
+    Path(sys.prefix) / "lab-roots"
+)  # debootstrap takes minutes, so it is kept beside the tools
+_MAKE_ROOT = "from gpuyard.lab.machine_root import make_root; make_root()"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What tests of deployments start from is made while others run; the test that needs it waits for it."""
+    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    needed = any("can_deploy" in getattr(item, "fixturenames", ()) for item in session.items)
+    able = os.geteuid() == 0 and shutil.which("debootstrap") is not None
+    if not (first and needed and able) or session.config.option.collectonly:
+        return
+    making = subprocess.Popen(
+        ("nice", sys.executable, "-P", "-c", _MAKE_ROOT),
+        env={**os.environ, "GPUYARD_ROOTS": str(LAB_ROOTS)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # the test that needs it tells what went wrong
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(making.pid, signal.SIGTERM)  # debootstrap, too
+        making.wait()
+
+    session.config.add_cleanup(end)
 
 
 @pytest.fixture(autouse=True)
