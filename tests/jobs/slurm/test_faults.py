@@ -1,7 +1,7 @@
 """A Slurm that breaks: no job is lost, none runs twice at once, and what is not known is said to be so."""
 
 import json
-import time
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import choose_engine
 from gpuyard.jobs.engines.slurm import commands, records
+from gpuyard.jobs.job import Handle
 from tests.conftest import Cli
 from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
@@ -30,17 +31,40 @@ def start_controller(yard: Yard) -> None:
     assert yard.slurm.run("slurmctld").returncode == 0
 
 
+class Written:
+    """What Slurm had written when this was made. It writes a change at once or up to 5 s later, as it likes; a
+    controller that was killed and finds only this is one that was killed before it wrote the rest."""
+
+    def __init__(self, yard: Yard, *handles: Handle) -> None:
+        self._state = yard.slurm.configuration.parent / "state"
+        self._copy = yard.slurm.configuration.parent / "state-before"
+        uuids = [records.find(handle)[0].job.uuid.encode() for handle in handles]
+        until(lambda: self._has(uuids), lambda: f"Slurm has written {handles}")
+        controller = yard.slurm.daemon("slurmctld", "-D")
+        controller.suspend()
+        shutil.copytree(self._state, self._copy)
+        controller.resume()
+
+    def _has(self, uuids: list[bytes]) -> bool:
+        written = self._state / "job_state"
+        text = written.read_bytes() if written.exists() else b""
+        return all(uuid in text for uuid in uuids)
+
+    def restore(self) -> None:
+        shutil.rmtree(self._state)
+        self._copy.rename(self._state)
+
+
 def test_a_job_that_slurm_lost_with_its_controller_is_submitted_again_once(
     faulty: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocker = faulty.submit("sh", "-c", "exec sleep 300", gpus=16, nodes=4)
     faulty.until(blocker, "running")
-    time.sleep(6.0)  # Slurm writes what has changed at once, and then not again for 5 s
     kept = faulty.submit("true")
-    time.sleep(1.5)
+    written = Written(faulty, blocker, kept)
     handle = faulty.submit("sh", "-c", "echo run >> ran")
-    time.sleep(1.0)
     kill_controller(faulty)
+    written.restore()
     monkeypatch.setattr(commands, "_ASK_SECONDS", 1.0)
     unknown = faulty.status(handle)
     assert (unknown.state, faulty.status(blocker).state) == ("unknown", "unknown")
@@ -72,9 +96,11 @@ def test_a_job_that_slurm_lost_with_its_controller_is_submitted_again_once(
 @pytest.mark.soak
 def test_a_job_that_ran_when_slurm_lost_it_runs_again_and_never_twice_at_once(faulty: Yard) -> None:
     alone = ("flock", "--nonblock", "one.lock", "sh", "-c")
+    written = Written(faulty)
     handle = faulty.submit(*alone, "echo run >> ran; until test -e go; do sleep 0.1; done")
     faulty.file("ran")
     kill_controller(faulty)
+    written.restore()
     start_controller(faulty)
     assert faulty.until(handle, "queued", "running").restarts == 0
     until(lambda: faulty.file("ran") == "run\nrun\n", lambda: "it runs again")
