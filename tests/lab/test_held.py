@@ -30,12 +30,12 @@ def test_who_looks_whether_it_is_held_does_not_keep_it_from_being_held(home: Pat
         with state.changing():
             descriptor = state.own("lab")  # as `is_held` does, for a moment
             looking.set()
-            go_on.wait(10)
+            go_on.wait(60)
             os.close(descriptor)
 
     looker = threading.Thread(target=look)
     looker.start()
-    assert looking.wait(10)
+    assert looking.wait(60)
     threading.Timer(0.2, go_on.set).start()
     with found.held():
         go_on.set()

@@ -227,7 +227,7 @@ def test_which_guard_is_active_is_said(isolated: str, share: Path, cli: Cli, sta
     off = cli("share", "setup", "--fake-gpus", "4", "--no-isolate", "--no-service").stderr
     assert "Guard: audit." in off and "Guard: audit." in cli("who").stdout
     leased.terminate()
-    assert leased.wait(20) == 143
+    assert leased.wait(60) == 143
 
 
 def test_where_it_cant_be_had_set_up_says_what_is_the_guard_then(

@@ -67,7 +67,7 @@ def test_gpus_are_held_while_the_command_runs_and_now_fails(
         assert "`gpuyard who` shows who holds them" in refused.communicate()[1]
         assert refused.returncode == 75
     leased.send_signal(signal.SIGTERM)
-    assert leased.wait(10) == 143
+    assert leased.wait(60) == 143
     assert holders(who()) == {} and who()["queue"] == []
     assert id_
 
@@ -106,16 +106,16 @@ def test_a_turn_comes_first_come_first_served(start: Start, who: Who) -> None:
     large = start("lease", "8", "--", "true")
     waits_for(lambda: len(who()["queue"]) == 1)
     small = start("lease", "1", "--now", "--", "true")
-    assert small.wait(20) == 75
+    assert small.wait(60) == 75
     last = start("lease", "1", "--", "true")
     waits_for(lambda: len(who()["queue"]) == 2)
     assert [one["count"] for one in who()["queue"]] == [8, 1]
     last.send_signal(signal.SIGINT)
-    assert last.wait(10) == 130
+    assert last.wait(60) == 130
     assert [one["count"] for one in who()["queue"]] == [8]
     first.terminate()
-    first.wait(10)
-    assert large.wait(20) == 0
+    first.wait(60)
+    assert large.wait(60) == 0
     said = large.communicate()[1]
     assert "number 1 in the queue, expected to start in" in said
 
@@ -129,9 +129,9 @@ def test_a_waiting_client_that_is_stopped_is_passed_over(start: Start, who: Who)
     waits_for(lambda: is_stopped(stopped.pid))
     behind = start("lease", "8", "--", "true")
     first.terminate()
-    assert behind.wait(20) == 0
+    assert behind.wait(60) == 0
     stopped.send_signal(signal.SIGCONT)
-    assert stopped.wait(20) == 0
+    assert stopped.wait(60) == 0
 
 
 def test_whatever_kills_the_launcher_its_command_keeps_the_gpu(
@@ -189,7 +189,7 @@ def test_a_lease_ends_with_its_time(start: Start, usage: Usage) -> None:
     leased = start(
         "lease", "1", "--for", "1s", "--", "sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60"
     )
-    assert leased.wait(20) == 137
+    assert leased.wait(60) == 137
     assert "is over" in leased.communicate()[1]
 
 
@@ -211,7 +211,7 @@ def test_a_stopped_holder_is_killed_before_its_gpu_is_leased_again(
     )
     said, _ = after.communicate(timeout=30)
     assert said == ""
-    assert leased.wait(5) < 0
+    assert leased.wait(60) < 0
     assert [lease["ended"] for lease in usage()] == ["time", "finished"]
 
 
@@ -284,7 +284,7 @@ def test_small_jobs_share_a_gpu_and_never_more_than_all_of_it(start: Start, who:
     started(start, "1", "--share", "0.5")
     assert {gpu: len(ids) for gpu, ids in holders(who()).items()} == {0: 2, 1: 1}
     whole = start("lease", "--gpus", "0", "--now", "--", "true")
-    assert whole.wait(20) == 75
+    assert whole.wait(60) == 75
     half.terminate()
 
 
@@ -330,7 +330,7 @@ def test_release_ends_the_processes_first(start: Start, who: Who, cli: Cli, usag
     leased = started(start, "2")
     (id_,) = {id_ for ids in holders(who()).values() for id_ in ids}
     assert f"Lease {id_} of {user()} is released: GPU 0, 1." in cli("release", id_).stderr
-    assert leased.wait(5) != 0
+    assert leased.wait(60) != 0
     assert holders(who()) == {}
     assert usage()[0]["ended"] == "released"
     assert "there is no lease" in cli("release", id_, status=2).stderr
@@ -392,7 +392,7 @@ def test_a_client_that_is_stopped_while_it_writes_does_not_stop_the_others(
     assert writer.stdout is not None and writer.stdout.readline() == b"began\n"
     writer.send_signal(signal.SIGSTOP)
     assert start("lease", "1", "--", "true").wait(30) == 0
-    assert writer.wait(10) == 0
+    assert writer.wait(60) == 0
     writer.stdout.close()
 
 

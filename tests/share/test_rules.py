@@ -150,7 +150,7 @@ def test_audit_enforces_only_what_the_policy_says(share: Path, cli: Cli) -> None
         cli("share", "policy", "--on-violation", "stop")
         for _ in range(2):
             cli("audit", "--enforce", status=1)
-        assert process.wait(5) < 0
+        assert process.wait(60) < 0
     finally:
         process.kill()
         process.wait()
