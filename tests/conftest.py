@@ -33,9 +33,10 @@ Cli = Callable[..., Done]
 MakeMeasurement = Callable[..., Measurement]
 needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
-# a job in the background ignores Ctrl-C, and so would each process that a test starts and interrupts
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, lambda *_: None)
+# a job in the background ignores Ctrl-C, one under nohup the end of its terminal; so would each process that a test starts
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 # what takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
 MACHINE = pytest.mark.xdist_group("machine")
