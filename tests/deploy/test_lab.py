@@ -16,7 +16,7 @@ import pytest
 from gpuyard.deploy.state import StateDirectory
 from gpuyard.errors import GpuyardError
 from gpuyard.files import home as own_home
-from gpuyard.lab.machines import Machine, check_disk
+from gpuyard.lab.machines import LabMachine, check_disk
 from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
 from tests.lab.conftest import namespaces
@@ -51,7 +51,7 @@ def _deploying() -> Iterator[None]:
 
 
 def _first_process(disk: Path) -> int | None:
-    up = Machine(disk.name, disk).up
+    up = LabMachine(disk.name, disk).up
     return int((disk / "held.lock").read_text()) if up else None
 
 

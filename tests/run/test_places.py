@@ -13,7 +13,7 @@ import pytest
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.lab import plan_lab
-from gpuyard.run.horovod_rendezvous import table_of
+from gpuyard.run.horovod_rendezvous import seating_of
 from gpuyard.run.places import Here, Hosts, LabNodes, SlurmAllocation, allocation, reach_hosts
 from gpuyard.run.places.place import Meeting
 from gpuyard.run.process import start
@@ -224,9 +224,9 @@ def test_horovod_is_started_where_this_process_can_listen(programs: Path) -> Non
         assert place.listening() is None
         assert place.why_no_horovod is not None
         with pytest.raises(UserMistake, match="horovod is measured on this machine and in labs"):
-            table_of(place, 1)
+            seating_of(place, 1)
     assert Here().why_no_horovod is None
-    assert table_of(Here(), 2).address == "127.0.0.1"
+    assert seating_of(Here(), 2).address == "127.0.0.1"
 
 
 def test_any_command_can_be_started_in_a_place() -> None:

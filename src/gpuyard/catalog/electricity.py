@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gpuyard.catalog.tables import Fact, Table, read_csv
+from gpuyard.catalog.tables import Fact, FactTable, read_csv
 
 DEFAULT_COUNTRY = "US"
 """Where nobody says where machines stand; every answer that uses it says so."""
@@ -24,7 +24,7 @@ class ElectricityPrice(Fact):
 
 
 @functools.cache
-def electricity_prices() -> Table[ElectricityPrice]:
+def electricity_prices() -> FactTable[ElectricityPrice]:
     return read_csv(
         "country or region with an electricity price", ElectricityPrice, "electricity.csv"
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 
 PriceBasis = Literal["listed", "estimate"]
 PRICES_OF = 2026
@@ -86,7 +86,7 @@ class Switch(Fact):
 
 
 @functools.cache
-def switches() -> Table[Switch]:
+def switches() -> FactTable[Switch]:
     return read_toml("switch", Switch, "switches.toml")
 
 
@@ -123,7 +123,7 @@ class Cable(Fact):
 
 
 @functools.cache
-def cables() -> Table[Cable]:
+def cables() -> FactTable[Cable]:
     return read_toml("cable", Cable, "cables.toml")
 
 
@@ -160,7 +160,7 @@ class StorageOption(Fact):
 
 
 @functools.cache
-def storage_options() -> Table[StorageOption]:
+def storage_options() -> FactTable[StorageOption]:
     return read_toml("storage option", StorageOption, "storage.toml")
 
 
@@ -185,5 +185,5 @@ class StorageNeed(Fact):
 
 
 @functools.cache
-def storage_needs() -> Table[StorageNeed]:
+def storage_needs() -> FactTable[StorageNeed]:
     return read_csv("storage need", StorageNeed, "storage_needs.csv")

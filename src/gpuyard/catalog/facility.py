@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 
 SupplyGrade = Literal["gold", "platinum", "titanium"]
 
@@ -37,7 +37,7 @@ class ServerModel(Fact):
 
 
 @functools.cache
-def servers() -> Table[ServerModel]:
+def servers() -> FactTable[ServerModel]:
     return read_toml("server", ServerModel, "servers.toml")
 
 
@@ -67,7 +67,7 @@ class Pdu(Fact):
 
 
 @functools.cache
-def pdus() -> Table[Pdu]:
+def pdus() -> FactTable[Pdu]:
     return read_csv("PDU", Pdu, "pdus.csv")
 
 
@@ -114,7 +114,7 @@ class Plug(Fact):
 
 
 @functools.cache
-def plugs() -> Table[Plug]:
+def plugs() -> FactTable[Plug]:
     return read_csv("plug", Plug, "plugs.csv")
 
 
@@ -133,5 +133,5 @@ class FacilityCost(Fact):
 
 
 @functools.cache
-def facility_costs() -> Table[FacilityCost]:
+def facility_costs() -> FactTable[FacilityCost]:
     return read_csv("facility cost", FacilityCost, "facility_costs.csv")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.specs import Topology
 
@@ -108,7 +108,7 @@ class Gpu(Fact):
 
 
 @functools.cache
-def gpus() -> Table[Gpu]:
+def gpus() -> FactTable[Gpu]:
     return read_toml("GPU", Gpu, "gpus.toml")
 
 
@@ -145,7 +145,7 @@ class Link(Fact):
 
 
 @functools.cache
-def links() -> Table[Link]:
+def links() -> FactTable[Link]:
     return read_toml("link", Link, "links.toml")
 
 
@@ -172,7 +172,7 @@ class Machine(Fact):
 
 
 @functools.cache
-def machines() -> Table[Machine]:
+def machines() -> FactTable[Machine]:
     return read_toml("machine", Machine, "machines.toml")
 
 
@@ -207,7 +207,7 @@ class StagedCopy(Fact):
 
 
 @functools.cache
-def staged_copies() -> Table[StagedCopy]:
+def staged_copies() -> FactTable[StagedCopy]:
     return read_csv("staged copy", StagedCopy, "staged_copies.csv")
 
 
@@ -235,7 +235,7 @@ class EndOfLife(Fact):
 
 
 @functools.cache
-def ends_of_life() -> Table[EndOfLife]:
+def ends_of_life() -> FactTable[EndOfLife]:
     return read_toml("architecture at its software's end", EndOfLife, "software.toml")
 
 
@@ -277,5 +277,5 @@ class Cpu(Fact):
 
 
 @functools.cache
-def cpus() -> Table[Cpu]:
+def cpus() -> FactTable[Cpu]:
     return read_toml("CPU", Cpu, "cpus.toml")

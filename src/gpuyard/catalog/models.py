@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from gpuyard.catalog.tables import Fact, Table, csv_rows
+from gpuyard.catalog.tables import Fact, FactTable, csv_rows
 
 FP32_BYTES = 4
 
@@ -84,10 +84,10 @@ class ModelProfile(Fact):
 
 
 @functools.cache
-def models() -> Table[ModelProfile]:
+def models() -> FactTable[ModelProfile]:
     """The models that gpuyard knows without running them."""
     layers: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
     for row in sorted(csv_rows("model_layers.csv"), key=lambda row: int(row.pop("position"))):
         layers[row.pop("model")].append({"name": row.pop("layer"), **row})
     profiles = ({**row, "layers": layers[row["id"]]} for row in csv_rows("models.csv"))
-    return Table("model", map(ModelProfile.model_validate, profiles))
+    return FactTable("model", map(ModelProfile.model_validate, profiles))

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from gpuyard.catalog.hardware import Gpu, gpus
-from gpuyard.catalog.tables import Fact, Table, read_csv, read_toml
+from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 from gpuyard.specs import Topology
 
 
@@ -60,15 +60,15 @@ def build_ids() -> frozenset[str]:
 
 
 @functools.cache
-def gpu_prices() -> Table[GpuListPrice]:
+def gpu_prices() -> FactTable[GpuListPrice]:
     return read_csv("GPU with a price", GpuListPrice, "gpu_prices.csv")
 
 
 @functools.cache
-def chassis() -> Table[Chassis]:
+def chassis() -> FactTable[Chassis]:
     return read_toml("chassis", Chassis, "chassis.toml")
 
 
 @functools.cache
-def ports() -> Table[Port]:
+def ports() -> FactTable[Port]:
     return read_toml("link with a price", Port, "ports.toml")

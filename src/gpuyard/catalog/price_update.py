@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuyard.catalog.download import download
 from gpuyard.catalog.prices import Price
-from gpuyard.catalog.tables import Table
+from gpuyard.catalog.tables import FactTable
 from gpuyard.errors import GpuyardError, UserMistake, quoted
 from gpuyard.files import MOST_BYTES, read_bytes
 
@@ -33,7 +33,7 @@ class PriceUpdate:
     rows: int
 
 
-def compare_tables(before: Table[Price], after: Table[Price]) -> PriceUpdate:
+def compare_tables(before: FactTable[Price], after: FactTable[Price]) -> PriceUpdate:
     """Row by row, by id."""
     return PriceUpdate(
         added=tuple(name for name in after.ids() if name not in before),
@@ -77,7 +77,7 @@ def _check_sum(content: bytes, expected: str, source: str) -> None:
         )
 
 
-def check_newer(table: Table[Price], name: str, today: datetime.date) -> None:
+def check_newer(table: FactTable[Price], name: str, today: datetime.date) -> None:
     """No price is of a day to come: it would pass for the newest forever."""
     tomorrow = today + datetime.timedelta(days=1)  # it begins earlier elsewhere
     for price in table:

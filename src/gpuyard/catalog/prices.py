@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from gpuyard import files
 from gpuyard.catalog.hardware import links
-from gpuyard.catalog.tables import Fact, Table, read_csv
+from gpuyard.catalog.tables import Fact, FactTable, read_csv
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.printable import control_character
 from gpuyard.specs import Network, Protocol
@@ -38,7 +38,7 @@ class Price(Fact):
     note: str = ""
 
 
-def prices() -> Table[Price]:
+def prices() -> FactTable[Price]:
     """The user's own newer table where `gpuyard prices update` has stored one, else the shipped one."""
     newer = files.prices_file()
     if not newer.is_file():
@@ -48,12 +48,12 @@ def prices() -> Table[Price]:
 
 
 @functools.cache
-def shipped_prices() -> Table[Price]:
+def shipped_prices() -> FactTable[Price]:
     return read_csv("price", Price, "prices.csv")
 
 
 @functools.cache
-def past_prices() -> Table[Price]:
+def past_prices() -> FactTable[Price]:
     """Snapshots of other days, with the day in the name: `aws/p3dn.24xlarge@2022-10-11`."""
     return read_csv("past price", Price, "past_prices.csv")
 
@@ -63,12 +63,12 @@ def price_named(name: str) -> Price:
     return past_prices().get(name) if "@" in name else prices().get(name)
 
 
-def newest_date(table: Table[Price]) -> datetime.date:
+def newest_date(table: FactTable[Price]) -> datetime.date:
     """The date of the newest price: what a table as a whole can be called by."""
     return max(price.date for price in table)
 
 
-def read_price_table(text: str, name: str) -> Table[Price]:
+def read_price_table(text: str, name: str) -> FactTable[Price]:
     """A table with the columns of the shipped one, every row checked. Raises with file, line and column."""
     lines = text.replace("\r\n", "\n").split("\n")
     if len(lines) > _MOST_ROWS:
@@ -79,7 +79,7 @@ def read_price_table(text: str, name: str) -> Table[Price]:
         raise UserMistake(f"{name}: this is not a table of CSV: {error}") from None
 
 
-def _price_table(rows: "csv.DictReader[str]", name: str) -> Table[Price]:
+def _price_table(rows: "csv.DictReader[str]", name: str) -> FactTable[Price]:
     columns = list(rows.fieldnames or [])
     needed = [key for key, field in Price.model_fields.items() if field.is_required()]
     missing = [key for key in needed if key not in columns]
@@ -110,7 +110,7 @@ def _price_table(rows: "csv.DictReader[str]", name: str) -> Table[Price]:
         found[price.id] = price
     if not found:
         raise UserMistake(f"{name}: there is no price in it")
-    return Table("price", found.values())
+    return FactTable("price", found.values())
 
 
 def _check_text(row: Mapping[str, str], where: str) -> None:
@@ -122,7 +122,7 @@ def _check_text(row: Mapping[str, str], where: str) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _stored(path: Path, changed_ns: int, size: int) -> Table[Price]:
+def _stored(path: Path, changed_ns: int, size: int) -> FactTable[Price]:
     """Read once as long as the file stays the same."""
     del changed_ns, size
     try:
@@ -148,7 +148,7 @@ class CloudDataPrice(Fact):
 
 
 @functools.cache
-def cloud_data() -> Table[CloudDataPrice]:
+def cloud_data() -> FactTable[CloudDataPrice]:
     return read_csv("cloud's prices of data", CloudDataPrice, "cloud_data.csv")
 
 
@@ -205,7 +205,7 @@ class InstanceNetwork(Fact):
 
 
 @functools.cache
-def instance_networks() -> Table[InstanceNetwork]:
+def instance_networks() -> FactTable[InstanceNetwork]:
     return read_csv("instance with a known network", InstanceNetwork, "instance_networks.csv")
 
 

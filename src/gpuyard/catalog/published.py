@@ -25,7 +25,7 @@ from gpuyard.catalog.published_rows import (
     PublishedTable,
     SingleGpuRow,
 )
-from gpuyard.catalog.tables import Table
+from gpuyard.catalog.tables import FactTable
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Network, Precision, Topology
 
@@ -167,9 +167,9 @@ def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
 
 
 @functools.cache
-def published_figures() -> Table[PublishedFigure]:
+def published_figures() -> FactTable[PublishedFigure]:
     """Lambda's, MLPerf's and TensorFlow's figures row by row."""
-    return Table(
+    return FactTable(
         "published figure",
         (
             PublishedFigure(

@@ -26,7 +26,7 @@ class Fact(BaseModel):
 F = TypeVar("F", bound=Fact)
 
 
-class Table(Generic[F]):
+class FactTable(Generic[F]):
     """Facts of one kind, in the order of their file, each with an id of its own."""
 
     def __init__(self, kind: str, facts: Iterable[F]) -> None:
@@ -57,16 +57,16 @@ class Table(Generic[F]):
         return len(self._facts)
 
 
-def read_toml(kind: str, fact: type[F], file_name: str) -> Table[F]:
+def read_toml(kind: str, fact: type[F], file_name: str) -> FactTable[F]:
     """A data file with one `[id]` table a fact."""
     rows: dict[str, dict[str, Any]] = tomllib.loads(_text(file_name))
-    return Table(kind, (fact.model_validate({"id": name, **row}) for name, row in rows.items()))
+    return FactTable(kind, (fact.model_validate({"id": name, **row}) for name, row in rows.items()))
 
 
-def read_csv(kind: str, fact: type[F], file_name: str) -> Table[F]:
+def read_csv(kind: str, fact: type[F], file_name: str) -> FactTable[F]:
     """A data file with one line a fact; an empty cell is a value that is not known."""
     known = ({column: cell for column, cell in row.items() if cell} for row in csv_rows(file_name))
-    return Table(kind, (fact.model_validate(row) for row in known))
+    return FactTable(kind, (fact.model_validate(row) for row in known))
 
 
 def csv_rows(file_name: str) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ import functools
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gpuyard.catalog.parts import chassis, gpu_prices
-from gpuyard.catalog.tables import Fact, Table, read_toml
+from gpuyard.catalog.tables import Fact, FactTable, read_toml
 
 
 class TierPrice(BaseModel):
@@ -64,5 +64,5 @@ def build_price(build: str) -> tuple[float, datetime.date]:
 
 
 @functools.cache
-def tiers() -> Table[Tier]:
+def tiers() -> FactTable[Tier]:
     return read_toml("tier", Tier, "tiers.toml")

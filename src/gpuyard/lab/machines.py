@@ -29,7 +29,7 @@ _LEAVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Machine:
+class LabMachine:
     """One of them; it need not be up."""
 
     name: str
@@ -57,9 +57,9 @@ def start(
     authorized_key: str,
     gpus: int = 0,
     mounts: Sequence[tuple[Path, str]] = (),
-) -> Machine:
+) -> LabMachine:
     """Bring it up; one that is up stays as it is. `mounts` are directories of this host, read-only there."""
-    machine = Machine(node.name, directory)
+    machine = LabMachine(node.name, directory)
     with _changing(directory):
         if machine.up:
             return machine
@@ -96,7 +96,7 @@ def check_disk(directory: Path) -> None:
         )
 
 
-def stop(machine: Machine) -> None:
+def stop(machine: LabMachine) -> None:
     """End all its processes; its disk stays."""
     with _changing(machine.directory):
         pid = _holder(machine.directory)
@@ -110,14 +110,14 @@ def stop(machine: Machine) -> None:
             time.sleep(0.02)
 
 
-def remove(machine: Machine) -> None:
+def remove(machine: LabMachine) -> None:
     """With its disk; one that is gone is no mistake."""
     if machine.directory.is_dir():
         stop(machine)
         shutil.rmtree(machine.directory)
 
 
-def _spawn(machine: Machine, what: dict[str, object]) -> None:
+def _spawn(machine: LabMachine, what: dict[str, object]) -> None:
     descriptor = os.open(machine.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

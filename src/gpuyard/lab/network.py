@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, Shape
+from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, LinkShape
 
 NAMESPACES = Path("/var/run/netns")
 _OURS = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
@@ -231,7 +231,7 @@ def set_rates(plan: LabPlan, names: Sequence[str], rate_bytes_per_second: float)
         ) from error
 
 
-def _shape(route: Any, index: int, shape: Shape, do: str = "add") -> None:
+def _shape(route: Any, index: int, shape: LinkShape, do: str = "add") -> None:
     route.tc(
         do,
         "tbf",

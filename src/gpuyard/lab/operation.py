@@ -80,11 +80,11 @@ def _start(name: str, node: int, directory: str, **more: Any) -> Any:
 
 
 def _is_up(directory: str) -> bool:
-    return machines.Machine("", Path(directory)).up
+    return machines.LabMachine("", Path(directory)).up
 
 
 def _remove(name: str, directory: str) -> None:
-    machines.remove(machines.Machine(name, Path(directory)))
+    machines.remove(machines.LabMachine(name, Path(directory)))
 
 
 def _described(found: lab.Lab) -> dict[str, Any]:

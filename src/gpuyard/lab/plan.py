@@ -28,7 +28,7 @@ _LEAST_RATE = 125_000 / 8  # 125 kbit/s: below it one frame takes a tenth of a s
 
 
 @dataclass(frozen=True)
-class Shape:
+class LinkShape:
     """The token bucket that holds one direction of a link at its rate: what may go at once, and what may wait."""
 
     rate_bytes_per_second: float
@@ -36,12 +36,12 @@ class Shape:
     limit_bytes: int
 
 
-def shape_of(rate_bytes_per_second: float) -> Shape:
+def shape_of(rate_bytes_per_second: float) -> LinkShape:
     """Two milliseconds of traffic at once, 64 ms in the queue.
 
     At 1 Gbit/s that is the 256 kB and 8 MB which were found to hold 955 Mbit/s of payload both ways.
     """
-    return Shape(
+    return LinkShape(
         rate_bytes_per_second=rate_bytes_per_second,
         burst_bytes=max(_FULL_FRAME_BYTES, int(rate_bytes_per_second * _BURST_SECONDS)),
         limit_bytes=max(8 * _FULL_FRAME_BYTES, int(rate_bytes_per_second * _QUEUE_SECONDS)),
@@ -70,7 +70,7 @@ class LabPlan:
     dilation: float = 1.0
     latency_seconds: float = 0.0
 
-    def shape(self, rate_bytes_per_second: float) -> Shape:
+    def shape(self, rate_bytes_per_second: float) -> LinkShape:
         """The bucket of one direction of a link: dilated, as it is really set."""
         return shape_of(rate_bytes_per_second / self.dilation)
 

@@ -20,7 +20,7 @@ _START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Table:
+class Seating:
     """Who sits where: a host for each rank, and where the server is."""
 
     hosts: tuple[str, ...]
@@ -52,24 +52,24 @@ def horovod_rendezvous(
     place: Place, processes: int, fusion_buffer_bytes: int | None = None
 ) -> Iterator[Callable[[int], Mapping[str, str]]]:
     """Yields what each rank's environment has beside the place's own."""
-    table = table_of(place, processes)
-    with _server(table) as port:
+    seating = seating_of(place, processes)
+    with _server(seating) as port:
         common = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
         if fusion_buffer_bytes is not None:
             common["HOROVOD_FUSION_THRESHOLD"] = str(fusion_buffer_bytes)
-        yield lambda rank: {**table.variables(rank), **common}
+        yield lambda rank: {**seating.variables(rank), **common}
 
 
-def table_of(place: Place, processes: int) -> Table:
+def seating_of(place: Place, processes: int) -> Seating:
     listening = place.listening()
     if listening is None:
         raise UserMistake(place.why_no_horovod or "horovod's ranks can't reach this process")
     hosts = tuple(listening.node_addresses[seat.node] for seat in place.seats(processes))
-    return Table(hosts, listening.address, listening.interface, listening.enter)
+    return Seating(hosts, listening.address, listening.interface, listening.enter)
 
 
 @contextlib.contextmanager
-def _server(table: Table) -> Iterator[int]:
+def _server(seating: Seating) -> Iterator[int]:
     """In a thread of its own, which is on the node where it listens."""
     from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
         RendezvousHandler,
@@ -83,12 +83,12 @@ def _server(table: Table) -> Iterator[int]:
 
     def serve() -> None:
         try:
-            table.enter()
-            server = Server((table.address, 0), RendezvousHandler, 0)
+            seating.enter()
+            server = Server((seating.address, 0), RendezvousHandler, 0)
         except OSError as error:
             started.put(error)
             return
-        server.init(_assignments(table.hosts))
+        server.init(_assignments(seating.hosts))
         started.put(server)
         server.serve_forever()
 
@@ -96,7 +96,7 @@ def _server(table: Table) -> Iterator[int]:
     thread.start()
     server = started.get(timeout=_START_SECONDS)
     if isinstance(server, OSError):
-        raise GpuyardError(f"horovod's ranks can't meet on {table.address}: {server.strerror}")
+        raise GpuyardError(f"horovod's ranks can't meet on {seating.address}: {server.strerror}")
     try:
         yield server.server_address[1]
     finally:

@@ -8,7 +8,7 @@ from typing import Literal
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.places.place import Meeting, Place, Seat
 from gpuyard.run.process import Command
-from gpuyard.run.protocol import TORCHRUN_BACKEND, Job
+from gpuyard.run.protocol import TORCHRUN_BACKEND, RankJob
 
 Launcher = Literal["torchrun", "direct"]
 Environment = Callable[[int], Mapping[str, str]]
@@ -23,13 +23,13 @@ class Crew:
     It reads the jobs of its ranks from stdin, one a line, and leaves when stdin ends.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[RankJob, ...]
     command: Command
 
 
 def crews(
     place: Place,
-    jobs: Sequence[Job],
+    jobs: Sequence[RankJob],
     worker: str,
     launcher: Launcher = "direct",
     environment: Environment = lambda _rank: {},
@@ -56,7 +56,7 @@ def crews(
     return tuple(started)
 
 
-def _variables(place: Place, seat: Seat, job: Job, environment: Environment) -> dict[str, str]:
+def _variables(place: Place, seat: Seat, job: RankJob, environment: Environment) -> dict[str, str]:
     threads = str(len(job.cores))
     pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
     return {

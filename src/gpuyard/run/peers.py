@@ -12,14 +12,14 @@ import torch
 import torch.distributed as dist
 
 from gpuyard.errors import GpuyardError
-from gpuyard.run.protocol import Device, Job
+from gpuyard.run.protocol import Device, RankJob
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
 MOST_TEXT_BYTES = 2**20
 
 
-class Member(Job, Protocol):
+class Member(RankJob, Protocol):
     """What a rank has to be told to meet the others."""
 
     @property

@@ -34,7 +34,7 @@ class Rendezvous(BaseModel):
     keeps: bool = Field(default=False, description="this process keeps the store for all")
 
 
-class Job(Protocol):
+class RankJob(Protocol):
     """What every rank is told, whatever it is there for: which it is, and where it meets the others."""
 
     @property

@@ -28,7 +28,7 @@ from gpuyard.run.protocol import (
     STRANGER,
     Done,
     Failed,
-    Job,
+    RankJob,
     Refusal,
     Rendezvous,
 )
@@ -56,7 +56,7 @@ def private_directory() -> Iterator[Path]:
 
 def run_ranks(
     place: Place,
-    jobs: Sequence[Job],
+    jobs: Sequence[RankJob],
     *,
     parse: _Parse[Event],
     worker: str,
@@ -72,7 +72,7 @@ def run_ranks(
     return run_crews(crews(place, told, worker, launcher, environment), parse)
 
 
-def invited(place: Place, jobs: Sequence[Job], launcher: Launcher) -> list[Job]:
+def invited(place: Place, jobs: Sequence[RankJob], launcher: Launcher) -> list[RankJob]:
     """Each with where the ranks meet and a secret of this run, where they are on several nodes."""
     if place.meeting is None:
         return list(jobs)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.run.horovod_rendezvous import Table, table_of
+from gpuyard.run.horovod_rendezvous import Seating, seating_of
 from gpuyard.run.places import Here
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
@@ -14,25 +14,25 @@ from tests.conftest import needs_two_cores
 Build = Callable[..., Workload]
 
 
-def seat(table: Table, rank: int) -> tuple[str, ...]:
-    said = table.variables(rank)
+def seat(seating: Seating, rank: int) -> tuple[str, ...]:
+    said = seating.variables(rank)
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
     return tuple(said[f"HOROVOD_{name}"] for name in names)
 
 
 def test_on_one_host_all_are_neighbours_on_loopback() -> None:
-    table = table_of(Here(), 2)
-    assert table.hosts == (socket.gethostname(),) * 2
-    assert seat(table, 1) == ("1", "2", "1", "2", "0", "1")
-    said = table.variables(0)
+    seating = seating_of(Here(), 2)
+    assert seating.hosts == (socket.gethostname(),) * 2
+    assert seat(seating, 1) == ("1", "2", "1", "2", "0", "1")
+    said = seating.variables(0)
     assert said["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
     assert said["HOROVOD_GLOO_IFACE"] == "lo"
 
 
 def test_on_nodes_of_their_own_they_are_across() -> None:
-    table = Table(("10.77.0.1", "10.77.0.2", "10.77.0.3"), "10.77.0.1", "eth0", lambda: None)
-    assert seat(table, 2) == ("2", "3", "0", "1", "2", "3")
-    assert table.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
+    seating = Seating(("10.77.0.1", "10.77.0.2", "10.77.0.3"), "10.77.0.1", "eth0", lambda: None)
+    assert seat(seating, 2) == ("2", "3", "0", "1", "2", "3")
+    assert seating.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
 
 
 @needs_two_cores

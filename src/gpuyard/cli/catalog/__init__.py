@@ -74,7 +74,7 @@ def _published(
 ) -> None:
     from dataclasses import replace
 
-    from gpuyard.catalog import Table
+    from gpuyard.catalog import FactTable
     from gpuyard.errors import UnknownName
 
     view = published()
@@ -83,6 +83,6 @@ def _published(
         if model not in known:
             raise UnknownName("published model", model, known)
         of_it = (figure for figure in view.table if figure.model == model)
-        view = replace(view, table=Table("published figure", of_it))
+        view = replace(view, table=FactTable("published figure", of_it))
     choice = RowChoice(gpu, cloud, min_memory, sort, descending)
     show(view.answer(name, choice), json_output=json_output)

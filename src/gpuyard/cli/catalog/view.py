@@ -9,7 +9,7 @@ import typer
 from gpuyard.cli.catalog.rows import RowChoice
 
 if TYPE_CHECKING:
-    from gpuyard.catalog import Table
+    from gpuyard.catalog import FactTable
     from gpuyard.report.answer import Answer, Part
 
 Columns = dict[str, Callable[[Any], object]]
@@ -21,7 +21,7 @@ class View:
     """A table with what its columns say of a row; where the terminal is narrow, the `least` go first."""
 
     title: str
-    table: "Table[Any]"
+    table: "FactTable[Any]"
     columns: Columns
     least: Sequence[str] = ()
     more: Callable[[Any], dict[str, object]] = lambda _: {}
