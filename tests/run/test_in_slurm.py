@@ -54,6 +54,7 @@ def test_a_node_has_a_rank_for_each_gpu_of_the_job_and_all_exchange(summed: InAl
     assert {seat["CUDA_VISIBLE_DEVICES"] for seat in said["seats"]} == {"0,1,2,3"}
 
 
+@pytest.mark.soak
 def test_without_gpus_ranks_per_node_says_how_many(summed: InAllocation) -> None:
     said = summed(workers=4, launcher="direct", a_node=2)
     assert said["total"] == 2**4 - 1
@@ -80,6 +81,7 @@ def test_however_the_gpus_were_asked_for_each_has_its_rank(
         assert len(visible) == int(seat["LOCAL_WORLD_SIZE"])
 
 
+@pytest.mark.soak
 def test_a_job_that_has_its_nodes_alone_has_their_gpus(summed: InAllocation) -> None:
     (seat,) = summed("--exclusive", workers=1)["seats"]
     assert seat["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"

@@ -60,7 +60,7 @@ def test_direct_ranks_are_started_as_they_are_and_know_their_seat() -> None:
 
 
 @needs_two_cores
-@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+@pytest.mark.parametrize("launcher", [pytest.param("torchrun", marks=pytest.mark.soak), "direct"])
 def test_a_rank_that_is_killed_is_told_as_that(launcher: Launcher) -> None:
     with pytest.raises(GpuyardError, match="rank 1 of 2 was killed by SIGKILL"):
         summed(Here(), 2, launcher, killed=1)

@@ -30,7 +30,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
         yield reach_hosts(HOSTS, ranks_per_node=2)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("direct", marks=pytest.mark.soak)])
 def test_two_ranks_on_each_of_two_hosts_exchange(hosts: Hosts, launcher: Launcher) -> None:
     said = summed(hosts, 4, launcher)
     assert said.total == 0b1111
@@ -53,6 +53,7 @@ def test_two_ranks_on_each_of_two_hosts_exchange(hosts: Hosts, launcher: Launche
     }
 
 
+@pytest.mark.soak
 def test_the_first_host_is_filled_before_the_next(hosts: Hosts) -> None:
     said = summed(hosts, 3, "torchrun")
     assert said.total == 0b111

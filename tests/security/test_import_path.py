@@ -41,7 +41,7 @@ def traces(directory: Path) -> list[str]:
 
 @MACHINE
 @needs_two_cores
-@pytest.mark.parametrize("launcher", ["direct", "torchrun"])
+@pytest.mark.parametrize("launcher", [pytest.param("direct", marks=pytest.mark.soak), "torchrun"])
 def test_planted_modules_run_in_no_rank(gpuyard_process: Cli, planted: Path, launcher: str) -> None:
     gpuyard_process(
         *("bench", "train", "spoken-digits-linear", "--workers", "2", "--batch", "2"),

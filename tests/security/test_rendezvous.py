@@ -313,7 +313,7 @@ def test_nobody_else_gets_into_a_run_over_hosts_or_sees_its_secret(
 
 
 @pytest.mark.usefixtures("can_make_labs")
-@pytest.mark.parametrize("launcher", ["direct", "torchrun"])
+@pytest.mark.parametrize("launcher", ["direct", pytest.param("torchrun", marks=pytest.mark.soak)])
 def test_the_ranks_of_a_lab_listen_on_the_addresses_of_their_nodes(launcher: Launcher) -> None:
     plan = plan_lab(2, "1 Gbit/s", name="test-doors")
     with LabNodes(plan).up() as place, Onlooker("127.0.0.1", 1) as onlooker:

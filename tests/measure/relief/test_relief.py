@@ -82,6 +82,7 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
 
 
 @needs_two_cores
+@pytest.mark.soak
 def test_remedies_are_tried_in_the_precision_that_is_asked_for(tiny: Build) -> None:
     def losses(precision: str) -> list[float | None]:
         workload = tiny().model_copy(update={"precision": precision})
