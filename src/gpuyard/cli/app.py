@@ -27,50 +27,35 @@ from gpuyard.printable import printable
 _STOPPED = 130
 _LONGEST = 4000  # characters of a sentence
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_GROUPS = (
-    "bench",
-    "catalog",
-    "cost",
-    "data",
-    "deploy",
-    "facility",
-    "horovod",
-    "lab",
-    "notebook",
-    "prices",
-    "results",
-    "share",
-    "stack",
-    "topo",
-)
-_VERBS = (
-    "audit",
-    "calibrate",
-    "cancel",
-    "doctor",
-    "lease",
-    "logs",
-    "plan",
-    "playbook",
-    "predict",
-    "queue",
-    "release",
-    "reserve",
-    "retry",
-    "schema",
-    "simulate",
-    "status",
-    "study",
-    "submit",
-    "train",
-    "usage",
-    "validate",
-    "wait",
-    "who",
-)
-
-
-_NAMES = (*_VERBS, *_GROUPS)
+_PANELS = {
+    "Decide": ("study", "predict", "plan", "playbook", "cost", "facility"),
+    "Measure": (
+        "doctor",
+        "bench",
+        "train",
+        "results",
+        "calibrate",
+        "validate",
+        "lab",
+        "data",
+        "horovod",
+    ),
+    "Look up": ("catalog", "prices", "topo", "schema"),
+    "Build the cluster": ("stack", "deploy"),
+    "Share a GPU server": (
+        "lease",
+        "who",
+        "release",
+        "reserve",
+        "usage",
+        "audit",
+        "notebook",
+        "share",
+    ),
+    "Run jobs": ("submit", "queue", "status", "logs", "wait", "cancel", "retry", "simulate"),
+}
+"""All commands, in the order in which the help shows them."""
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
 _ROOMS = {
     "deploy": {"stack"},
     "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},
@@ -85,12 +70,12 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        self._load(_NAMES)
-        return list(_NAMES)
+        self._load(_PANEL_OF)
+        return list(_PANEL_OF)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         # of a name that is none, typer says which others are close
-        self._load((cmd_name,) if cmd_name in _NAMES else _NAMES)
+        self._load((cmd_name,) if cmd_name in _PANEL_OF else _PANEL_OF)
         return super().get_command(ctx, cmd_name)
 
     def make_context(self, *args: Any, **more: Any) -> Any:
@@ -141,11 +126,11 @@ def _lines(text: str) -> str:
 def _command(name: str) -> Any:
     room = next((f"{room}." for room, names in _ROOMS.items() if name in names), "")
     module = import_module(f"gpuyard.cli.{room}{name}")
-    alone = typer.Typer()
-    if name in _GROUPS:
-        alone.add_typer(module.app, name=name)
+    alone, panel = typer.Typer(), _PANEL_OF[name]
+    if hasattr(module, "app"):
+        alone.add_typer(module.app, name=name, rich_help_panel=panel)
     else:
-        alone.command(name)(getattr(module, name))
+        alone.command(name, rich_help_panel=panel)(getattr(module, name))
     command = typer.main.get_group(alone).commands[name]
     take_old_spellings(command, name)
     add_allow_code_option(command, name)
