@@ -26,7 +26,7 @@ def preset(name: str, gpu: str | None = None, count: int | None = None) -> Machi
         ("nvlink-hybrid-cube-mesh", "p100-sxm2-16gb", "X NV1 NV1 NV1 NV1 SYS SYS SYS"),
         ("nvlink-pairs", "rtx-3090", "X NV4 PHB PHB"),
         ("full-mesh", "mi300x", "X FL1 FL1 FL1 FL1 FL1 FL1 FL1"),
-        ("full-mesh", "h100-sxm5-80gb", "X NV2 NV2 NV2 NV2 NV2 NV2 NV2"),
+        ("full-mesh", "h100-sxm5-80gb", "X NV6 NV6 NV6"),
         ("nvswitch", "a100-sxm4-80gb", "X NV12 NV12 NV12 NV12 NV12 NV12 NV12"),
         ("nvswitch", "h100-sxm5-80gb", "X NV18 NV18 NV18 NV18 NV18 NV18 NV18"),
         ("consumer", "rtx-4090", "X PHB"),
@@ -35,7 +35,7 @@ def preset(name: str, gpu: str | None = None, count: int | None = None) -> Machi
 def test_presets_look_to_the_first_gpu_as_nvidia_smi_shows_them(
     name: str, gpu: str, classes: str
 ) -> None:
-    graph = preset(name, gpu)
+    graph = preset(name, gpu, len(classes.split()))
     assert [graph.path_class("GPU0", other) for other in graph.gpus] == classes.split()
 
 
@@ -107,9 +107,31 @@ def test_what_is_not_there_is_a_sentence() -> None:
         ("nvlink-pairs", "rtx-4090", "PCIe 4.0 x16 and no links to other GPUs"),
         ("full-mesh", "rtx-3090", "4 × NVLink 3 on GA10x over a bridge"),
         ("nvswitch", "mi300x", "7 × AMD Infinity Fabric 32 GT/s"),
+        (
+            "nvlink-hybrid-cube-mesh",
+            "h100-sxm5-80gb",
+            "18 × NVLink 4, and no machine was built that joins it so",
+        ),
+        (
+            "nvlink-hybrid-cube-mesh",
+            "a100-sxm4-80gb",
+            "12 × NVLink 3, and no machine was built that joins it so",
+        ),
+        (
+            "nvlink-hybrid-cube-mesh",
+            "v100-sxm3-32gb",
+            "6 × NVLink 2, and no machine was built that joins it so",
+        ),
+        ("nvswitch", "v100-sxm2-16gb", "6 × NVLink 2, and no machine was built that joins it so"),
+        (
+            "nvlink-pairs",
+            "a100-sxm4-40gb",
+            "12 × NVLink 3, and no machine was built that joins it so",
+        ),
+        ("full-mesh", "b200-sxm", "18 × NVLink 5, and no machine was built that joins it so"),
     ],
 )
-def test_links_that_a_gpu_does_not_have_are_refused(preset: str, gpu: str, has: str) -> None:
+def test_what_a_gpu_was_never_wired_as_is_refused(preset: str, gpu: str, has: str) -> None:
     model = gpus().get(gpu)
     with pytest.raises(UserMistake) as refused:
         build_preset(preset, model, 4)
@@ -120,11 +142,37 @@ def test_links_that_a_gpu_does_not_have_are_refused(preset: str, gpu: str, has: 
 
 
 def test_a_full_mesh_has_a_link_to_every_other() -> None:
-    with pytest.raises(UserMistake, match="a full mesh of mi300x has up to 8 GPUs"):
+    with pytest.raises(UserMistake, match="mi300x wired as full-mesh has up to 8 GPUs, got 9"):
         build_preset("full-mesh", gpus().get("mi300x"), 9)
+
+
+def test_no_machine_has_more_gpus_than_were_ever_joined() -> None:
+    with pytest.raises(UserMistake, match=r"up to 8 GPUs, got 16; .* 2x8xh100-sxm5-80gb@100G"):
+        build_preset("nvswitch", gpus().get("h100-sxm5-80gb"), 16)
+    with pytest.raises(UserMistake, match="up to 4 GPUs, got 8; so many are joined by nvswitch"):
+        build_preset("full-mesh", gpus().get("h100-sxm5-80gb"), 8)
+    with pytest.raises(UserMistake, match="up to 72 GPUs, got 144"):
+        build_preset("nvswitch", gpus().get("gb200"), 144)
+    assert len(build_preset("nvswitch", gpus().get("a100-sxm4-40gb"), 16).gpus) == 16
+    assert len(build_preset("full-mesh", gpus().get("h200-nvl-141gb"), 4).gpus) == 4
+
+
+def test_an_sxm_module_has_no_slot_on_a_desktop_board() -> None:
+    with pytest.raises(
+        UserMistake, match=r"can't be wired as consumer: it is no PCIe card \(SXM5\)"
+    ):
+        build_preset("consumer", gpus().get("h100-sxm5-80gb"), 2)
+
+
+def test_ibm_gives_half_of_the_links_of_a_pair_to_the_cpu() -> None:
+    assert (
+        build_preset("nvlink-pairs", gpus().get("v100-sxm2-16gb"), 4).path_class("GPU0", "GPU1")
+        == "NV3"
+    )
 
 
 def test_the_usual_topology_of_every_gpu_can_be_built() -> None:
     for gpu in gpus():
         for count in (1, 2, 4, 8, 10, 16):
-            build_preset(usual_topology(gpu, count), gpu, count)
+            if count <= (gpu.nvswitch_gpus or count):
+                build_preset(usual_topology(gpu, count), gpu, count)

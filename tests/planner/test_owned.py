@@ -153,7 +153,7 @@ def test_two_kinds_that_are_there_do_it_together() -> None:
 
 def test_some_of_the_old_ones_are_kept_where_all_would_cost_more() -> None:
     # of 280 runs a month the fast one does about 228 and each old one 58
-    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="nvswitch")
+    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="full-mesh")
     old = have(count=3, value="$4000")
     result = found(asked(fast, owned=old, runs_per_month=280))
     choice = result.winner
@@ -175,7 +175,7 @@ def test_the_budget_counts_both() -> None:
 
 
 def test_old_ones_that_are_too_slow_are_left_for_smaller_jobs() -> None:
-    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="nvswitch")
+    fast = offer("fast", gpus=4, buy="$9000", power="1 kW", topology="full-mesh")
     result = found(asked(fast, owned=have(), time_per_run="5 hours"))
     assert result.winner is not None and not result.winner.kept
     (said,) = (words for words in result.reasons if words.startswith("ours, which you have"))

@@ -44,7 +44,11 @@ class Gpu(Fact):
     nvlink_link: str | None = None
     """The row of the links table, where it is not the usual one of the generation."""
     nvlink_bridge: bool = False
-    """NVLink reaches only the card on the other side of a bridge, never a switch."""
+    """NVLink reaches only the cards on the other side of a bridge, never a switch."""
+    nvswitch_gpus: int | None = Field(default=None, ge=2)
+    """The most that NVSwitches join in one machine or rack that was built; None: they join none."""
+    mesh_gpus: int | None = Field(default=None, ge=3)
+    """The most that boards or bridges join each with every other by NVLink; None: none do."""
     fabric_link: str | None = None
     """Where a maker other than NVIDIA joins its GPUs directly: the row of the links table."""
     fabric_links: int | None = Field(default=None, ge=1)
@@ -92,7 +96,8 @@ class Gpu(Fact):
         """ "4 × NVLink 3 over a bridge to one other card"."""
         if self.own_link is None:
             return f"PCIe {self.pcie_generation}.0 x{self.pcie_lanes} and no links to other GPUs"
-        bridge = " over a bridge to one other card" if self.nvlink_bridge else ""
+        others = {4: "up to three other cards"}.get(self.mesh_gpus or 2, "one other card")
+        bridge = f" over a bridge to {others}" if self.nvlink_bridge else ""
         return f"{self.own_links} × {links().get(self.own_link).name}{bridge}"
 
     def peak_flops(self, precision: str) -> float | None:

@@ -42,7 +42,9 @@ class Preset:
     usual_gpus: int
     build: Callable[["_Builder"], None]
     takes: Callable[[Gpu], bool] = lambda _: True
-    """Whether a GPU has the links that it is made of."""
+    """Whether machines with this GPU were built so."""
+    most: Callable[[Gpu], float] = lambda _: math.inf
+    """How many GPUs such a machine has at most."""
 
 
 @dataclass
@@ -143,7 +145,9 @@ def _cube_mesh(build: _Builder) -> None:
 def _pairs(build: _Builder) -> None:
     """GPUs bridged two by two."""
     build.place_gpus(build.sockets(2 if build.gpus > 4 else 1))
-    build.join({(i, i + 1): build.gpu.own_links for i in range(0, build.gpus - 1, 2)})
+    # IBM's S822LC and AC922 are the only machines that pair SXM2: the other half of the links goes to the CPU
+    between = build.gpu.own_links // (2 if build.gpu.form_factor == "SXM2" else 1)
+    build.join({(i, i + 1): between for i in range(0, build.gpus - 1, 2)})
 
 
 def _nvswitch(build: _Builder) -> None:
@@ -199,19 +203,37 @@ def _switched_host(build: _Builder) -> None:
 
 
 def _between_pairs(gpu: Gpu) -> bool:
-    return gpu.nvlink_id is not None
+    return gpu.nvlink_bridge or gpu.form_factor == "SXM2" or _is_grace_hopper(gpu)
 
 
-def _beyond_a_bridge(gpu: Gpu) -> bool:
-    return gpu.nvlink_id is not None and not gpu.nvlink_bridge
+def _in_a_cube_mesh(gpu: Gpu) -> bool:  # later boards have switches, or four GPUs
+    return gpu.nvlink_id is not None and gpu.form_factor == "SXM2"
 
 
-def _to_switches(gpu: Gpu) -> bool:  # there was none for the first NVLink
-    return _beyond_a_bridge(gpu) and (gpu.nvlink_generation or 0) >= 2
+def _to_switches(gpu: Gpu) -> bool:
+    return gpu.nvswitch_gpus is not None
 
 
 def _to_all_others(gpu: Gpu) -> bool:
-    return _beyond_a_bridge(gpu) or gpu.fabric_topology == "full-mesh"
+    return gpu.mesh_gpus is not None or gpu.fabric_topology == "full-mesh"
+
+
+def _most_switched(gpu: Gpu) -> float:
+    return gpu.nvswitch_gpus or math.inf
+
+
+def _most_meshed(gpu: Gpu) -> float:
+    if gpu.mesh_gpus is not None:
+        return gpu.mesh_gpus
+    return gpu.own_links + 1 if gpu.fabric_topology == "full-mesh" else math.inf
+
+
+def _in_a_desktop(gpu: Gpu) -> bool:
+    return gpu.form_factor == "PCIe"
+
+
+def _is_grace_hopper(gpu: Gpu) -> bool:
+    return gpu.form_factor == "superchip" and gpu.nvlink_generation == 4
 
 
 def _to_neighbours(gpu: Gpu) -> bool:
@@ -226,12 +248,14 @@ PRESETS: dict[str, Preset] = {
         Preset("dual-root", "gtx-1080-ti", 8, _dual_root),
         Preset("single-root", "gtx-1080-ti", 8, _single_root),
         Preset("cascaded", "gtx-1080-ti", 8, _cascaded),
-        Preset("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, _cube_mesh, _beyond_a_bridge),
+        Preset(
+            "nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, _cube_mesh, _in_a_cube_mesh, lambda _: 8
+        ),
         Preset("nvlink-pairs", "rtx-3090", 4, _pairs, _between_pairs),
-        Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch, _to_switches),
-        Preset("full-mesh", "mi300x", 8, _full_mesh, _to_all_others),
+        Preset("nvswitch", "a100-sxm4-80gb", 8, _nvswitch, _to_switches, _most_switched),
+        Preset("full-mesh", "mi300x", 8, _full_mesh, _to_all_others, _most_meshed),
         Preset("torus", "trainium-1", 16, _torus, _to_neighbours),
-        Preset("consumer", "rtx-4090", 2, _consumer),
+        Preset("consumer", "rtx-4090", 2, _consumer, _in_a_desktop),
     )
 }
 
@@ -245,35 +269,44 @@ def usual_topology(gpu: Gpu, count: int) -> Topology:
     """How machines with this GPU are mostly built, where nobody says it."""
     if count > 1 and gpu.fabric_topology is not None and count <= _most_meshed(gpu):
         return gpu.fabric_topology
-    if count > 1 and _beyond_a_bridge(gpu):
-        if (
-            gpu.form_factor == "superchip" and gpu.nvlink_generation == 4
-        ):  # racks came with the fifth
-            return "full-mesh" if count <= 4 else "dual-socket"
-        if gpu.form_factor != "SXM2":
-            return "nvswitch"
+    if count > 1 and _is_grace_hopper(gpu):  # racks of superchips came with the next one
+        return "full-mesh" if count <= _most_meshed(gpu) else "dual-socket"
+    if count > 1 and _to_switches(gpu):
+        return "nvswitch"
+    if count > 1 and _in_a_cube_mesh(gpu):
         return "nvlink-hybrid-cube-mesh" if count in (4, 8) else "dual-socket"
     return "workstation" if count <= 4 else "dual-socket"
 
 
-def _most_meshed(gpu: Gpu) -> float:
-    return gpu.own_links + 1 if gpu.fabric_topology == "full-mesh" else math.inf
-
-
 def refuse_impossible(name: str, gpu: Gpu, gpus: int) -> None:
-    """Raises where the GPUs don't have the links that the topology is made of, with what they have."""
+    """Raises where no machine joins such GPUs like that: for lack of links, or because none was ever built."""
     if not PRESETS[name].takes(gpu):
         raise UserMistake(
-            f"{gpu.id} can't be wired as {name}: it has {gpu.own_links_words}; it can be wired as "
+            f"{gpu.id} can't be wired as {name}: {_why_not(name, gpu)}; it can be wired as "
             + ", ".join(topologies_of(gpu))
         )
-    if name == "nvlink-hybrid-cube-mesh" and gpus > 8:
-        raise UserMistake(f"a hybrid cube mesh has up to 8 GPUs, got {gpus}")
-    if name == "full-mesh" and gpus > gpu.own_links + 1:
+    most = PRESETS[name].most(gpu)
+    if gpus > most:
         raise UserMistake(
-            f"a full mesh of {gpu.id} has up to {gpu.own_links + 1} GPUs, a link to each other one, "
-            f"got {gpus}"
+            f"a machine with {gpu.id} wired as {name} has up to {most:g} GPUs, got {gpus}; "
+            + _for_more(gpu, gpus, int(most))
         )
+
+
+def _for_more(gpu: Gpu, gpus: int, most: int) -> str:
+    if gpus <= (gpu.nvswitch_gpus or 0):
+        return f"so many are joined by nvswitch, up to {gpu.nvswitch_gpus}"
+    machines = -(-gpus // most)
+    return f"take several machines, as in {machines}x{most}x{gpu.id}@100G"
+
+
+def _why_not(name: str, gpu: Gpu) -> str:
+    has = f"it has {gpu.own_links_words}"
+    if name == "consumer":
+        return f"it is no PCIe card ({gpu.form_factor})"
+    if gpu.nvlink_id is None or gpu.nvlink_bridge or name == "torus":
+        return has
+    return f"{has}, and no machine was built that joins it so"
 
 
 def build_preset(name: str, gpu: Gpu, gpus: int, socket_link: str | None = None) -> MachineGraph:

@@ -76,6 +76,9 @@ def _wiring(gpu: Gpu) -> tuple[object, ...]:
         gpu.own_links,
         gpu.nvlink_bridge,
         gpu.fabric_topology,
+        gpu.form_factor,
+        gpu.nvswitch_gpus,
+        gpu.mesh_gpus,
     )
 
 
