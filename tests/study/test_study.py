@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.training import size
 from gpuyard.study import study_result_from_json
 from gpuyard.units import counted
 from tests.conftest import Cli
@@ -295,3 +296,44 @@ def test_without_a_number_all_gpus_of_a_cluster_are_tried_and_old_ones_say_so(
     tried = [[p["gpus"] for p in c["predictions"]] for c in study["workloads"][0]["curves"]]
     assert tried == [[1, 2, 4, 8, 16], [1], [1, 2, 4, 6]]
     assert "Pascal GPUs are at the end of their software's life" in " ".join(said.split())
+
+
+def test_a_model_too_large_for_this_machine_is_predicted_and_that_is_said(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(size, "free_memory_bytes", lambda: 30e9)
+    (tmp_path / "xl.study.yaml").write_text(
+        "name: x\nworkloads: [gpt2-xl]\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"
+    )
+    done = cli("study", "xl.study.yaml", "--json", cwd=tmp_path)
+    (said,) = [note for note in json.loads(done.stdout)["notes"] if "not measured here" in note]
+    assert "1 worker at a batch of 10 needs about" in said
+    assert "30 GB are free" in said
+    assert "measure: {workers: [1], batch: [1]}" in said
+    assert json.loads(done.stdout)["workloads"][0]["measured"] == []
+
+
+def test_nobody_waits_for_runs_that_nobody_asked_for(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(size, "free_memory_bytes", lambda: 1e15)
+    monkeypatch.setattr(size, "_CORE_FLOPS", 1.0)
+    (tmp_path / "slow.study.yaml").write_text("name: x\nworkloads: [resnet50]\n")
+    done = cli("study", "slow.study.yaml", cwd=tmp_path)
+    assert "resnet50 is not measured here, only predicted" in done.stdout
+    assert "takes about" in done.stdout
+
+
+def test_what_fits_is_measured_and_the_rest_left_out(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(size, "free_memory_bytes", lambda: 3e9)
+    (tmp_path / "some.study.yaml").write_text(
+        "name: x\nworkloads: [spoken-digits-linear]\n"
+        "measure: {workers: [1], batch: [4, 1000000], time_per_point: 100 ms}\n"
+    )
+    done = cli("study", "some.study.yaml", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert [m["batch_per_worker"] for m in document["workloads"][0]["measured"]] == [4]
+    assert any("by batch: 1 worker at 1000000" in note for note in document["notes"])
+    assert "Measuring 1 run on this machine first, about" in done.stderr

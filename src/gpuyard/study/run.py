@@ -1,7 +1,8 @@
 """Walks the whole row on one machine: reads every spec first, then measures, predicts, prices and judges."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from gpuyard.hardware.host import discover_host
 from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
 from gpuyard.measure.clock import Progress, Tell
 from gpuyard.measure.stored_figures import StoredRuns
-from gpuyard.measure.training.run import sweep_clock
+from gpuyard.measure.training.run import expected_seconds, stored_keys, sweep_clock
+from gpuyard.measure.training.size import needs_of
+from gpuyard.measure.training.sweep import Point
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import DEFAULT_STRATEGY, Cluster
@@ -23,10 +26,11 @@ from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
 from gpuyard.study.cost import cost_result
 from gpuyard.study.result import StudyResult, WorkloadResult
 from gpuyard.study.workload import Case, assemble, predict_elsewhere
-from gpuyard.units import counted
+from gpuyard.units import counted, format_seconds
 from gpuyard.workloads import profile_of
 
 _MOST_PAIRS, _MOST_PREDICTIONS = 200, 20_000
+_LONGEST_UNASKED_SECONDS = 120.0  # of one run that the study's file does not ask for
 _MOST_DOUBLINGS = 24  # of one GPU, up to all that a cluster's file may name
 
 
@@ -55,7 +59,7 @@ def run_study(
     ]
     cost = cost_result(study.cost) if study.cost else None
     plan = _decide(study.plan, directory, calibration, stored) if study.plan else None
-    measured, notes = _measure(cases, study.measure, store, tell=tell, fresh=fresh)
+    cases, measured, notes = _measure(cases, study, store, tell=tell, fresh=fresh)
     results = [
         assemble(*parts, calibration) for parts in zip(cases, measured, elsewhere, strict=True)
     ]
@@ -153,16 +157,21 @@ def _tried_as(entry: StudyCluster) -> str:
 
 def _measure(
     cases: Sequence[Case],
-    here: MeasureHere | None,
+    study: Study,
     store: ResultsStore,
     *,
     tell: Tell,
     fresh: bool,
-) -> tuple[list[list[Measurement]], list[str]]:
-    """The runs of every case, and what a reader must know where there are none."""
+) -> tuple[list[Case], list[list[Measurement]], list[str]]:
+    """The cases with the batches that are measured, their runs, and what a reader must know where there are none."""
     nothing: list[list[Measurement]] = [[] for _ in cases]
+    here = study.measure
     if here is None:
-        return nothing, ["This study measures nothing here: everything below is predicted."]
+        return (
+            list(cases),
+            nothing,
+            ["This study measures nothing here: everything below is predicted."],
+        )
     cores = len(usable_cores())
     workers = tuple(count for count in here.workers if count <= cores) or (1,)
     notes = []
@@ -175,8 +184,17 @@ def _measure(
     try:
         sweeps = [_plan(case, here) for case in cases]
     except MissingRequirement as missing:
-        return nothing, [f"Nothing was measured on this machine: {missing}."]
-    clock = sweep_clock(sweeps)
+        return list(cases), nothing, [f"Nothing was measured on this machine: {missing}."]
+    asked = "measure" in study.model_fields_set
+    kept: list[Sweep] = []
+    for case, sweep in zip(cases, sweeps, strict=True):
+        known = set() if fresh else stored_keys(sweep, store)
+        points, skipped = _worth_measuring(case, sweep, known, asked=asked)
+        kept.append(replace(sweep, points=points))
+        notes += skipped
+    for note in (*notes, *_beforehand(kept, store, fresh=fresh)):
+        tell(Progress("measuring", line=note))
+    clock = sweep_clock(kept)
     measured = [
         run_sweep(
             sweep,
@@ -185,10 +203,75 @@ def _measure(
             fresh=fresh,
             clock=clock,
         )
-        for sweep in sweeps
+        for sweep in kept
     ]
     tell(Progress("predicting and pricing"))
-    return measured, notes
+    cases = [_with_batches_of(case, sweep) for case, sweep in zip(cases, kept, strict=True)]
+    return cases, measured, notes
+
+
+def _worth_measuring(
+    case: Case, sweep: Sweep, known: Collection[str], *, asked: bool
+) -> tuple[tuple[Point, ...], list[str]]:
+    """The points that fit into memory and, where the study does not ask for them, that take no longer than somebody
+    waits; with the sentence about the others."""
+    points: list[Point] = []
+    reasons: dict[str, list[Point]] = {}
+    for point in sweep.points:
+        needs = needs_of(sweep, case.profile, point.workers, point.batch_per_worker)
+        if point.key not in known and not needs.fits:
+            reasons.setdefault(needs.memory_words, []).append(point)
+        elif point.key not in known and not asked and needs.seconds > _LONGEST_UNASKED_SECONDS:
+            reasons.setdefault(f"takes about {format_seconds(needs.seconds)}", []).append(point)
+        else:
+            points.append(point)
+    if not reasons:
+        return tuple(points), []
+    name = case.workload.name
+    # the smallest says enough: what is larger needs more
+    reason, (first, *_) = next(iter(reasons.items()))
+    what = f"{counted(first.workers, 'worker')} at a batch of {first.batch_per_worker} {reason}"
+    if points:
+        left_out = "; ".join(
+            f"{counted(workers, 'worker')} at {', '.join(map(str, batches))}"
+            for workers in sorted({p.workers for p in sweep.points})
+            if (
+                batches := [
+                    p.batch_per_worker
+                    for p in sweep.points
+                    if p not in points and p.workers == workers
+                ]
+            )
+        )
+        note = f"Not measured of {name}, by batch: {left_out}. Training with {what}."
+    else:
+        note = f"{name} is not measured here, only predicted: training with {what}."
+    if not asked and needs_of(sweep, case.profile, 1, 1).fits:
+        note += " To choose what is measured, give the study 'measure', e.g. measure: {workers: [1], batch: [1]}."
+    return tuple(points), [note]
+
+
+def _beforehand(sweeps: Sequence[Sweep], store: ResultsStore, *, fresh: bool) -> list[str]:
+    """What begins now, for somebody who did not ask for it in so many words."""
+    missing = [
+        replace(sweep, points=tuple(p for p in sweep.points if p.key not in known))
+        for sweep in sweeps
+        for known in [set[str]() if fresh else stored_keys(sweep, store)]
+    ]
+    count = sum(len(sweep.points) for sweep in missing)
+    if not count:
+        return []
+    seconds = sum(expected_seconds(missing).values())
+    return [
+        f"Measuring {counted(count, 'run')} on this machine first, about {format_seconds(seconds)} in total; "
+        "Ctrl-C stops it, and the next time it goes on from there."
+    ]
+
+
+def _with_batches_of(case: Case, sweep: Sweep) -> Case:
+    """What is found here is found at a batch that was measured."""
+    batches = tuple(sorted({point.batch_per_worker for point in sweep.points}))
+    return replace(case, batches=batches or case.batches)
 
 
 def _plan(case: Case, here: MeasureHere) -> Sweep:
@@ -198,6 +281,7 @@ def _plan(case: Case, here: MeasureHere) -> Sweep:
         case.batches,
         strategy=here.strategy,
         seconds_per_point=here.time_per_point,
+        check_memory=False,  # what does not fit is left out
     )
 
 

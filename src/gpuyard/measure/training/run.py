@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
+from gpuyard.catalog import ModelProfile
 from gpuyard.measure.clock import Clock
 from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
 from gpuyard.measure.machine_lock import only_one_measures
@@ -12,6 +13,7 @@ from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
 from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
+from gpuyard.measure.training.size import needs_of
 from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent, completed
 from gpuyard.run.launch import Environment
 from gpuyard.workloads.profiles import catalog_profile
@@ -92,18 +94,25 @@ def expected_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:
     guesses: dict[str, float] = {}
     for sweep in sweeps:
         started: set[int] = set()
+        profile = catalog_profile(sweep.workload)
         for point in sweep.points:
             start = 0.0 if point.workers in started else _START_SECONDS
             started.add(point.workers)
-            least = _FEWEST_EXCHANGES * _exchange_seconds(sweep, point.workers)
+            least = 0.0 if profile is None else _least_seconds(sweep, profile, point)
             guesses[point.key] = max(1.0 + 1.3 * sweep.seconds_per_point, least) + start
     return guesses
 
 
-def _exchange_seconds(sweep: Sweep, workers: int) -> float:
-    """Of all gradients around a ring; 0 where nobody knows the link, or what is sent."""
-    link, profile = sweep.place.ring_link_bytes_per_second(workers), catalog_profile(sweep.workload)
-    if link is None or profile is None:
+def _least_seconds(sweep: Sweep, profile: ModelProfile, point: Point) -> float:
+    """That the fewest steps of a point take, and their exchanges."""
+    computing = needs_of(sweep, profile, point.workers, point.batch_per_worker).seconds
+    return computing + _FEWEST_EXCHANGES * _exchange_seconds(sweep, profile, point.workers)
+
+
+def _exchange_seconds(sweep: Sweep, profile: ModelProfile, workers: int) -> float:
+    """Of all gradients around a ring; 0 where nobody knows the link."""
+    link = sweep.place.ring_link_bytes_per_second(workers)
+    if link is None:
         return 0.0
     return 2 * (workers - 1) / workers * profile.gradient_bytes / link
 

@@ -12,6 +12,7 @@ from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.clock import Progress
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
+from gpuyard.measure.training.size import refuse_unfit
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line
 from gpuyard.predict.compute import default_precision
@@ -161,8 +162,9 @@ def plan_sweep(
     place: Place | None = None,
     repeat: int = 0,
     launcher: str | None = None,
+    check_memory: bool = True,
 ) -> Sweep:
-    """Check everything that can be checked before a process starts."""
+    """Check everything that can be checked before a process starts; without `check_memory` the caller asks what fits."""
     require_torch()
     workers, batches = sorted(set(workers)), sorted(set(batches))
     if not workers or not batches or workers[0] < 1 or batches[0] < 1:
@@ -213,7 +215,7 @@ def plan_sweep(
         **({} if place.identity() is None else {"place": place.identity()}),
         **({} if repeat == 0 else {"repeat": repeat}),
     }
-    return Sweep(
+    sweep = Sweep(
         workload=workload,
         strategy=cast("StrategyName", strategy),
         device=device,
@@ -229,6 +231,9 @@ def plan_sweep(
         repeat=repeat,
         launcher=cast("Launcher", launcher),
     )
+    if check_memory and profile is not None:
+        refuse_unfit(sweep, profile)
+    return sweep
 
 
 def check_points(count: int) -> None:

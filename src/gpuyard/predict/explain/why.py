@@ -85,7 +85,7 @@ def memory_shortage(scenario: PlatformScenario, gpus: int) -> str:
     name = scenario.gpu.name if scenario.gpu else "GPU"
     return (
         f"a batch of {scenario.workload.batch_per_gpu} needs {needed:,.0f} "
-        f"bytes ({format_bytes(needed)}) of a GPU's memory, a {name} has "
+        f"bytes ({format_bytes(needed)}) of a GPU's memory, the {name} has "
         f"{there:,.0f} ({format_bytes(there)}); "
         + (f"a batch of up to {most} would fit" if most else "not even one sample fits")
     )
