@@ -1,6 +1,7 @@
 """`gpuyard predict --why`: as a person reads it, and as a program does."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -81,6 +82,17 @@ def test_what_does_not_fit_says_how_many_bytes(cli: Cli) -> None:
     text = " ".join(done.stdout.split())
     assert "It does not fit: a batch of 32 needs 43,326,086,400 bytes (43.3 GB)" in text
     assert "has 11,811,160,064 (11.8 GB); a batch of up to 7 would fit." in text
+
+
+def test_no_run_is_proposed_that_does_not_fit_and_a_batch_that_does_is(cli: Cli) -> None:
+    asked = ["predict", "gpt2", "--on", "2x4xrtx-3090@10G", "--batch"]
+    text = " ".join(cli(*asked, "32").stdout.split())
+    assert "One run would" not in text
+    assert "A batch of 32 does not fit: it needs 43.3 GB of a GPU's 25.8 GB; up to" in text
+    most = re.search(r"\(--batch (\d+)\)", text)
+    assert most is not None
+    assert "does not fit" not in cli(*asked, most[1]).stdout
+    assert "One run would narrow" in " ".join(cli(*asked, most[1]).stdout.split())
 
 
 def test_the_batch_that_would_fit_does(cli: Cli) -> None:

@@ -130,6 +130,7 @@ class ClusterPrediction:
     gradient_dtype: GradientDtype = "fp32"  # in which gradients cross the network
     gradient_note: str = ""  # who says so, where it is not as usual
     base_note: str = ""  # why the figure of one GPU is in doubt
+    memory_note: str = ""  # which batch does not fit, and which would
     points_note: str = ""  # which figures of several GPUs contradict each other or are not used
 
     @property

@@ -41,6 +41,7 @@ from gpuyard.specs import (
     StrategyName,
     Workload,
 )
+from gpuyard.units import format_bytes
 
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
 # where doubling any single part shortens the step by less than this, nothing is the choke
@@ -164,7 +165,22 @@ def predict(
         gradient_dtype=scenario.strategy.sent_dtype(workload, exchange),
         gradient_note=gradient_words(workload, scenario.strategy, exchange),
         base_note=base_words(workload, scenario.profile, scenario.gpu),
+        memory_note=_memory_words(scenario, predictions),
         points_note=points_words(scenario),
+    )
+
+
+def _memory_words(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
+    """Of the smallest batch that does not fit, and what would."""
+    unfit = [p for p in predictions if p.fits is False]
+    if not unfit or scenario.platform.memory_bytes is None:
+        return ""
+    smallest = min(unfit, key=lambda p: (p.batch_per_gpu, -p.gpus))
+    most = scenario.largest_batch(smallest.gpus)
+    return (
+        f"A batch of {smallest.batch_per_gpu} does not fit: it needs {format_bytes(smallest.memory_bytes)} of a GPU's "
+        f"{format_bytes(scenario.platform.memory_bytes)}; "
+        + (f"up to {most} would fit (--batch {most})." if most else "not even one sample fits.")
     )
 
 

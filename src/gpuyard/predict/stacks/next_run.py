@@ -47,6 +47,8 @@ class NextRun:
 
 def next_run(scenario: PlatformScenario, wanted: Prediction) -> NextRun | None:
     """For one prediction, the run of fewer GPUs that would narrow it most; None where none does much."""
+    if wanted.fits is False:  # nor would the run
+        return None
     if wanted.gpus == 1 or scenario.platform.link_basis != "assumed link":
         return None
     spot = (wanted.placement, wanted.batch_per_gpu)

@@ -88,7 +88,10 @@ def predict_answer(
         sentences.append(_saturated(result, batches))
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
-    parts += [Sentence(note, "caution") for note in (result.base_note, result.points_note) if note]
+    told = "" if why is not None and not why.fits else result.memory_note
+    parts += [
+        Sentence(note, "caution") for note in (told, result.base_note, result.points_note) if note
+    ]
     parts += _moved(result)
     old = end_of_life(gpu) if gpu else None
     if old is not None:
