@@ -286,6 +286,13 @@ def format_about_usd(usd: float) -> str:
     return f"${float(f'{usd:.1e}'):,.0f}"
 
 
+def format_effective(gpus: float) -> str:
+    """How many GPUs do as much: 4.93 → "4.9", 0.043 → "0.04"."""
+    return f"{gpus:.1f}" if gpus >= 0.1 else f"{gpus:.2f}" if gpus >= 0.005 else "less than 0.01"
+
+
 def format_share(share: float) -> str:
-    """0.27 → "27 %"."""
-    return f"{100 * share:.0f} %"
+    """0.27 → "27 %", 0.002 → "0.2 %"."""
+    if 0 < share < 0.0005:
+        return "under 0.1 %"
+    return f"{100 * share:.1f} %" if 0 < share < 0.005 else f"{100 * share:.0f} %"

@@ -7,6 +7,8 @@ import pytest
 
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.training import size
+from gpuyard.report.figures.marks import Look
+from gpuyard.report.figures.scaling import throughput_option
 from gpuyard.study import study_result_from_json
 from gpuyard.units import counted
 from tests.conftest import Cli
@@ -337,3 +339,20 @@ def test_what_fits_is_measured_and_the_rest_left_out(
     assert [m["batch_per_worker"] for m in document["workloads"][0]["measured"]] == [4]
     assert any("by batch: 1 worker at 1000000" in note for note in document["notes"])
     assert "Measuring 1 run on this machine first, about" in done.stderr
+
+
+def test_hardly_any_scaling_is_a_number_and_its_band_is_drawn_whole(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.study.yaml").write_text(
+        "name: x\nworkloads: [spoken-digits-linear]\nmeasure: null\n"
+        "clusters: [{cluster: dgx-h100}, {cluster: 8x1xgtx-1080-ti@1G}]\n"
+    )
+    result = study_result_from_json(cli("study", "slow.study.yaml", "--json", cwd=tmp_path).stdout)
+    (workload,) = result.workloads
+    said = " ".join(finding.sentence for finding in workload.verdict.findings)
+    assert "do the work of 0.0 " not in said
+    assert "(0 % efficiency)" not in said
+    looks = {curve.platform: Look("#000000", "circle") for curve in workload.curves}
+    axis = throughput_option(workload, workload.batch_per_gpu or 0, looks)["yAxis"]
+    assert axis["min"] <= min(p.low for curve in workload.curves for p in curve.predictions)

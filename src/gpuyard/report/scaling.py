@@ -6,7 +6,7 @@ from statistics import fmean
 from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, scaling_svg
 from gpuyard.measure import Measurement
 from gpuyard.specs import DEFAULT_STRATEGY
-from gpuyard.units import format_bit_rate, format_bytes, format_seconds
+from gpuyard.units import format_bit_rate, format_bytes, format_effective, format_seconds
 
 # from the first on it scales, and below the second the added workers did less than half of their work
 _SCALES, _WORTH_ADDING = 0.8, 0.5
@@ -66,7 +66,8 @@ def _line(
         rate = fmean(m.samples_per_second for m in same)
         points.append(ScalingPoint(workers, rate / (workers * rate_alone), rate))
     most = points[-1]
-    work = f"{most.workers} {members} do the work of {most.workers * most.efficiency:.1f}"
+    done = most.workers * most.efficiency
+    work = f"{most.workers} {members} do the work of {format_effective(done)}"
     if most.workers == 1:
         sentence = f"was measured on one of the {members} only"
     else:

@@ -9,7 +9,7 @@ from gpuyard.predict import Choke, Prediction, Remedy
 from gpuyard.predict.explain.knee import Knee
 from gpuyard.study.result import Basis, Finding, Verdict
 from gpuyard.study.this_machine import THIS_MACHINE
-from gpuyard.units import format_bytes, format_seconds, format_share
+from gpuyard.units import format_bytes, format_effective, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
     "network": "NETWORK CHOKE: speed up the exchange before adding GPUs",
@@ -182,8 +182,9 @@ def _finding(
 def _sentence(place: str, e: _Evidence) -> str:
     if e.count == 1:
         return f"{place}, only one GPU was tried, which says nothing about adding more."
+    work = e.count * e.efficiency
     return (
-        f"{place}, {e.members} do the work of {e.count * e.efficiency:.1f} "
+        f"{place}, {e.members} do the work of {format_effective(work)} "
         f"({format_share(e.efficiency)} efficiency): of a step of {format_seconds(e.step_seconds)}, "
         f"{format_seconds(e.compute_seconds)} is arithmetic and {format_seconds(e.exposed_seconds)} "
         f"is waiting for {format_bytes(e.gradient_bytes)} of gradients. "

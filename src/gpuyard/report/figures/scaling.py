@@ -33,8 +33,12 @@ def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     rates += [p.samples_per_second for curve in points.curves for p in curve.by_gpus.values()]
     positive = [rate for rate in rates if finite(rate) is not None and rate > 0]
     if positive and max(positive) > _LARGEST_LINEAR_RATIO * min(positive):
+        # ends of intervals, too: a band that is cut off looks as if it reached the axis
+        ends = [end for p in points.measured.values() for end in (p.low, p.high)]
+        ends += [end for c in points.curves for p in c.by_gpus.values() for end in (p.low, p.high)]
         drawn = [
             *positive,
+            *(end for end in ends if finite(end) is not None and end > 0),
             *(v for one in series if one["name"] == IDEAL for v in one["data"] if v),
         ]
         option["yAxis"] |= {**log_axis(drawn), "name": "samples/s (log)"}

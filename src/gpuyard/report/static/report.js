@@ -84,7 +84,7 @@
       tooltip: { ...option.tooltip, valueFormatter: number },
     };
     if (option.yAxis.type === "category") {
-      const label = { ...option.yAxis.axisLabel, width: width < 420 ? 132 : 215 };
+      const label = { ...option.yAxis.axisLabel, width: width < 420 ? 132 : 245 };
       fit.yAxis = { ...option.yAxis, axisLabel: label };
     }
     return { option: fit, height: height + legend };
