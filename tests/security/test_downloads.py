@@ -1,5 +1,6 @@
 """What comes over a network is whole, of a sane size, and what was meant; what was there before stays otherwise."""
 
+import csv
 import gzip
 import hashlib
 import io
@@ -223,3 +224,34 @@ def test_an_archive_that_unpacks_to_too_much(server: _Answers, tmp_path: Path) -
     server.answer = answer(gzip.compress(header + bytes(150_000_000), 1))
     with pytest.raises(GpuyardError, match="unpacked, it is larger than 100 MB"):
         fetch_clips(tmp_path / "clips", url=server.address, schemes=("http",))
+
+
+@pytest.mark.parametrize(
+    ("column", "price", "words"),
+    [
+        ("usd_per_hour", "1e-9", "a GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "1e300", "a GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "inf", "expected"),
+        ("usd_per_hour", "nan", "expected"),
+        ("spot_usd_per_hour", "1e-9", "a GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "0.5", "look at it with --dry-run, or take it with --large-changes"),
+    ],
+)
+def test_a_price_that_nobody_asks_for_is_not_taken(
+    cli: Cli, tmp_path: Path, column: str, price: str, words: str
+) -> None:
+    rows = list(csv.DictReader(io.StringIO(SHIPPED)))
+    big = next(row for row in rows if float(row["usd_per_hour"]) > 50)
+    big[column] = price
+    table = tmp_path / "prices.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    refused = cli("prices", "update", "--from", str(table), status=2)
+    assert words in " ".join(refused.stderr.split())
+    if "large" in words:
+        assert (
+            "Changed prices"
+            in cli("prices", "update", "--from", str(table), "--large-changes").stdout
+        )

@@ -13,6 +13,9 @@ from gpuyard.catalog.tables import FactTable
 from gpuyard.errors import GpuyardError, UserMistake, quoted
 from gpuyard.files import MOST_BYTES, read_bytes
 
+_LEAST_USD, _MOST_USD = 0.001, 1000.0  # a GPU-hour; in 2026 they cost 0.05 to 27
+_LARGE_FACTOR = 5.0
+
 
 @dataclass(frozen=True)
 class PriceChange:
@@ -21,6 +24,12 @@ class PriceChange:
     id: str
     before_usd_per_hour: float
     after_usd_per_hour: float
+
+    @property
+    def is_large(self) -> bool:
+        """As a price is whose digits were cut off, or that stands in another unit."""
+        factor = self.after_usd_per_hour / self.before_usd_per_hour
+        return not 1 / _LARGE_FACTOR < factor < _LARGE_FACTOR
 
 
 @dataclass(frozen=True)
@@ -85,3 +94,16 @@ def check_newer(table: FactTable[Price], name: str, today: datetime.date) -> Non
             raise UserMistake(
                 f"{name}: {price.id} has the date {price.date}, which is still to come"
             )
+
+
+def check_plausible(table: Table[Price], name: str) -> None:
+    """Nobody rents a GPU at such a price: every comparison would be won or lost by it."""
+    for price in table:
+        for usd_per_hour in (price.usd_per_hour, price.spot_usd_per_hour):
+            if usd_per_hour is None:
+                continue
+            if not _LEAST_USD <= usd_per_hour / price.gpus <= _MOST_USD:
+                raise UserMistake(
+                    f"{name}: {price.id} costs ${usd_per_hour / price.gpus:.3g} a GPU-hour; expected "
+                    f"${_LEAST_USD:g} to ${_MOST_USD:g}"
+                )

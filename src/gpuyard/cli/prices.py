@@ -33,6 +33,12 @@ def update(
         bool,
         typer.Option("--fewer", help="Use it even if it has fewer prices than what is in use."),
     ] = False,
+    large_changes: Annotated[
+        bool,
+        typer.Option(
+            "--large-changes", help="Use it even if a price changes by a factor of 5 or more."
+        ),
+    ] = False,
     sha256: Annotated[
         str | None,
         typer.Option(
@@ -48,7 +54,12 @@ def update(
     """
     from gpuyard import files
     from gpuyard.catalog import prices
-    from gpuyard.catalog.price_update import check_newer, compare_tables, read_source
+    from gpuyard.catalog.price_update import (
+        check_newer,
+        check_plausible,
+        compare_tables,
+        read_source,
+    )
     from gpuyard.catalog.prices import newest_date, read_price_table
     from gpuyard.errors import UserMistake
     from gpuyard.files import make_parent, write_text
@@ -56,6 +67,7 @@ def update(
     text = read_source(source, sha256)
     before, after = prices(), read_price_table(text, source)
     check_newer(after, source, datetime.date.today())
+    check_plausible(after, source)
     was, becomes = newest_date(before), newest_date(after)
     if becomes < was and not older:
         raise UserMistake(
@@ -67,6 +79,14 @@ def update(
         raise UserMistake(
             f"{source}: it has {len(after):,} prices, the table in use has {len(before):,}: "
             f"{len(found.removed):,} would be lost; look at it with --dry-run, or take it with --fewer"
+        )
+    large = [change for change in found.changed if change.is_large]
+    if large and not (large_changes or dry_run):
+        first = large[0]
+        raise UserMistake(
+            f"{source}: {len(large):,} price{'' if len(large) == 1 else 's'} would change by a factor of 5 or more "
+            f"({first.id} from ${first.before_usd_per_hour:g} to ${first.after_usd_per_hour:g} an hour); "
+            "look at it with --dry-run, or take it with --large-changes"
         )
     if not dry_run:
         write_text(make_parent(files.prices_file()), text)
