@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_who_can_open_no_file_takes_nobody_for_gone(share: Path) -> None:
     looks: tuple[Callable[[], object], ...] = (
         Clock,
         lambda: processes.start_time(os.getppid()),
-        lambda: processes.processes_of("0000abcd", os.getuid()),
+        lambda: processes.processes_of(processes.Marks("0000abcd", os.getuid())),
     )
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -150,20 +150,18 @@ def test_what_was_killed_and_hangs_in_the_kernel_is_not_waited_for_again(frozen_
     hanging = subprocess.Popen(("touch", str(frozen_disk / "file")))
     try:
         launcher = (hanging.pid, processes.start_time(hanging.pid))
+        marks = processes.Marks("none", os.getuid(), None, launcher)
         stat = Path(f"/proc/{hanging.pid}/stat")
         while stat.read_text().split()[2] != "D":
             time.sleep(0.01)
-        assert not processes.stop("none", os.getuid(), None, launcher, 0.0)
-        ended: list[bool] = []
+        assert processes.stop([marks], 0.0) == {"none"}
+        left: list[set[str]] = []
         again = threading.Thread(
-            target=lambda: ended.append(
-                processes.stop("none", os.getuid(), None, launcher, 3600.0)
-            ),
-            daemon=True,
+            target=lambda: left.append(processes.stop([marks], 3600.0)), daemon=True
         )
         again.start()
         again.join(30)
-        assert ended == [False]
+        assert left == [{"none"}]
     finally:
         subprocess.run(("fsfreeze", "--unfreeze", str(frozen_disk)), check=True)
         hanging.wait(60)
@@ -351,3 +349,55 @@ def _holding(broker: Broker, request: Request) -> tuple["subprocess.Popen[bytes]
     holder = subprocess.Popen(("sleep", "60"), pass_fds=(lock,))
     assert turn.lease.held
     return holder, lock
+
+
+def test_leases_that_are_over_their_time_are_ended_together(
+    share: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks waits for one grace, however many don't end by themselves."""
+    command = ("sh", "-c", "trap '' TERM; echo started; while :; do sleep 1; done")
+    launchers = [start("lease", "1", "--for", "2s", "--", *command) for _ in range(3)]
+    for launcher in launchers:
+        assert launcher.stdout is not None and launcher.stdout.readline() == "started\n"
+        launcher.kill()
+        launcher.wait()
+    broker = Broker(share)
+    held = broker.state().held
+    assert len(held) == 3
+    while broker.clock.boot() < max(lease.until_boot or 0.0 for lease in held):
+        time.sleep(0.05)
+    stopped: list[int] = []
+    stop = processes.stop
+
+    def count(leases: Sequence[processes.Marks], grace_seconds: float) -> set[str]:
+        stopped.append(len(leases))
+        return stop(leases, grace_seconds)
+
+    monkeypatch.setattr(processes, "stop", count)
+    turn, lock = broker.ask(this_process(), Request(8, waits=False))
+    os.close(lock)
+    assert turn.lease.held and stopped == [3]
+    assert [lease.ended for lease in broker.history()[:3]] == ["time"] * 3
+    broker.close()
+
+
+def test_a_store_that_is_made_anew_has_what_is_held_from_the_first_moment_on(
+    share: Path, cli: Cli, who: Who
+) -> None:
+    """Whoever asks before `share recover` is done, or where nobody ran it, gets no GPU that another holds."""
+    before = Broker(share)
+    _, lock = before.ask(this_process(), Request(8))
+    for path in share.glob(f"{DATABASE}*"):
+        path.unlink()
+    with pytest.raises(GpuyardError, match=r"was made anew a moment ago|no lease can be given"):
+        before.ask(this_process(), Request(waits=False))
+    after = Broker(share)
+    with pytest.raises(NoneFree):
+        after.ask(this_process(), Request(waits=False))
+    assert set(holders(who())) == set(range(8))
+    with pytest.raises(GpuyardError, match="was made anew a moment ago"):
+        before.ask(this_process(), Request(waits=False))
+    os.close(lock)
+    assert after.ask(this_process(), Request(8))[0].lease.held
+    for broker in (before, after):
+        broker.close()

@@ -396,6 +396,17 @@ def test_a_client_that_is_stopped_while_it_writes_does_not_stop_the_others(
     writer.stdout.close()
 
 
+def test_words_that_are_not_utf_8_are_passed_on_as_they_are(
+    share: Path, start: Start, usage: Usage
+) -> None:
+    latin = "donn\udce9es"  # as Python has a byte that is none of UTF-8's
+    command = ("--project", latin, "--", "printf", "%s", latin)
+    told = start("lease", "1", *command, errors="surrogateescape")
+    assert told.communicate(timeout=30) == (latin, "")
+    (lease,) = usage()
+    assert lease["project"] == "donn?es" and lease["command"] == "printf %s 'donn?es'"
+
+
 def test_the_quick_reader_knows_every_option_of_the_command() -> None:
     import typer
 

@@ -11,8 +11,11 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share.service.service import _request, perform
 from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.config import config_file
 from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.store.state import State
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules, groups_of, recent_use
 from tests.conftest import Cli
@@ -154,3 +157,32 @@ def test_audit_enforces_only_what_the_policy_says(share: Path, cli: Cli) -> None
     finally:
         process.kill()
         process.wait()
+
+
+JUNK: tuple[dict[str, object], ...] = (
+    {"do": "ask", "request": {"project": "\ud800"}},
+    {"do": "ask", "request": {"command": "\ud800"}},
+    {"do": "ask", "request": {"gpus": [True]}},
+    {"do": "release", "id": "\ud800"},
+    {"do": "history", "after": 2**63},
+    {"do": "drain", "until": float("inf")},
+    {"do": "drain", "until": -1e308},
+    {"do": "drain", "until": float("nan")},
+    {"do": "set_rules", "rules": {"priorities": {"staff": "x"}}},
+    {"do": "set_rules", "rules": {"priorities": 1.5}},
+    {"do": "set_rules", "rules": {"quotas": {"staff": float("nan")}}},
+    {"do": "set_rules", "rules": {"weekly_hours": {"staff": [1]}}},
+)
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=json.dumps)
+def test_what_no_gpuyard_sends_is_a_mistake_even_of_an_admin(
+    share: Path, junk: dict[str, object]
+) -> None:
+    """Nothing of it gets into the store or the policy, where it would trouble everybody."""
+    broker = Broker(share)
+    before = config_file(share).read_bytes()
+    with pytest.raises(UserMistake):
+        perform(broker, this_process(), _request(json.dumps(junk).encode()))
+    assert config_file(share).read_bytes() == before and broker.state() == State((), ())
+    broker.close()

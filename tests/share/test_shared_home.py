@@ -76,6 +76,35 @@ def test_a_lease_of_another_machine_with_the_same_home_ends_none_of_ours(
         holding.communicate()
 
 
+@needs_root
+def test_a_share_of_another_machine_on_the_same_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a GPU 0, and to each the other's leases are of another boot, so dead."""
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
+    ours, other = Host("ours", tmp_path), Host("other", tmp_path)
+    set_up = ("-m", "gpuyard", "share", "setup", "--fake-gpus", "1", "--no-service")
+    status, _, complained = ours.run(*set_up)
+    if "unshare" in complained or "mount" in complained:
+        pytest.skip(f"no namespaces here: {complained}")
+    assert status == 0
+    lease = ("-m", "gpuyard", "lease", "1", "--now", "--")
+    holding = ours.start(*lease, "sh", "-c", "echo up; exec sleep 60")
+    try:
+        assert holding.stdout is not None and holding.stdout.readline() == "up\n"
+        for command in ((*lease, "true"), ("-m", "gpuyard", "who"), set_up):
+            status, _, complained = other.run(*command)
+            assert status == 1 and "has the leases of the machine ours" in complained
+        assert ours.run(*lease, "true")[0] == 75
+    finally:
+        os.killpg(holding.pid, signal.SIGKILL)
+        holding.communicate()
+    ours.boot_id.write_text("its next boot\n")
+    assert ours.run(*lease, "true")[0] == 0
+    assert other.run(*set_up, "--move")[0] == 0
+    assert other.run(*lease, "true")[0] == 0 and ours.run(*lease, "true")[0] == 1
+
+
 def test_a_notebook_of_another_machine_is_neither_listed_nor_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,8 +120,8 @@ def _wait(desk: Desk, lease: Lease, lock: int, shell: int, terminal: int | None)
         if left <= 0:
             _tell(terminal, f"the time of lease {lease.id} is over; what runs on it is ended")
             status = os.fstat(lock)
-            identity = (status.st_dev, status.st_ino)
-            processes.stop(lease.id, os.getuid(), identity, None, desk.config.grace_seconds)
+            marks = processes.Marks(lease.id, os.getuid(), (status.st_dev, status.st_ino))
+            processes.stop([marks], desk.config.grace_seconds)
             return
         if watched.poll(left * 1000):
             return

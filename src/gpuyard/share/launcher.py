@@ -166,7 +166,8 @@ def _stop_all(child: int, lease: Lease, lock: int, grace_seconds: float) -> None
         os.kill(child, signal.SIGTERM)
         os.kill(child, signal.SIGCONT)
     status = os.fstat(lock)
-    processes.stop(lease.id, os.getuid(), (status.st_dev, status.st_ino), None, grace_seconds)
+    marks = processes.Marks(lease.id, os.getuid(), (status.st_dev, status.st_ino))
+    processes.stop([marks], grace_seconds)
 
 
 def _is_childless() -> bool:

@@ -11,7 +11,16 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMi
 from gpuyard.files import write_text
 from gpuyard.share.isolation.groups import device_number, usable_kind
 from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
-from gpuyard.share.store.config import ADMIN_GROUP, ShareConfig, SharedGpu, config_file, read_config
+from gpuyard.share.store.clock import Clock
+from gpuyard.share.store.config import (
+    ADMIN_GROUP,
+    Machine,
+    ShareConfig,
+    SharedGpu,
+    config_file,
+    read_config,
+)
+from gpuyard.share.store.database import close_to_others
 from gpuyard.share.turns.choice import MOST_TABLED, mask
 
 if TYPE_CHECKING:
@@ -30,14 +39,21 @@ def set_up(
     admin_group: str = ADMIN_GROUP,
     grace_seconds: float = 5.0,
     isolate: bool | None = None,
+    move: bool = False,
 ) -> ShareConfig:
-    """Make it, or change what one that is there has; leases, history and policy stay. `isolate` None: as before."""
+    """Make it, or change what one that is there has; leases, history and policy stay. `isolate` None: as before.
+
+    `move`: one of another machine, or of this one under another name, becomes this machine's.
+    """
     if topology and not fake_gpus:
         raise UserMistake("--topology is for test GPUs; that of real ones is discovered")
     graph = _graph(topology, fake_gpus) if topology else None
     before = ShareConfig(())
     with contextlib.suppress(GpuyardError):  # there is none yet, or it can't be read
         before = read_config(directory)
+    boot_id = Clock().boot_id
+    if not move:
+        before.check_machine(directory, boot_id)
     gpus = _fake(fake_gpus, topology) if fake_gpus else _found()
     isolation = ""
     if isolate or (isolate is None and before.isolation):
@@ -52,15 +68,16 @@ def set_up(
         scheduler=before.scheduler,
         isolation=isolation,
         rules=before.rules,
+        machine=Machine.this(boot_id),
     )
     make_directory(directory)
     if isolation and fake_gpus:
         _make_devices(config)
     write_text(config_file(directory), config.text(), mode=0o644)
+    close_to_others(directory / DATABASE)
     Broker(directory).close()
     if os.geteuid() == 0:  # others may look, and only the owner may write
         config_file(directory).chmod(0o644)
-        (directory / DATABASE).chmod(0o644)
     return config
 
 

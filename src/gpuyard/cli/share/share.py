@@ -48,6 +48,13 @@ def setup(
             show_default=False,
         ),
     ] = None,
+    move: Annotated[
+        bool,
+        typer.Option(
+            "--move",
+            help="Take over a store that was set up on another machine or under another name.",
+        ),
+    ] = False,
     service: Annotated[
         bool, typer.Option(help="As root: start the service through which other users lease.")
     ] = True,
@@ -68,6 +75,7 @@ def setup(
         topology=topology,
         admin_group=admin_group,
         isolate=isolate,
+        move=move,
     )
     kind = "test GPUs" if fake_gpus else "GPUs"
     say(f"{len(config.gpus)} {kind} can be leased; the store is in {directory}.")

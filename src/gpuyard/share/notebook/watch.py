@@ -84,4 +84,5 @@ class Watch:
         """Jupyter ends its kernels itself; what is left after the grace is ended."""
         os.kill(os.getpid(), signal.SIGTERM)  # the launcher passes it on
         if not self._over.wait(self.grace_seconds):
-            processes.stop(self.lease, os.getuid(), self.lock, None, self.grace_seconds)
+            marks = processes.Marks(self.lease, os.getuid(), self.lock)
+            processes.stop([marks], self.grace_seconds)

@@ -18,18 +18,21 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.service import wire
 from gpuyard.share.service.caller import Caller, peer
 from gpuyard.share.service.location import SOCKET
-from gpuyard.share.store.broker import Broker
+from gpuyard.share.store.broker import DATABASE, Broker
+from gpuyard.share.store.database import close_to_others
 from gpuyard.share.store.lease import Request
 from gpuyard.share.turns.reservations import Wish, indices
 from gpuyard.share.turns.rules import Rules
 from gpuyard.share.watch.gpus import gpu_source
 
 _MOST_OF_ONE_USER = 128  # connections at a time
+_MOST_ROWS = 1000  # of the history in one answer, which has room for them however long they are
 _IDLE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
 _SAMPLE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _LOCK = "service.lock"
+_LAST_MOMENT = 32_503_680_000.0  # the year 3000
 
 
 def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
@@ -42,6 +45,7 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
         listening.listen(512)
         listening.settimeout(_LOOK_SECONDS)
         identity = _identity(directory)
+        close_to_others(directory / DATABASE)
         # what is wrong with the store is said now; open all the time, its log stays and is not folded in at each close
         store = Broker(directory)
         ready()
@@ -51,6 +55,9 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
             if time.monotonic() - sampled >= _SAMPLE_SECONDS:
                 sampled = time.monotonic()
                 with contextlib.suppress(GpuyardError):  # whoever asks is told
+                    another = Broker(directory)  # it may have been made anew
+                    store.close()
+                    store = another
                     store.record_utilisation(gpu_source(directory, store.config).read())
             try:
                 connection, _ = listening.accept()
@@ -131,6 +138,9 @@ def _answer(directory: Path, connection: socket.socket, caller: Caller) -> None:
 def _request(line: bytes) -> dict[str, Any]:
     try:
         document = json.loads(line)
+        json.dumps(
+            document, ensure_ascii=False
+        ).encode()  # half a character has no place in a store
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -155,24 +165,27 @@ def _id(document: dict[str, Any]) -> str:
     return id_
 
 
-def _pid(document: dict[str, Any]) -> int:
-    pid = document.get("pid")
-    if type(pid) is not int or pid < 1:
-        raise UserMistake("this request names no process")
-    return pid
+def _number(document: dict[str, Any], name: str, least: int) -> int:
+    number = document.get(name)
+    if type(number) is not int or not least <= number < 2**63:
+        raise UserMistake("this request has a value of the wrong type")
+    return number
 
 
 def _drain(broker: Broker, caller: Caller, document: dict[str, Any]) -> object:
     until = document.get("until")
-    if not isinstance(until, int | float | None):
+    if not isinstance(until, int | float | None) or (until and not 0 < until < _LAST_MOMENT):
         raise UserMistake("this request has a value of the wrong type")
     return broker.drain(caller, indices(document.get("gpus", ())), until)
 
 
 _OPERATIONS: dict[str, Callable[[Broker, Caller, dict[str, Any]], object]] = {
     "state": lambda broker, _, __: broker.state(),
+    "history": lambda broker, _, asked: broker.history(_number(asked, "after", 0), _MOST_ROWS),
     "claim": lambda broker, caller, asked: broker.claim(caller, _id(asked)),
-    "enclose": lambda broker, caller, asked: broker.enclose(caller, _id(asked), _pid(asked)),
+    "enclose": lambda broker, caller, asked: broker.enclose(
+        caller, _id(asked), _number(asked, "pid", 1)
+    ),
     "leave": lambda broker, caller, asked: broker.leave(caller, _id(asked)),
     "finish": lambda broker, caller, asked: broker.finish(
         caller, _id(asked), childless=asked.get("childless") is True

@@ -23,7 +23,7 @@ from gpuyard.share.store.database import Database
 from gpuyard.share.store.ending import Ending
 from gpuyard.share.store.lease import LONGEST_COMMAND, Lease, Request
 from gpuyard.share.store.locks import Locks
-from gpuyard.share.store.rows import Rows
+from gpuyard.share.store.rows import Rows, insert_held
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.reservations import Reservations, Wish
@@ -48,8 +48,9 @@ class Broker:
         self.directory = directory
         self.clock = clock or Clock()
         self.config = read_config(directory)
+        self.config.check_machine(directory, self.clock.boot_id)
         self.locks = Locks(directory / LOCKS)
-        self.database = Database(directory / DATABASE, read_only=read_only)
+        self.database = Database(directory / DATABASE, read_only=read_only, fill=self._fill)
         self.groups = Groups(directory)
         self._rows = Rows(self.database)
         self._reservations = Reservations(self.database, self.clock, self.config, self.locks)
@@ -115,17 +116,25 @@ class Broker:
         """Give up a place in the queue."""
         self._rows.own(caller, id_)
         with self.database.transaction() as connection:
-            connection.execute("DELETE FROM leases WHERE id = ? AND start IS NULL", (id_,))
-        self.locks.remove(id_)
+            left = connection.execute(
+                "DELETE FROM leases WHERE id = ? AND start IS NULL", (id_,)
+            ).rowcount
+        if left:  # else it holds GPUs, and by its lock it is known who does
+            self.locks.remove(id_)
 
     def finish(self, caller: Caller, id_: str, *, childless: bool) -> bool:
         """The command has ended; the lease has, too, unless processes of it are left.
 
         `childless`: the kernel told the launcher that none is, so its own hold on the lock is the last one. Else
-        it has let go of the lock, and /proc is searched.
+        it has let go of the lock, and /proc is searched. So it is where another process says so: GPUs that somebody
+        still uses are given to nobody, whatever their user says.
         """
         found = self._rows.own(caller, id_)
-        if not childless and (not self.locks.is_free(id_) or self._ending.survivors(found)):
+        if not childless and not self.locks.is_free(id_):
+            return False
+        if not (childless and caller.pid == os.getpid()) and any(
+            pid != caller.pid for pid in self._ending.survivors(found)
+        ):
             return False
         now = self.clock.boot()
         how = "time" if found.until_boot is not None and found.until_boot <= now else "finished"
@@ -142,7 +151,7 @@ class Broker:
                 f"lease {id_} is {found.user}'s; only {found.user} and members of the group "
                 f"{self.config.admin_group} can release it"
             )
-        if not self._ending.stop(found, "released"):
+        if not self._ending.stop([found], "released"):
             raise GpuyardError(
                 f"processes of lease {id_} can't be ended, so it stays: "
                 f"{', '.join(map(str, self._ending.survivors(found)))}"
@@ -215,13 +224,17 @@ class Broker:
                 rows,
             )
 
-    def history(self) -> list[Lease]:
-        """Every lease that ever held GPUs, oldest first."""
-        return self._rows.select("start IS NOT NULL")
+    def history(self, after: int = 0, most: int = -1) -> list[Lease]:
+        """Every lease that ever held GPUs, oldest first; or so many of those after one of them."""
+        return self._rows.select("start IS NOT NULL AND number > ?", after, most=most)
 
     def expected_start(self, lease: Lease, state: State) -> float | None:
         """Seconds from now; None: nobody can say."""
         return self._asking.expected_start(lease, state)
+
+    def _fill(self, connection: "sqlite3.Connection") -> None:
+        """A new store where another was lost: what is held is held in it from the first moment on."""
+        insert_held(connection, self.locks.held().values())
 
     def _refuse_crowd(self, caller: Caller) -> None:
         if sum(lease.uid == caller.uid for lease in self._rows.living()) >= _MOST_OF_ONE_USER:

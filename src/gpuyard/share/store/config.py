@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -33,6 +34,31 @@ class SharedGpu:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Whose GPUs they are: several machines may see the same disk, and each has its own GPU 0."""
+
+    name: str
+    id: str
+    """What systemd calls it; empty where nobody knows."""
+    boot_id: str
+    """When this was written."""
+
+    @classmethod
+    def this(cls, boot_id: str) -> "Machine":
+        id_ = ""
+        with contextlib.suppress(OSError, ValueError):
+            id_ = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+        return cls(os.uname().nodename, id_, boot_id)
+
+    def is_this(self, boot_id: str) -> bool:
+        """In the same boot it is, whatever it is called by now, or in a container."""
+        if self.boot_id == boot_id:
+            return True
+        here = Machine.this(boot_id)
+        return self.name == here.name and (self.id == here.id or not (self.id and here.id))
+
+
+@dataclass(frozen=True)
 class ShareConfig:
     """Written by `gpuyard share setup`."""
 
@@ -52,6 +78,9 @@ class ShareConfig:
     """By what the devices of other GPUs are closed to a lease: "cgroup2", "cgroup1", or not at all."""
 
     rules: Rules = field(default_factory=Rules)
+
+    machine: Machine | None = None
+    """None: an earlier version did not write it down."""
 
     @property
     def guard(self) -> str:
@@ -81,6 +110,16 @@ class ShareConfig:
         """Raises where another scheduler gives the GPUs out, with what to use there."""
         if self.scheduler != "local":
             raise GpuyardError(f"Slurm gives these GPUs out now; use: {instead}")
+
+    def check_machine(self, directory: Path, boot_id: str) -> None:
+        """Raises on another machine than the one that it was set up on: to that one, all leases here look dead."""
+        if self.machine is not None and not self.machine.is_this(boot_id):
+            raise GpuyardError(
+                f"{directory} has the leases of the machine {self.machine.name}, and this is "
+                f"{os.uname().nodename}. Where machines share a disk, each needs a directory of its own: name "
+                "another one with GPUYARD_SHARE_DIR. If it is the same machine under another name, run: "
+                "gpuyard share setup --move"
+            )
 
     def text(self) -> str:
         """The file."""
@@ -124,6 +163,7 @@ def _config(document: dict[str, Any]) -> ShareConfig:
         "gpus": tuple(SharedGpu(**gpu) for gpu in document["gpus"]),
         "rates": {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()},
         "rules": Rules.from_document(document.get("rules", {})),
+        "machine": Machine(**document["machine"]) if document.get("machine") else None,
     }
     for name in ("grace_seconds", "notice_seconds"):
         if name in read:

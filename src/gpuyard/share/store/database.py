@@ -4,9 +4,10 @@ With synchronous=FULL nothing is acknowledged before its log is on the disk, and
 """
 
 import contextlib
+import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
@@ -21,10 +22,19 @@ _LOOK_SECONDS = 3.0  # how long a write lock is waited for before it is asked wh
 class Database:
     """One connection, used by one thread at a time."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        fill: Callable[[sqlite3.Connection], None] = lambda _: None,
+    ) -> None:
+        """`fill`: what a new store has from the first moment on."""
         self.path = path
+        self._fill = fill
         with self.sentences():
             self.connection = self._read_only() if read_only else self._opened()
+            self._file = path.stat()
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -36,12 +46,20 @@ class Database:
         with self.sentences():
             self._begin()
             try:
+                self._check_is_there()
                 yield self.connection
                 self.connection.execute("COMMIT")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+
+    def _check_is_there(self) -> None:
+        """What is written to a store that was put aside is lost."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self._file, self.path.stat()):
+                return
+        raise GpuyardError(f"{self.path} was made anew a moment ago; try again")
 
     @contextlib.contextmanager
     def sentences(self) -> Iterator[None]:
@@ -62,6 +80,8 @@ class Database:
             ) from error
 
     def _opened(self) -> sqlite3.Connection:
+        if not self.path.exists():  # else SQLite makes one that others can read
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=_LOOK_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -84,6 +104,7 @@ class Database:
                     raise _damaged(self.path, "it is another program's database")
                 for statement in TABLES:
                     connection.execute(statement)
+                self._fill(connection)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")
@@ -138,6 +159,13 @@ class Database:
                     time.sleep(_RETRY_SECONDS)
         finally:
             self.connection.execute(f"PRAGMA busy_timeout = {int(_LOOK_SECONDS * 1000)}")
+
+
+def close_to_others(path: Path) -> None:
+    """Its owner alone may open a store: whoever reads one can lock SQLite's index of its log, and nobody could write."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).chmod(0o600)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:

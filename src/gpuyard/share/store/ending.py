@@ -1,5 +1,6 @@
 """How leases end: what is dead is found, what is over its time is stopped, and both are written down."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,34 +43,44 @@ class Ending:
     def dead(self, *, stop_overdue: bool) -> list[Ended]:
         """Leases that nobody has any more, and how each ended."""
         dead = []
+        overdue = []
         for lease in self._rows.living():
             if lease.boot_id != self._clock.boot_id:
                 dead.append((lease, "reboot"))
             elif self._locks.is_free(lease.id) and not (lease.held and self.survivors(lease)):
                 dead.append((lease, "died"))
-            elif (
-                stop_overdue
-                and lease.until_boot is not None
-                and lease.until_boot <= self._clock.boot()
-                and self.stop(lease, "time")
-            ):
-                dead.append((lease, "time"))
+            elif lease.until_boot is not None and lease.until_boot <= self._clock.boot():
+                overdue.append(lease)
+        if stop_overdue and overdue:
+            dead += [(lease, "time") for lease in self.stop(overdue, "time")]
         return dead
 
-    def stop(self, lease: Lease, why: str) -> bool:
-        """End its processes; why is noted first, for the launcher may still say by itself that it ended."""
+    def stop(self, leases: Sequence[Lease], why: str) -> list[Lease]:
+        """End the processes of all of them at once: whoever waits for it waits for one grace. Those that have ended.
+
+        Why is noted first, for the launcher may still say by itself that it ended.
+        """
         with self._database.transaction() as connection:
-            connection.execute("UPDATE leases SET ending = ? WHERE id = ?", (why, lease.id))
-        launcher = (lease.pid, lease.process_start)
-        grace = self._config.grace_seconds
-        with self._locks.pinned(lease.id) as lock:
-            ended = processes.stop(lease.id, lease.uid, lock, launcher, grace)
-        return ended and self._locks.is_free(lease.id)
+            connection.executemany(
+                "UPDATE leases SET ending = ? WHERE id = ?", [(why, lease.id) for lease in leases]
+            )
+        with contextlib.ExitStack() as pins:
+            marks = [
+                processes.Marks(
+                    lease.id,
+                    lease.uid,
+                    pins.enter_context(self._locks.pinned(lease.id)),
+                    (lease.pid, lease.process_start),
+                )
+                for lease in leases
+            ]
+            left = processes.stop(marks, self._config.grace_seconds)
+        return [lease for lease in leases if lease.id not in left and self._locks.is_free(lease.id)]
 
     def survivors(self, lease: Lease) -> list[int]:
         """Its processes that still live."""
         with self._locks.pinned(lease.id) as lock:
-            return processes.processes_of(lease.id, lease.uid, lock)
+            return processes.processes_of(processes.Marks(lease.id, lease.uid, lock))
 
     def end_all(self, connection: "sqlite3.Connection", ended: Sequence[Ended]) -> None:
         """Inside a transaction: write it down, free its GPUs, sweep what no lease has any more."""

@@ -37,6 +37,12 @@ class Request:
     waits: bool = True
 
     def __post_init__(self) -> None:
+        for name in (
+            "command",
+            "project",
+        ):  # of an argument that is not UTF-8 some characters have no place in a store
+            text = getattr(self, name).encode(errors="replace").decode()
+            object.__setattr__(self, name, text)
         if self.count < 1:
             raise UserMistake(f"a lease is for 1 GPU or more, got {self.count}")
         if self.gpus and (len(set(self.gpus)) != len(self.gpus) or self.count != len(self.gpus)):
@@ -68,7 +74,7 @@ class Request:
         }
         if any(not isinstance(value, kinds[name]) for name, value in read.items()):
             raise UserMistake("this request has a value of the wrong type")
-        if any(not isinstance(index, int) for index in read["gpus"]):
+        if any(type(index) is not int for index in read["gpus"]):
             raise UserMistake("this request has a value of the wrong type")
         return cls(**{**read, "gpus": tuple(read["gpus"])})
 

@@ -3,7 +3,6 @@ what can still be read of the history and the reservations."""
 
 import contextlib
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,15 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
+from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.database import check
 from gpuyard.share.store.lease import Lease
-from gpuyard.share.store.locks import Locks
+from gpuyard.share.store.rows import LISTS, insert
 from gpuyard.share.turns.calendar import Reservation
-from gpuyard.sqlite_file import address
+from gpuyard.sqlite_file import BUSY_SECONDS, address
 
 T = TypeVar("T")
-_LISTS = ("wanted", "gpus")
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,13 @@ def recover(directory: Path) -> Recovered | None:
         Broker(directory).close()  # a version that is too new is said here
         return None
     aside = directory / f"{DATABASE}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
-    for suffix in ("-shm", "-wal", ""):
-        part = directory / f"{DATABASE}{suffix}"
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    broker = Broker(directory)
-    if os.geteuid() == 0:
-        store.chmod(0o644)
-    running = [lease for text in Locks(directory / LOCKS).held().values() if (lease := _read(text))]
+    with _nobody_writes(store):
+        for suffix in ("-shm", "-wal", ""):
+            part = directory / f"{DATABASE}{suffix}"
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        broker = Broker(directory)  # with all leases that are held
+    running = broker.state().held
     known = {lease.id for lease in running} | {str(lease.number) for lease in running}
     past = [
         lease
@@ -56,30 +53,29 @@ def recover(directory: Path) -> Recovered | None:
     ]
     reserved = list(_rows(aside, "reservations", Reservation.from_document))
     with broker.database.transaction() as connection:
-        for lease in running:
-            _insert(connection, "leases", asdict(lease))
-            connection.executemany(
-                "INSERT INTO holds (lease, gpu, parts) VALUES (?, ?, ?)",
-                [(lease.number, gpu, lease.parts) for gpu in lease.gpus],
-            )
         now = broker.clock.wall()
         ended = sum(
-            _insert(connection, "leases", asdict(_ended(lease, now)), keep_first=True)
+            insert(connection, "leases", asdict(_ended(lease, now)), keep_first=True)
             for lease in past
         )
         kept = sum(
-            _insert(connection, "reservations", asdict(one), keep_first=True) for one in reserved
+            insert(connection, "reservations", asdict(one), keep_first=True) for one in reserved
         )
     broker.close()
     return Recovered(aside, len(running), ended, kept)
 
 
-def _read(text: str) -> Lease | None:
-    """A lock of somebody who still waits has nothing in it."""
-    try:
-        return Lease.from_document(json.loads(text))
-    except (ValueError, TypeError, KeyError):
-        return None
+@contextlib.contextmanager
+def _nobody_writes(store: Path) -> Iterator[None]:
+    """As far as a damaged file can be locked; where it can't, nobody else can write it either."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            old = sqlite3.connect(
+                address(store, "mode=rw"), uri=True, isolation_level=None, timeout=BUSY_SECONDS
+            )
+            held.callback(old.close)
+            old.execute("BEGIN IMMEDIATE")
+        yield
 
 
 def _ended(lease: Lease, now: float) -> Lease:
@@ -109,26 +105,7 @@ def _rows(store: Path, table: str, make: Callable[[dict[str, Any]], T]) -> Itera
 
 
 def _with_lists(document: Mapping[str, Any]) -> dict[str, Any]:
-    lists = {name: json.loads(document[name]) for name in _LISTS}
+    lists = {name: json.loads(document[name]) for name in LISTS}
     if any(type(gpu) is not int for gpus in lists.values() for gpu in gpus):
         raise ValueError(lists)
     return {name: value for name, value in document.items() if name != "ending"} | lists
-
-
-def _insert(
-    connection: sqlite3.Connection, table: str, row: dict[str, Any], *, keep_first: bool = False
-) -> bool:
-    """`keep_first`: a row that the table refuses, or has already, is left out. True: it is in."""
-    row = row | {name: json.dumps(row[name]) for name in _LISTS}
-    names = ", ".join(f'"{name}"' for name in row)
-    values = ", ".join("?" * len(row))
-    try:
-        connection.execute(
-            f"INSERT INTO {table} ({names}) VALUES ({values})",  # noqa: S608 - our own columns
-            tuple(row.values()),
-        )
-    except (sqlite3.IntegrityError, OverflowError):
-        if not keep_first:
-            raise
-        return False
-    return True

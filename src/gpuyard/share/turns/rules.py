@@ -12,6 +12,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.share.store.lease import WHOLE, Lease
 
 WEEK_SECONDS = 7 * 86400.0
+_MOST = 1e9  # of any number in a policy
 NOTHING, WARN, STOP = "none", "warn", "stop"
 
 
@@ -47,10 +48,21 @@ class Rules:
     @classmethod
     def from_document(cls, document: Any) -> "Rules":
         """As `document` writes it, after a way through JSON."""
+        unknown = UserMistake("this is not a policy that this version of gpuyard knows")
         try:
-            return cls(**document)
+            rules = cls(**document)
         except (TypeError, ValueError, AttributeError):
-            raise UserMistake("this is not a policy that this version of gpuyard knows") from None
+            raise unknown from None
+        for limits, kinds in (
+            (rules.quotas, (int,)),
+            (rules.weekly_hours, (int, float)),
+            (rules.priorities, (int,)),
+        ):
+            if not isinstance(limits, dict) or any(
+                type(limit) not in kinds or not abs(limit) < _MOST for limit in limits.values()
+            ):
+                raise unknown
+        return rules
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,7 +1,8 @@
 """The processes of a lease, found in /proc, and stopped so that never a stranger's is hit.
 
 A process belongs to a lease if it is of the same user and holds the lease's lock, or was started with the
-lease's name in its environment: a program that closes what it inherits is found, too.
+lease's name in its environment: a program that closes what it inherits is found, too. So is one that runs with
+another's rights (like `su`): who started it is its real uid, and may end it.
 """
 
 import contextlib
@@ -10,13 +11,27 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
 
 VARIABLE = "GPUYARD_LEASE"
 _ROUNDS, _ROUNDS_AGAIN = 40, 4
+_REAL_UID = re.compile(rb"^Uid:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the processes of a lease are recognised by."""
+
+    id: str
+    uid: int
+    lock: tuple[int, int] | None = None
+    """Device and inode; `pinned`, or held by this process, as long as this is used."""
+    launcher: tuple[int, int] | None = None
+    """Pid and start, for it may have been started before the lease."""
 
 
 def start_time(pid: int) -> int:
@@ -82,17 +97,23 @@ def _raise_if_short(error: OSError) -> None:
         ) from error
 
 
-def processes_of(
-    id_: str,
-    uid: int,
-    lock: tuple[int, int] | None = None,
-    launcher: tuple[int, int] | None = None,
-) -> list[int]:
-    """All living ones; the launcher by pid and start, for it may have been started before the lease."""
-    return [pid for pid in _pids_of(uid) if _belongs(pid, id_, lock, launcher)]
+def processes_of(marks: Marks) -> list[int]:
+    """All living ones."""
+    return _processes_of([marks]).get(marks, [])
 
 
-def _pids_of(uid: int) -> Iterator[int]:
+def _processes_of(leases: Sequence[Marks]) -> dict[Marks, list[int]]:
+    """In one look, of those that have any."""
+    found: dict[Marks, list[int]] = {}
+    for pid, uids in _pids_of({marks.uid for marks in leases}):
+        for marks in leases:
+            if marks.uid in uids and _belongs(pid, marks):
+                found.setdefault(marks, []).append(pid)
+    return found
+
+
+def _pids_of(uids: Collection[int]) -> Iterator[tuple[int, set[int]]]:
+    """Processes that run for one of these, and for whom."""
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - pathlib takes several times as long
     except OSError as error:
@@ -101,23 +122,25 @@ def _pids_of(uid: int) -> Iterator[int]:
     for name in names:
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
-                    yield int(name)
+                found = {os.stat(f"/proc/{name}").st_uid}  # noqa: PTH116
+                if found != uids and (real := _REAL_UID.search(_read(int(name), "status"))):
+                    found.add(int(real[1]))
+                if not found.isdisjoint(uids):
+                    yield int(name), found
 
 
-def _belongs(
-    pid: int, id_: str, lock: tuple[int, int] | None, launcher: tuple[int, int] | None
-) -> bool:
+def _belongs(pid: int, marks: Marks) -> bool:
     if pid == os.getpid():
         return False
     fields = _stat(pid)
     if not fields or fields[0] in ("Z", "X"):  # dead, and only not yet waited for
         return False
-    if launcher is not None and (pid, int(fields[19])) == launcher:
+    if marks.launcher is not None and (pid, int(fields[19])) == marks.launcher:
         return True
-    marker = f"{VARIABLE}={id_}".encode()
-    if marker in _read(pid, "environ").split(b"\0"):
+    variable = f"{VARIABLE}={marks.id}".encode()
+    if variable in _read(pid, "environ").split(b"\0"):
         return True
+    lock = marks.lock
     return lock is not None and any(_holds(pid, one) for one in _open(pid, lock))
 
 
@@ -178,56 +201,45 @@ def wake_stopped(file: Path) -> None:
         status = file.stat()
     except OSError:
         return
-    for pid in _pids_of(os.geteuid()):
+    for pid, _ in _pids_of({os.geteuid()}):
         if is_stopped(pid) and _open(pid, (status.st_dev, status.st_ino)):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
 
 
-def stop(
-    id_: str,
-    uid: int,
-    lock: tuple[int, int] | None,
-    launcher: tuple[int, int] | None,
-    grace_seconds: float,
-) -> bool:
-    """Ask them to end, wake those that are stopped, and after a grace end them. True: none is left.
+def stop(leases: Sequence[Marks], grace_seconds: float) -> set[str]:
+    """Ask the processes of all these to end, wake those that are stopped, and after one grace end them.
 
-    The lock must be `pinned`, or held by this process, all the while.
+    The leases of which some are left: they are in the kernel, or another user's.
     """
     deadline = time.monotonic() + grace_seconds
+    left = _processes_of(leases)
+    # somebody has done all this before
+    dying = {marks for marks, pids in left.items() if all(map(_is_dying, pids))}
     asked: set[int] = set()
-    rounds = _ROUNDS
-    while True:
-        left = processes_of(id_, uid, lock, launcher)
-        if not left:
-            return True
-        if not asked and all(map(_is_dying, left)):  # somebody has done all this before
-            rounds = _ROUNDS_AGAIN
-            break
-        new = [pid for pid in left if pid not in asked]
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            _send(new, number, id_, lock, launcher)
-        asked.update(new)
+    rounds = _ROUNDS_AGAIN
+    while left.keys() - dying:
+        for marks in left.keys() - dying:
+            new = [pid for pid in left[marks] if pid not in asked]
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                _send(new, number, marks)
+            asked.update(new)
         if time.monotonic() >= deadline:
+            rounds = _ROUNDS
             break
         time.sleep(0.05)
+        left = _processes_of(leases)
     for _ in range(rounds):  # what forks while it is killed is found again
-        left = processes_of(id_, uid, lock, launcher)
+        left = _processes_of(leases)
         if not left:
-            return True
-        _send(left, signal.SIGKILL, id_, lock, launcher)
+            break
+        for marks, pids in left.items():
+            _send(pids, signal.SIGKILL, marks)
         time.sleep(0.05)
-    return False  # in the kernel, or another user's: the lease stays
+    return {marks.id for marks in left}
 
 
-def _send(
-    pids: list[int],
-    number: signal.Signals,
-    id_: str,
-    lock: tuple[int, int] | None,
-    launcher: tuple[int, int] | None,
-) -> None:
+def _send(pids: Sequence[int], number: signal.Signals, marks: Marks) -> None:
     for pid in pids:
         try:
             handle = os.pidfd_open(pid)
@@ -235,7 +247,7 @@ def _send(
             continue
         try:
             # looked at again now that the handle is open: the pid can't be another process's from here on
-            if _belongs(pid, id_, lock, launcher):
+            if _belongs(pid, marks):
                 signal.pidfd_send_signal(handle, number)
         except OSError:
             continue

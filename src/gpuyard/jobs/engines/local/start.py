@@ -109,7 +109,7 @@ def look(paths: StartPaths) -> StartView:
     progress = _read(paths.progress, _progress)
     if not alive and progress is not None and progress.lease:
         # a program that closes what it inherits is found by its environment
-        alive = bool(processes.processes_of(progress.lease, os.getuid()))
+        alive = bool(processes.processes_of(processes.Marks(progress.lease, os.getuid())))
     end = _read(paths.end, _end)
     fault = "" if alive or end is not None else _last_line(paths.supervisor_log)
     return StartView(end, progress, alive, paths.supervisor_log.exists(), fault)
@@ -150,9 +150,8 @@ def end_all(paths: StartPaths, grace_seconds: float) -> bool:
         return not _is_held(paths)
     supervisor = (progress.pid, progress.process_start)
     with processes.pinned(paths.lock) as lock:
-        return processes.stop(
-            progress.lease or "none", os.getuid(), lock, supervisor, grace_seconds
-        )
+        marks = processes.Marks(progress.lease or "none", os.getuid(), lock, supervisor)
+        return not processes.stop([marks], grace_seconds)
 
 
 def read_order(paths: StartPaths) -> Order:
