@@ -6,6 +6,7 @@ import pwd
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.service.service import _request, perform
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import config_file
-from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.store.state import State
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules, groups_of, recent_use
@@ -186,3 +188,47 @@ def test_what_no_gpuyard_sends_is_a_mistake_even_of_an_admin(
         perform(broker, this_process(), _request(json.dumps(junk).encode()))
     assert config_file(share).read_bytes() == before and broker.state() == State((), ())
     broker.close()
+
+
+def test_a_long_history_is_added_up_and_not_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits asks for it many times a minute, and everybody would wait for them."""
+    now = broker.clock.wall()
+    ask = broker.ask(ME, Request(count=8))[1]
+    waiting = [broker.ask(caller, Request()) for caller in (ME, OTHER)]
+    ended = [(number, number % 3, now - 40 * number, now - 33 * number) for number in range(9, 500)]
+    with broker.database.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO leases (number, id, uid, user, 'group', pid, process_start, boot_id, command, project,"
+            " count, wanted, parts, asked, gpus, start, 'end', ended) VALUES (?1, 'x' || ?1, ?2, 'u', 'g' || ?2,"
+            " 1, 1, 'b', 'c', 'p', 2, '[]', 500000, 0, '[0, 1]', ?3, ?4, 'finished')",
+            ended,
+        )
+    history = [lease for lease in broker.history() if lease.ended]
+    for fair_share in ("user", "group"):
+        rules = Rules(half_life_seconds=HOUR, fair_share=fair_share)
+        used = PastUse().decayed(broker.database, rules, now)
+        whose = {
+            lease.uid: lease.group if fair_share == "group" else lease.uid for lease in history
+        }
+        assert {uid: used[str(name)] for uid, name in whose.items()} == pytest.approx(
+            recent_use(rules, history, now)
+        )
+    week = PastUse().of_last_week(broker.database, now)
+    assert week == pytest.approx(
+        {uid: sum(end - start for _, who, start, end in ended if who == uid) for uid in range(3)}
+    )
+    broker.set_rules(ME, Rules(half_life_seconds=HOUR, weekly_hours={GROUP: 1000.0}))
+    read = []
+    from_row = Lease.from_row
+
+    def count(row: tuple[Any, ...]) -> Lease:
+        read.append(row)
+        return from_row(row)
+
+    monkeypatch.setattr(Lease, "from_row", count)
+    assert broker.claim(ME, waiting[0][0].lease.id).position
+    assert len(read) < 50
+    for lock in (ask, waiting[0][1], waiting[1][1]):
+        os.close(lock)

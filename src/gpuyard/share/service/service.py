@@ -21,6 +21,7 @@ from gpuyard.share.service.location import SOCKET
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.database import close_to_others
 from gpuyard.share.store.lease import Request
+from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.turns.reservations import Wish, indices
 from gpuyard.share.turns.rules import Rules
 from gpuyard.share.watch.gpus import gpu_source
@@ -49,7 +50,7 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
         # what is wrong with the store is said now; open all the time, its log stays and is not folded in at each close
         store = Broker(directory)
         ready()
-        crowd = _Crowd()
+        crowd = _Crowd(directory)
         sampled = 0.0
         while _identity(directory) == identity:
             if time.monotonic() - sampled >= _SAMPLE_SECONDS:
@@ -66,7 +67,7 @@ def serve(directory: Path, ready: Callable[[], None] = lambda: None) -> None:
             except OSError:  # they have gone, or too many are here
                 time.sleep(_PAUSE_SECONDS)
                 continue
-            crowd.admit(directory, connection)
+            crowd.admit(connection)
         store.close()
 
 
@@ -82,11 +83,13 @@ def is_running(directory: Path) -> bool:
 class _Crowd:
     """Those who are being answered, each by a thread; nobody can take all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._past = PastUse()
         self._by_user: Counter[int] = Counter()
         self._lock = threading.Lock()
 
-    def admit(self, directory: Path, connection: socket.socket) -> None:
+    def admit(self, connection: socket.socket) -> None:
         try:
             caller = peer(connection)
         except OSError:
@@ -97,15 +100,13 @@ class _Crowd:
                 connection.close()
                 return
             self._by_user[caller.uid] += 1
-        threading.Thread(
-            target=self._answer, args=(directory, connection, caller), daemon=True
-        ).start()
+        threading.Thread(target=self._answer, args=(connection, caller), daemon=True).start()
 
-    def _answer(self, directory: Path, connection: socket.socket, caller: Caller) -> None:
+    def _answer(self, connection: socket.socket, caller: Caller) -> None:
         try:
             with connection:
                 connection.settimeout(_IDLE_SECONDS)
-                _answer(directory, connection, caller)
+                _answer(self._directory, connection, caller, self._past)
         except OSError:
             pass  # the caller has gone
         finally:
@@ -113,11 +114,11 @@ class _Crowd:
                 self._by_user[caller.uid] -= 1
 
 
-def _answer(directory: Path, connection: socket.socket, caller: Caller) -> None:
+def _answer(directory: Path, connection: socket.socket, caller: Caller, past: PastUse) -> None:
     line = wire.receive(connection, wire.MOST_REQUEST_BYTES)
     lock = None
     try:
-        broker = Broker(directory)
+        broker = Broker(directory, past=past)
         try:
             answer, lock = perform(broker, caller, _request(line))
         finally:

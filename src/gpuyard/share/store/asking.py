@@ -15,12 +15,13 @@ from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.lease import WHOLE, Lease, NoneFree, Request
 from gpuyard.share.store.locks import Locks
+from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.store.rows import Rows, gone
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns import queue
 from gpuyard.share.turns.choice import parts_of
 from gpuyard.share.turns.reservations import Reservations
-from gpuyard.share.turns.rules import WEEK_SECONDS, Allowance, allowance, groups_of, recent_use
+from gpuyard.share.turns.rules import Allowance, allowance, groups_of, recent_use
 from gpuyard.share.turns.when import shown
 from gpuyard.share.watch import processes
 
@@ -40,8 +41,10 @@ class Asking:
         clock: Clock,
         config: ShareConfig,
         reservations: Reservations,
+        past: PastUse,
     ) -> None:
         self._rows = rows
+        self._past = past
         self._locks = locks
         self._groups = groups
         self._clock = clock
@@ -144,19 +147,17 @@ class Asking:
         if half_life is None or len(waiting) < 2:
             return queue.in_order(waiting)
         now = self._clock.wall()
-        recent = self._rows.select(
-            'start IS NOT NULL AND COALESCE("end", ?) > ?', now, now - 10 * half_life
-        )
-        return queue.in_order(waiting, recent_use(self._config.rules, recent, now, waiting))
+        past = self._past.decayed(self._rows.database, self._config.rules, now)
+        held = [lease for lease in self._rows.living() if lease.held]
+        used = recent_use(self._config.rules, held, now, waiting, past)
+        return queue.in_order(waiting, used)
 
     def _allowance(self, living: Sequence[Lease]) -> Allowance:
         rules, now = self._config.rules, self._clock.wall()
-        recent = []
+        past: dict[int, float] = {}
         if rules.weekly_hours:
-            recent = self._rows.select(
-                'start IS NOT NULL AND COALESCE("end", ?) > ?', now, now - WEEK_SECONDS
-            )
-        return allowance(rules, living, recent, now)
+            past = self._past.of_last_week(self._rows.database, now)
+        return allowance(rules, living, past, now)
 
     def refuse_above_quota(self, caller: Caller, parts: int) -> None:
         """What a group may never hold is not waited for."""

@@ -23,6 +23,7 @@ from gpuyard.share.store.database import Database
 from gpuyard.share.store.ending import Ending
 from gpuyard.share.store.lease import LONGEST_COMMAND, Lease, Request
 from gpuyard.share.store.locks import Locks
+from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.store.rows import Rows, insert_held
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
@@ -43,8 +44,15 @@ class Broker:
     """The operations; one object a thread."""
 
     def __init__(
-        self, directory: Path, *, clock: Clock | None = None, read_only: bool = False
+        self,
+        directory: Path,
+        *,
+        clock: Clock | None = None,
+        read_only: bool = False,
+        past: PastUse | None = None,
     ) -> None:
+        """`past`: one for all brokers of a process, so that a long history is not added up by each."""
+        self._past = past or PastUse()
         self.directory = directory
         self.clock = clock or Clock()
         self.config = read_config(directory)
@@ -283,6 +291,7 @@ class Broker:
             clock=self.clock,
             config=config,
             reservations=self._reservations,
+            past=self._past,
         )
 
 

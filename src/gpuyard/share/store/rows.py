@@ -19,12 +19,12 @@ class Rows:
     """Of the table of leases; read only."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
     def select(self, condition: str, *values: object, most: int = -1) -> list[Lease]:
         """Oldest first; `most` -1: all."""
-        with self._database.sentences():
-            rows = self._database.connection.execute(
+        with self.database.sentences():
+            rows = self.database.connection.execute(
                 # the condition is one of the few of this room, never a user's text
                 f"SELECT {COLUMNS} FROM leases WHERE {condition} ORDER BY number LIMIT ?",  # noqa: S608
                 (*values, most),

@@ -96,29 +96,41 @@ class Allowance:
 
 
 def allowance(
-    rules: Rules, living: Sequence[Lease], recent: Sequence[Lease], now: float
+    rules: Rules, living: Sequence[Lease], past: Mapping[int, float], now: float
 ) -> Allowance:
-    """By what is held, and by what was used in the last week (`recent`)."""
+    """By what is held, and by the GPU-seconds of leases that have ended in the last week (`past`, by uid)."""
     if not rules.quotas and not rules.weekly_hours:
         return Allowance()
-    groups = {lease.uid: groups_of(lease.uid) for lease in (*living, *recent)}
+    groups = {uid: groups_of(uid) for uid in {*past, *(lease.uid for lease in living)}}
     left = {group: quota * WHOLE for group, quota in rules.quotas.items()}
     for lease in living:
         for group in groups[lease.uid] & left.keys():
             if lease.held:
                 left[group] -= lease.count * lease.parts
     for group, hours in rules.weekly_hours.items():
-        members = [lease for lease in recent if group in groups[lease.uid]]
-        used = sum(_gpu_seconds(lease, now - WEEK_SECONDS, now) for lease in members)
+        members = {uid for uid in groups if group in groups[uid]}
+        used = sum(past[uid] for uid in members & past.keys())
+        used += sum(
+            _gpu_seconds(lease, now - WEEK_SECONDS, now)
+            for lease in living
+            if lease.held and lease.uid in members
+        )
         if used >= hours * 3600:
             left[group] = 0
     return Allowance(left, groups)
 
 
 def recent_use(
-    rules: Rules, history: Sequence[Lease], now: float, waiting: Sequence[Lease] = ()
+    rules: Rules,
+    history: Sequence[Lease],
+    now: float,
+    waiting: Sequence[Lease] = (),
+    past: Mapping[str, float] | None = None,
 ) -> dict[int, float]:
-    """GPU-seconds by uid, halved after each half-life; by group, everybody who waits has their group's."""
+    """GPU-seconds by uid, halved after each half-life; by group, everybody who waits has their group's.
+
+    `past`: those of leases that are not in `history`, by uid or group, as they count now.
+    """
     if rules.half_life_seconds is None:
         return {}
     half_life = rules.half_life_seconds
@@ -126,14 +138,12 @@ def recent_use(
     def whose(lease: Lease) -> str:
         return lease.group if rules.fair_share == "group" else str(lease.uid)
 
-    used: dict[str, float] = {}
+    used = dict(past or {})
     for lease in history:
         start, end = _time(lease, now)
         # the integral of what each second still counts
         counted = (
-            half_life
-            / math.log(2)
-            * (_decay(now - end, half_life) - _decay(now - start, half_life))
+            half_life / math.log(2) * (decay(now - end, half_life) - decay(now - start, half_life))
         )
         gpus = lease.count * lease.parts / WHOLE
         used[whose(lease)] = used.get(whose(lease), 0.0) + counted * gpus
@@ -167,5 +177,6 @@ def _time(lease: Lease, now: float) -> tuple[float, float]:
     return start, max(start, now if lease.end is None else min(lease.end, now))
 
 
-def _decay(age: float, half_life: float) -> float:
+def decay(age: float, half_life: float) -> float:
+    """What a second that is so long ago still counts."""
     return float(0.5 ** (age / half_life))
