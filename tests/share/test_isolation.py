@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,41 @@ def test_a_lease_that_cant_be_isolated_is_refused(
     refused = cli("lease", "1", "--now", "--", "true", status=1).stderr
     assert "can't be closed" in refused and "--no-isolate" in refused
     assert holders(who()) == {} and who()["queue"] == []
+
+
+DELEGATED = """
+import os, subprocess, sys
+from pathlib import Path
+from gpuyard.share.isolation.groups import V2, Groups
+mount, nobody = Path(sys.argv[1]), 65534
+subprocess.run(("mount", "-t", "cgroup2", "none", mount), check=True)
+theirs = mount / f"delegated-{os.getpid()}"
+theirs.mkdir()
+for path in (theirs, theirs / "cgroup.procs"):
+    os.chown(path, nobody, nobody)
+leave = f"read go; echo $$ > {theirs}/cgroup.procs; echo tried; read go"
+process = subprocess.Popen(("sh", "-c", leave), user=nobody, stdin=-1, stdout=-1, stderr=-1)
+try:
+    (theirs / "cgroup.procs").write_text(str(process.pid))
+    share = Path(sys.argv[2])
+    Groups(share).enclose("0000abcd", process.pid, V2, own=[], others=[])
+    process.stdin.write(b"go\\n"); process.stdin.flush(); process.stdout.readline()
+    print([line for line in Path(f"/proc/{process.pid}/cgroup").read_text().split() if line.startswith("0:")][0])
+finally:
+    process.kill(); process.wait()
+    Groups(share).sweep(["0000abcd"])
+    theirs.rmdir()
+"""
+
+
+@needs_root
+def test_nobody_leaves_by_a_group_that_systemd_has_given_them(share: Path) -> None:
+    """In one of a user's own, they could move processes out of the lease's below it."""
+    with tempfile.TemporaryDirectory() as mount:
+        Path(mount).chmod(0o755)
+        inside = (sys.executable, "-c", DELEGATED, mount, str(share))
+        # a mount of its own: other tests take what is mounted for what this machine has
+        said = subprocess.run(("unshare", "--mount", *inside), capture_output=True, text=True)  # noqa: PLW1510
+    if "mount" in said.stderr.lower():
+        pytest.skip("no cgroup v2 here")
+    assert said.stdout == "0::/gpuyard-lease-0000abcd\n", said.stderr

@@ -15,6 +15,7 @@ V1, V2 = "cgroup1", "cgroup2"
 _TRIED = (V2, V1)
 _PREFIX = "gpuyard-lease-"
 _RECORDS = "isolated"
+_PROCESSES = "cgroup.procs"
 
 
 class Groups:
@@ -45,7 +46,7 @@ class Groups:
             (self._records / id_).write_text(json.dumps(record), encoding="utf-8")
             group.mkdir()
             _close_devices(group, kind, others)
-            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+            (group / _PROCESSES).write_text(str(pid), encoding="ascii")
         except OSError as error:
             raise GpuyardError(
                 f"the devices of other GPUs can't be closed to this lease ({error.strerror}); an admin "
@@ -58,7 +59,7 @@ class Groups:
             return
         try:
             record = json.loads((self._records / id_).read_text(encoding="utf-8"))
-            Path(record["group"], "cgroup.procs").write_text(str(pid), encoding="ascii")
+            Path(record["group"], _PROCESSES).write_text(str(pid), encoding="ascii")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GpuyardError(
                 f"process {pid} can't be put into the control group of lease {id_}: {error}"
@@ -129,11 +130,17 @@ def _close_devices(group: Path, kind: str, devices: Sequence[Device]) -> None:
 
 
 def _home(pid: int, kind: str) -> Path:
-    """The group where a process is; of one on a lease, the one around that."""
-    inside = _group_of(pid, kind)
-    while inside.name.startswith(_PREFIX):
-        inside = inside.parent
-    return _mount(kind) / inside.relative_to("/")
+    """The group where a process is; of one on a lease, the one around that.
+
+    Not below one that was given to a user, as systemd does: they may move processes within it, also out of a lease's.
+    """
+    inside, mount = _group_of(pid, kind), _mount(kind)
+    group = mount / inside.relative_to("/")
+    while group != mount and (
+        group.name.startswith(_PREFIX) or group.stat().st_uid or (group / _PROCESSES).stat().st_uid
+    ):
+        group = group.parent
+    return group
 
 
 def _mount(kind: str) -> Path:
