@@ -63,3 +63,21 @@ def test_nobody_gives_back_gpus_that_they_still_use(server: Server) -> None:
     leased.terminate()
     leased.wait(20)
     server.run(b, "lease", "8", "--wait", "10s", "--", "true")
+
+
+def test_root_keeps_no_share_where_another_could_replace_it(server: Server) -> None:
+    """The service follows the path as root: whoever may rename a part of it would say what that is."""
+    a, _, _ = server.users
+    theirs = server.directory.parent / "theirs"
+    theirs.mkdir()
+    shutil.chown(theirs, a)
+    link = server.directory.parent / "link"
+    link.symlink_to(theirs)
+    open_to_all = server.directory.parent / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    for place in (theirs / "share", link / "share", theirs / "a" / "share", open_to_all / "share"):
+        elsewhere = Server(place, server.users, server.started)
+        process = elsewhere.start("root", "share", "setup", "--fake-gpus", "1")
+        assert "could replace it" in process.communicate(timeout=60)[1]
+        assert process.returncode == 1 and not place.exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -102,6 +103,8 @@ def _make_devices(config: ShareConfig) -> None:
 def make_directory(directory: Path) -> None:
     """Root's is for everybody to read; one person's is their own. The locks are the owner's alone."""
     try:
+        if os.geteuid() == 0:
+            _check_place(directory)
         directory.mkdir(parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
             raise GpuyardError(f"{directory} belongs to another user; name another one")
@@ -111,6 +114,23 @@ def make_directory(directory: Path) -> None:
         locks.chmod(0o700)
     except OSError as error:
         raise GpuyardError(f"{directory} can't be made: {error.strerror}") from error
+
+
+def _check_place(directory: Path) -> None:
+    """The service goes this way as root: nobody else may say where it leads."""
+    places = (directory.parent.resolve(), directory.resolve().parent)
+    for parent in {one for place in places for one in (place, *place.parents)}:
+        with contextlib.suppress(FileNotFoundError):  # it is made then, as root's
+            status = parent.stat()
+            others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if status.st_uid != 0 or (others and not status.st_mode & stat.S_ISVTX):
+                raise GpuyardError(
+                    f"{directory} can't be a share of root's: it is in {parent}, and who may write there could "
+                    "replace it; name another directory"
+                )
+    with contextlib.suppress(FileNotFoundError):
+        if directory.lstat().st_uid != 0:
+            raise GpuyardError(f"{directory} belongs to another user; name another one")
 
 
 def _fake(count: int, topology: str | None) -> tuple[SharedGpu, ...]:
