@@ -14,7 +14,9 @@ import typer
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.cli.app import app
+from gpuyard.deploy.targets import TARGETS
 from gpuyard.predict import STRATEGIES, constants
 from gpuyard.predict.constants import Constant, fitted
 from gpuyard.specs.schema import SPECS
@@ -267,6 +269,19 @@ def anchors(page: Path) -> set[str]:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("kind", sorted(TARGETS))
+def test_every_target_of_deploy_has_a_page_with_a_whole_file_that_is_among_the_examples(
+    kind: str, tmp_path: Path
+) -> None:
+    page = DOCS / f"deploy-{kind}.md"
+    shown = next(one.text for one in fences(page) if one.language == "yaml")
+    named_file = shown.split()[1]
+    (tmp_path / named_file).write_text(shown, encoding="utf-8")
+    described = read_deployment(tmp_path / named_file)
+    assert described.target.kind == kind
+    assert described == read_deployment(ROOT / "examples" / named_file)
 
 
 def test_the_site_has_every_page() -> None:
