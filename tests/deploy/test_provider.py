@@ -141,6 +141,12 @@ def test_the_program_that_terraform_starts_is_installed() -> None:
     assert callable(getattr(importlib.import_module(module), name))
 
 
+def test_it_starts_without_what_describes_targets() -> None:
+    """Terraform starts it several times a command."""
+    seen = "import sys, gpuyard.deploy.terraform.provider; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run((sys.executable, "-P", "-c", seen), check=False).returncode == 0
+
+
 def test_the_page_has_every_resource_and_attribute() -> None:
     pytest.importorskip("tf")
     from gpuyard.deploy.terraform.provider import GpuyardProvider

@@ -7,7 +7,6 @@ from tf import types
 from tf.schema import Schema
 
 from gpuyard.deploy.clouds.gpulab import Gpulab, Job, proxy_command
-from gpuyard.deploy.targets.gpulab.definition import converted
 from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
 from gpuyard.errors import GpuyardError
 
@@ -37,6 +36,9 @@ class GpulabJob(ReplacedResource):
         )
 
     def create(self, ctx: Any, planned: State) -> State | None:
+        # here, because Terraform starts a provider several times a command, and targets bring all that describes them
+        from gpuyard.deploy.targets.gpulab.definition import converted
+
         made: State | None = None
         with told(ctx):
             lab = Gpulab.of_user()

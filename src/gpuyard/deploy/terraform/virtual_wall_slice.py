@@ -6,13 +6,15 @@ from tf import types
 from tf.schema import Schema
 
 from gpuyard.deploy.clouds.jfed import Jfed, Slice
-from gpuyard.deploy.targets.virtual_wall.manifest import (
-    Node,
-    expected,
-    names_asked_for,
-    read_manifest,
-)
 from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
+
+_NO_MACHINES: State = {
+    "names": [],
+    "addresses": [],
+    "ports": [],
+    "users": [],
+    "private_addresses": [],
+}
 
 
 class VirtualWallSlice(ReplacedResource):
@@ -44,15 +46,15 @@ class VirtualWallSlice(ReplacedResource):
         made: State | None = None
         with told(ctx):
             jfed, wanted = Jfed.of_user(), _slice(planned)
-            names = names_asked_for(wanted.request)
+            _names(wanted)  # raises before anything is asked for
             there = jfed.status(wanted) is not None
-            made = {**planned, **_machines([])}
+            made = {**planned, **_NO_MACHINES}
             if there:
                 jfed.ready(wanted)
                 text = jfed.manifest(wanted)
             else:
                 text = jfed.create(wanted, int(planned["hours"]))
-            return {**planned, **_machines(expected(read_manifest(text), names))}
+            return {**planned, **_machines(wanted, text)}
         return made  # with what went wrong: Terraform keeps it, and the next `up` replaces it
 
     def read(self, ctx: Any, current: State) -> State | None:
@@ -62,10 +64,7 @@ class VirtualWallSlice(ReplacedResource):
             if status is None:
                 return None
             if status == "READY":
-                nodes = expected(
-                    read_manifest(jfed.manifest(wanted)), names_asked_for(wanted.request)
-                )
-                return {**current, **_machines(nodes)}
+                return {**current, **_machines(wanted, jfed.manifest(wanted))}
         return current
 
     def delete(self, ctx: Any, current: State) -> None:
@@ -77,7 +76,17 @@ def _slice(state: State) -> Slice:
     return Slice(state["name"], state["project"], state["request"])
 
 
-def _machines(nodes: list[Node]) -> State:
+# imported where they are used: Terraform starts a provider several times a command, and targets bring all that describes them
+def _names(wanted: Slice) -> list[str]:
+    from gpuyard.deploy.targets.virtual_wall.manifest import names_asked_for
+
+    return names_asked_for(wanted.request)
+
+
+def _machines(wanted: Slice, manifest: str) -> State:
+    from gpuyard.deploy.targets.virtual_wall.manifest import expected, read_manifest
+
+    nodes = expected(read_manifest(manifest), _names(wanted))
     return {
         "names": [node.name for node in nodes],
         "addresses": [node.address for node in nodes],
