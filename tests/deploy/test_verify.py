@@ -1,12 +1,16 @@
 """Checks of a deployment, on what machines have said."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.verify import check
 from gpuyard.deploy.verify.jupyter import judged
 from gpuyard.deploy.verify.machines import synchronised
 from gpuyard.deploy.verify.monitoring import seen
+from tests.deploy.conftest import Up
 
 TRACKING = """Reference ID    : C0A80001 (gateway)
 Stratum         : 3
@@ -54,6 +58,18 @@ def test_prometheus_must_see_every_machine() -> None:
         "node2": (False, "node: unknown"),
         "node3": (False, "Prometheus does not ask it"),
     }
+
+
+def test_a_machine_that_hangs_has_failed_its_check_and_no_other(
+    up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose mount has lost its server."""
+    opened = open_deployment(Path(up.file))
+    monkeypatch.setattr(check, "SECONDS", 1.0)
+    head = opened.state.hosts()[0]
+    hung = check.run_on(opened, head, "exec sleep 30")
+    assert hung.returncode != 0
+    assert check.last_words(hung.stderr) == "no answer in 1 s"
 
 
 @pytest.mark.parametrize(

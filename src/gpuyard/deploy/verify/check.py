@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.deploy.access.remote import ssh_argv
 from gpuyard.deploy.ansible.run import roles_of
 from gpuyard.deploy.deployment import Opened
 from gpuyard.deploy.state import Host
@@ -20,6 +21,7 @@ Tell = Callable[[str], None]
 SECONDS = 60.0
 _AT_ONCE = 16
 _WORDS = 300
+_TIMED_OUT = 124  # as timeout(1) says it
 PYTHON = "/opt/gpuyard/venv/bin/python"
 
 
@@ -91,7 +93,7 @@ class Deployed:
     def started(self, host: Host, line: str) -> "Iterator[subprocess.Popen[str]]":
         """A line that runs there meanwhile."""
         with subprocess.Popen(
-            _ssh(self.opened, host, line),
+            (*ssh_argv(self.opened, host), line),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -129,19 +131,17 @@ def run_on(
     opened: Opened, host: Host, line: str, given: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """One line for the shell of a machine; every line here is fixed text, or made of checked names."""
-    return subprocess.run(
-        _ssh(opened, host, line),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        input=given,
-    )
+    return answer_of((*ssh_argv(opened, host), line), given)
 
 
-def _ssh(opened: Opened, host: Host, line: str) -> tuple[str, ...]:
-    argv = ("ssh", "-F", str(opened.state.ssh_config), "-o", "BatchMode=yes")
-    return (*argv, "-o", "ConnectTimeout=10", "--", host.name, line)
+def answer_of(argv: Sequence[str], given: str = "") -> "subprocess.CompletedProcess[str]":
+    """One that hangs, on a mount whose server is gone for instance, has failed like one that says so."""
+    try:
+        return subprocess.run(
+            argv, capture_output=True, text=True, check=False, timeout=SECONDS, input=given
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, _TIMED_OUT, "", f"no answer in {SECONDS:.0f} s")
 
 
 def last_words(text: str) -> str:

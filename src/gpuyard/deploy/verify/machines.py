@@ -1,12 +1,11 @@
 """Of every machine: it answers, its clock is right, and only what is declared is open to others."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 
 from gpuyard.deploy.ports import SSH, ports_of
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import SECONDS, Check, Deployed, last_words
+from gpuyard.deploy.verify.check import Check, Deployed, last_words
 
 _MOST_OFFSET_SECONDS = 1.0
 _LOOPBACK = ("127.", "[::1]", "::1")
@@ -53,10 +52,7 @@ def ports(deployed: Deployed) -> list[Check]:
 
 
 def _reachable(deployed: Deployed, host: Host) -> Check:
-    try:
-        done = deployed.run(host, "hostname")
-    except subprocess.TimeoutExpired:
-        return Check("reachable", host.name, False, f"no answer in {SECONDS:.0f} s")
+    done = deployed.run(host, "hostname")
     found = done.stdout.strip() if done.returncode == 0 else last_words(done.stderr)
     return Check("reachable", host.name, done.returncode == 0, found)
 

@@ -1,10 +1,9 @@
 """Of training: gpuyard starts everywhere, two machines train, and the network is as fast as the model expects."""
 
-import subprocess
 from collections.abc import Sequence
 
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import SECONDS, Check, Deployed, last_words
+from gpuyard.deploy.verify.check import SECONDS, Check, Deployed, answer_of, last_words
 from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.units import format_bit_rate
@@ -24,15 +23,10 @@ def able_to_train(deployed: Deployed) -> list[Check]:
 
 
 def _starts(deployed: Deployed, host: Host) -> Check:
-    argv = deployed.place([host]).command(0, [*module_argv("gpuyard"), "--version"], import_path())
-    done = subprocess.run(
-        argv.argv,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        stdin=subprocess.DEVNULL,
+    started = deployed.place([host]).command(
+        0, [*module_argv("gpuyard"), "--version"], import_path()
     )
+    done = answer_of(started.argv)
     words = done.stdout.strip() or last_words(done.stderr)
     return Check("training environment", host.name, done.returncode == 0, words)
 
