@@ -2,17 +2,20 @@
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuyard.deploy.ansible.failure import failure
 from gpuyard.deploy.ansible.run import play
 from gpuyard.deploy.deployment import open_deployment
 from gpuyard.deploy.verify.check import Deployed
+from gpuyard.errors import GpuyardError
 from gpuyard.files import home as own_home
 from gpuyard.lab.machine_root import make_root
 from gpuyard.measure.store import ResultsStore
@@ -34,6 +37,19 @@ RECORDED = (  # from runs of the tests below
     ),
     ("Failed to update apt cache after 5 retries: ", "does not get its packages"),
 )
+HERE = {
+    "all": {
+        "hosts": {
+            "localhost": {
+                "ansible_connection": "local",
+                "ansible_become": False,
+                "ansible_python_interpreter": sys.executable,
+                "gpuyard_roles": [],
+                "gpuyard_packages_are_there": True,
+            }
+        }
+    }
+}
 
 
 @pytest.mark.parametrize(("said", "advice"), RECORDED)
@@ -71,18 +87,33 @@ def test_nothing_of_the_environment_that_could_be_a_key_is_written_down(
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("PIP_INDEX_URL", f"https://me:{KEY}@mirror.invalid/simple")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels-of-this-machine")  # which its pip needs
-    here = {
-        "ansible_connection": "local",
-        "ansible_become": False,
-        "ansible_python_interpreter": sys.executable,
-        "gpuyard_roles": [],
-        "gpuyard_packages_are_there": True,
-    }
-    play(tmp_path, {"all": {"hosts": {"localhost": here}}}, lambda _: None, sudo_password=PASSWORD)
+    play(tmp_path, HERE, lambda _: None, sudo_password=PASSWORD)
     assert os.environ["LAMBDA_API_KEY"] == KEY
     assert list(tmp_path.rglob("command"))
     assert _kept(tmp_path, KEY, PASSWORD) == []
     assert _kept(tmp_path, "/wheels-of-this-machine")
+
+
+def test_an_ansible_that_is_killed_is_told_with_the_step_and_what_to_do(tmp_path: Path) -> None:
+    pytest.importorskip("ansible_runner")
+
+    def kill(step: str) -> None:
+        if step == "Gathering Facts":
+            os.kill(_child("ansible-playbook"), signal.SIGKILL)
+
+    with pytest.raises(GpuyardError, match=r"at the step '.+' without a word .* run it again"):
+        play(tmp_path, HERE, kill)
+    play(tmp_path, HERE, lambda _: None)
+
+
+def _child(program: str) -> int:
+    """Of this process."""
+    (found,) = (
+        one.pid
+        for one in psutil.Process().children()
+        if any(Path(part).name == program for part in one.cmdline())
+    )
+    return int(found)
 
 
 def _kept(directory: Path, *secrets: str) -> list[Path]:

@@ -118,13 +118,16 @@ def play(
     failures: list[str] = []
     notes: list[str] = []
     tasks: list[str] = []
+    step = ""
     changed = dict.fromkeys(hosts["all"]["hosts"], 0)
 
     def hear(event: dict[str, Any]) -> bool:
+        nonlocal step
         data = event.get("event_data", {})
         result = data.get("res") or {}
         if event["event"] == "playbook_on_task_start":
-            tell(str(data.get("task", "")))
+            step = str(data.get("task", ""))
+            tell(step)
         elif event["event"] in ("runner_on_failed", "runner_on_unreachable"):
             if not data.get("ignore_errors"):
                 failures.append(failure(data))
@@ -159,7 +162,11 @@ def play(
     if failures:
         raise GpuyardError(failures[0])
     if done.status != "successful":
-        raise GpuyardError(f"Ansible ended as {done.status}; see {directory / 'artifacts'}")
+        where = f"at the step {step!r}" if step else "before its first step"
+        raise GpuyardError(
+            f"Ansible ended {where} without a word of what failed ({done.status}, exit status {done.rc}); run it again: it "
+            f"continues where it stopped. What it printed is in {directory / 'artifacts'}"
+        )
     return Outcome(changed, tuple(notes), tuple(tasks))
 
 
