@@ -79,3 +79,14 @@ def test_without_either_it_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(MissingRequirement, match="OpenTofu or Terraform"):
         Terraform(tmp_path).plan()
+
+
+def test_a_damaged_state_is_named_with_what_to_do(tmp_path: Path) -> None:
+    terraform = Terraform(tmp_path)
+    terraform.check_state()
+    state = tmp_path / "terraform.tfstate"
+    state.touch()  # as Terraform leaves it that is killed before it has written anything
+    terraform.check_state()
+    state.write_text('{"version": 4, "resources": [{"mode": "man')
+    with pytest.raises(GpuyardError, match=r"terraform\.tfstate\) is damaged: .* Put back a copy"):
+        terraform.check_state()

@@ -81,6 +81,7 @@ def plan(opened: Opened) -> DeploymentPlan:
         known = opened.state.path.exists()
         with opened.state.changing():
             _write_module(opened)
+            opened.terraform.check_state()
             changes = opened.terraform.plan()
             if not known:
                 opened.state.remove()
@@ -128,6 +129,8 @@ def provision(opened: Opened, tell: Tell) -> tuple[Changes, tuple[Host, ...]]:
     changes, outputs = Changes(), {}
     if opened.target.module() is not None:
         _write_module(opened)
+        opened.terraform.check_state()
+        opened.target.claim(opened.state)
         _set_end(opened)  # before the first one costs anything
         try:
             changes = opened.terraform.apply(tell)
@@ -178,6 +181,7 @@ def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
     """Everything that Terraform knows of and everything that it does not; what remains, by name."""
     terraform = Terraform(state.terraform)
     try:
+        terraform.check_state()
         terraform.destroy(tell)
     except GpuyardError as error:
         raise GpuyardError(f"{error}{_what_stands(target, state)}") from error

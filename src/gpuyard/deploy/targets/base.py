@@ -55,6 +55,10 @@ class Target(ABC):
         """Raises before anything is made that costs money, where it can't be of use."""
         del deployment
 
+    def claim(self, state: StateDirectory) -> None:
+        """Before the first is made: raises where another has its name, and clears away what a killed run made unwritten."""
+        del state
+
     def standing(self, state: StateDirectory) -> list[str]:
         """What its owner says is there of this deployment, whatever Terraform knows of."""
         del state

@@ -117,6 +117,8 @@ class Terraform:
         """What is in the state that an owner bills or lists, as `address (its id)`; read without starting Terraform."""
         try:
             text = files.read_text(self.directory / "terraform.tfstate", most_bytes=_MOST_BYTES)
+            if not text.strip():  # Terraform opens it for its lock before it has anything to write
+                return []
             document = json_of(text)
             found = [
                 _identity(resource, instance)
@@ -127,8 +129,15 @@ class Terraform:
         except UserMistake:  # nothing was ever made
             return []
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise GpuyardError(f"Terraform's state can't be understood: {error}") from None
+            raise GpuyardError(
+                f"Terraform's state ({self.directory / 'terraform.tfstate'}) is damaged: {error}. Put back a copy of it, "
+                "like the terraform.tfstate.backup beside it, then run it again"
+            ) from None
         return sorted(found)
+
+    def check_state(self) -> None:
+        """Raises where it is damaged, before Terraform does so in words about its lock."""
+        self.identities()
 
     @property
     def _own_configuration(self) -> Path:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpuyard import units
+from gpuyard import files, units
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Target
-from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.deploy.terraform.run import Terraform
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import machine_of, network_rate
 from gpuyard.lab import check_can_make_labs
 from gpuyard.lab.operation import call
@@ -66,6 +67,39 @@ class LabTarget(Target):
         del deployment
         return tuple(Host(**host) for host in outputs["hosts"])
 
+    def claim(self, state: StateDirectory) -> None:
+        """A lab has no owner's mark, so the deployment notes that it was first; else it would take somebody's own."""
+        there = call("find", name=state.name) is not None
+        if not _mark(state).exists():
+            if there:
+                raise GpuyardError(
+                    f"there is a lab called {state.name!r} already that is not this deployment's; remove it with "
+                    f"`gpuyard lab down --name {state.name}`, or give the deployment another name"
+                )
+            files.write_text(_mark(state), "", mode=0o600)
+        elif there and not Terraform(state.terraform).identities():
+            self.sweep(state)
+
+    def standing(self, state: StateDirectory) -> list[str]:
+        ours = _mark(state).exists() and call("find", name=state.name) is not None
+        return [f"lab {state.name}"] if ours else []
+
+    def sweep(self, state: StateDirectory) -> list[str]:
+        """Of a run that was killed before Terraform wrote it down, or whose state is lost."""
+        if not _mark(state).exists():
+            return []
+        left = []
+        for disk in sorted((state.path / "disks").glob("node*")):
+            try:
+                call("remove", name=disk.name, directory=str(disk))
+            except GpuyardError as error:
+                left.append(f"machine {disk.name}: {error}")
+        try:
+            call("down", name=state.name)
+        except GpuyardError as error:
+            left.append(f"lab {state.name}: {error}")
+        return left
+
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
         """A lab can set any: the cluster's own, and a tenth of it."""
         own = units.parse_rate(_link(cluster))
@@ -91,6 +125,10 @@ class LabTarget(Target):
         return (
             "Machines of a lab see this host's clock and its Python environment, and have stand-ins for GPUs.",
         )
+
+
+def _mark(state: StateDirectory) -> Path:
+    return state.path / "lab-is-ours"
 
 
 def _check_jupyter(deployment: Deployment) -> None:
