@@ -1,6 +1,8 @@
 """Deployments as values: what a file may say, what ssh is told, and what Terraform and Ansible said."""
 
+import importlib.util
 import json
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -9,11 +11,12 @@ import pytest
 
 from gpuyard.deploy.ansible.failure import failure
 from gpuyard.deploy.ansible.package import package_to_install
-from gpuyard.deploy.deployment import open_deployment
-from gpuyard.deploy.state import Host, StateDirectory, key_file
+from gpuyard.deploy.deployment import open_deployment, plan
+from gpuyard.deploy.state import Host, StateDirectory, deployments, key_file
 from gpuyard.deploy.terraform.run import Changes, Terraform
 from gpuyard.deploy.verify.machines import listening
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, MissingRequirement
+from tests.command_line import ROOT
 from tests.conftest import Cli
 
 SSH = """
@@ -111,6 +114,21 @@ def test_one_changes_a_deployment_at_a_time() -> None:
         StateDirectory("x").changing(),
     ):
         pass
+
+
+def test_a_plan_that_fails_leaves_nothing_either(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here for want of a Terraform; on a full disk as well."""
+    opened = open_deployment(ROOT / "examples" / "aws.deployment.yaml")
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    (home / "ssh").mkdir(parents=True)
+    (home / "ssh" / "id_ed25519").touch()
+    (home / "ssh" / "id_ed25519.pub").write_text("ssh-ed25519 AAAA gpuyard\n")
+    with pytest.raises(MissingRequirement, match="OpenTofu or Terraform"):
+        plan(opened)
+    assert deployments() == []
 
 
 def test_gpuyard_and_its_versions_are_packed_the_same_every_time(tmp_path: Path) -> None:

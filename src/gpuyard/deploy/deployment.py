@@ -80,11 +80,13 @@ def plan(opened: Opened) -> DeploymentPlan:
     if opened.target.module() is not None:
         known = opened.state.path.exists()
         with opened.state.changing():
-            _write_module(opened)
-            opened.terraform.check_state()
-            changes = opened.terraform.plan()
-            if not known:
-                opened.state.remove()
+            try:
+                _write_module(opened)
+                opened.terraform.check_state()
+                changes = opened.terraform.plan()
+            finally:
+                if not known:
+                    opened.state.remove()
     return DeploymentPlan(
         opened.deployment,
         opened.cluster,

@@ -11,7 +11,7 @@ from gpuyard.cli.deploy.cost import cost
 from gpuyard.cli.deploy.options import (
     AskSudoPasswordOption,
     FileArgument,
-    checked_sudo_password,
+    opened_with_password,
     take_sudo_password,
     telling,
 )
@@ -69,8 +69,7 @@ def up(
     from gpuyard.deploy.access.ssh_entries import entries_file, write_entries
     from gpuyard.report.answers.deploy import up_answer
 
-    password = checked_sudo_password(context.obj, ask=ask_sudo_password)
-    opened = room.open_deployment(file)
+    opened, password = opened_with_password(context, file, ask=ask_sudo_password)
     with telling("Making machines") as tell:
         changes, outcome = room.up(opened, tell, password)
     if entries_file(opened.state).exists():  # its machines may have other addresses now
@@ -90,12 +89,10 @@ def verify(
 
     Example: gpuyard deploy verify examples/pair.deployment.yaml
     """
-    from gpuyard.deploy import deployment as room
     from gpuyard.deploy.verify import verify as check
     from gpuyard.report.answers.deploy import verify_answer
 
-    password = checked_sudo_password(context.obj, ask=ask_sudo_password)
-    opened = room.open_deployment(file)
+    opened, password = opened_with_password(context, file, ask=ask_sudo_password)
     with telling("Reaching every machine") as tell:
         verdict = check(opened, results_store(), tell, password)
     show(verify_answer(verdict), json_output=json_output)

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuyard.cli.output import progress_bar
 from gpuyard.errors import UserMistake
+
+if TYPE_CHECKING:
+    from gpuyard.deploy.deployment import Opened
 
 FileArgument = Annotated[
     Path, typer.Argument(help="The deployment, NAME.deployment.yaml.", show_default=False)
@@ -43,6 +46,16 @@ def checked_sudo_password(given: str | None, *, ask: bool) -> str | None:
     if given and not given.isprintable():
         raise UserMistake("expected a password of printable characters, on one line")
     return given or None
+
+
+def opened_with_password(
+    context: typer.Context, file: Path, *, ask: bool
+) -> "tuple[Opened, str | None]":
+    """A deployment, and the password of sudo on its machines where one was given."""
+    from gpuyard.deploy.deployment import open_deployment
+
+    password = checked_sudo_password(context.obj, ask=ask)
+    return open_deployment(file), password
 
 
 @contextmanager

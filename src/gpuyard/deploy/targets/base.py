@@ -1,16 +1,17 @@
 """What a deployment asks of the target that it names."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, ClassVar, TypeVar
 
 from gpuyard.deploy.state import Host, StateDirectory
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
 Spec = TypeVar("Spec")
+Thing = TypeVar("Thing")
 
 
 class Target(ABC):
@@ -98,6 +99,23 @@ def spec_of(deployment: Deployment, kind: type[Spec]) -> Spec:
     if not isinstance(target, kind):
         raise TypeError(f"expected a deployment of {kind.__name__}, got {target.kind}")
     return target
+
+
+def check_most(cluster: Cluster, most: int, limit: str) -> None:
+    """Raises with this limit in words where the cluster has more machines."""
+    if cluster.nodes > most:
+        raise UserMistake(f"{limit}, and the cluster has {cluster.nodes} machines")
+
+
+def not_ended(things: Iterable[Thing], end: Callable[[Thing], None]) -> list[str]:
+    """End each, whatever becomes of the others; what remains, with what was said of it."""
+    left = []
+    for thing in things:
+        try:
+            end(thing)
+        except GpuyardError as error:
+            left.append(f"{thing}: {error}")
+    return left
 
 
 def installed_host(

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.clouds.gpulab import Gpulab, Job
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target, installed_host, spec_of
+from gpuyard.deploy.targets.base import Target, check_most, installed_host, not_ended, spec_of
 from gpuyard.deploy.targets.gpulab.definition import definition
-from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
@@ -25,10 +24,7 @@ class GpulabTarget(Target):
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         del deployment
-        if cluster.nodes > _MOST_JOBS:
-            raise UserMistake(
-                f"GPULab runs at most {_MOST_JOBS} jobs of a user, and the cluster has {cluster.nodes} machines"
-            )
+        check_most(cluster, _MOST_JOBS, f"GPULab runs at most {_MOST_JOBS} jobs of a user")
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
@@ -58,13 +54,7 @@ class GpulabTarget(Target):
 
     def sweep(self, state: StateDirectory) -> list[str]:
         """Of a submission whose answer never came."""
-        left = []
-        for job in _of_name(state):
-            try:
-                Gpulab.of_user().end(job.id)
-            except GpuyardError as error:
-                left.append(f"{job}: {error}")
-        return left
+        return not_ended(_of_name(state), lambda job: Gpulab.of_user().end(job.id))
 
     def notes(self) -> Sequence[str]:
         return ("Jobs wait in GPULab's queue until it has room; `up` waits with them.",)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from gpuyard import files, units
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target
+from gpuyard.deploy.targets.base import Target, check_most, not_ended
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import machine_of, network_rate
@@ -43,8 +43,7 @@ class LabTarget(Target):
             )
         if "jupyter" in deployment.head and not deployment.environment:
             _check_jupyter(deployment)
-        if cluster.nodes > MOST_NODES:
-            raise UserMistake(f"a lab has at most {MOST_NODES} machines, got {cluster.nodes}")
+        check_most(cluster, MOST_NODES, f"a lab has at most {MOST_NODES} machines")
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
@@ -88,17 +87,11 @@ class LabTarget(Target):
         """Of a run that was killed before Terraform wrote it down, or whose state is lost."""
         if not _mark(state).exists():
             return []
-        left = []
-        for disk in sorted((state.path / "disks").glob("node*")):
-            try:
-                call("remove", name=disk.name, directory=str(disk))
-            except GpuyardError as error:
-                left.append(f"machine {disk.name}: {error}")
-        try:
-            call("down", name=state.name)
-        except GpuyardError as error:
-            left.append(f"lab {state.name}: {error}")
-        return left
+        disks = sorted((state.path / "disks").glob("node*"))
+        return [
+            *not_ended(disks, lambda disk: call("remove", name=disk.name, directory=str(disk))),
+            *not_ended([state.name], lambda name: call("down", name=name)),
+        ]
 
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
         """A lab can set any: the cluster's own, and a tenth of it."""

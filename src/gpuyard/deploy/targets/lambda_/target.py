@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.clouds.lambda_cloud import Instance, InstanceType, LambdaCloud
 from gpuyard.deploy.state import Host, StateDirectory
-from gpuyard.deploy.targets.base import Target
-from gpuyard.errors import GpuyardError, UnknownName, UserMistake
+from gpuyard.deploy.targets.base import Target, not_ended
+from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs import deployment as specs
 from gpuyard.specs.cluster import Cluster
@@ -76,15 +76,9 @@ class LambdaTarget(Target):
 
     def sweep(self, state: StateDirectory) -> list[str]:
         """Of a launch whose answer never came; what others have made under this name is theirs."""
-        left = []
-        for instance, token in _of_name(state):
-            if token != state.known_token():
-                continue
-            try:
-                LambdaCloud.of_user().end(instance.id)
-            except GpuyardError as error:
-                left.append(f"{instance}: {error}")
-        return left
+        known = state.known_token()
+        ours = [instance for instance, token in _of_name(state) if token == known]
+        return not_ended(ours, lambda instance: LambdaCloud.of_user().end(instance.id))
 
 
 def _of(deployment: specs.Deployment) -> cloud_targets.LambdaTarget:

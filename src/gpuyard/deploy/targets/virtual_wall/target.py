@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from gpuyard.deploy.clouds.jfed import PEM_VARIABLE, Jfed, Slice
 from gpuyard.deploy.clouds.way_in import through
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target, installed_host, spec_of
+from gpuyard.deploy.targets.base import Target, check_most, installed_host, not_ended, spec_of
 from gpuyard.deploy.targets.virtual_wall.request import request
 from gpuyard.deploy.terraform.run import Terraform
-from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.clusters import network_rate
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
@@ -28,10 +27,7 @@ class VirtualWallTarget(Target):
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         del deployment
-        if cluster.nodes > _MOST_NODES:
-            raise UserMistake(
-                f"a slice's network has {_MOST_NODES} addresses, and the cluster {cluster.nodes} machines"
-            )
+        check_most(cluster, _MOST_NODES, f"a slice's network has {_MOST_NODES} addresses")
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
@@ -69,13 +65,7 @@ class VirtualWallTarget(Target):
     def sweep(self, state: StateDirectory) -> list[str]:
         """Of a request whose answer never came."""
         ours = _slice(state)
-        if ours is None:
-            return []
-        try:
-            Jfed.of_user().end(ours)
-        except GpuyardError as error:
-            return [f"slice {ours.name}: {error}"]
-        return []
+        return not_ended([ours] if ours else [], lambda one: Jfed.of_user().end(one))
 
     def notes(self) -> Sequence[str]:
         return ("The Virtual Wall installs every machine anew, which takes some minutes.",)
