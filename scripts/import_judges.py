@@ -1,6 +1,7 @@
 """Tables that were read when everything was fitted, in the common columns: the benchmarks of CSC's two clusters,
-Azure's of Horovod on three kinds of virtual machines, and MXNet's on up to 256 K80s. Copied by hand from the
-publishers' tables and charts; `import_published.py` writes them. No constant, interval or stack is fitted to them."""
+Azure's of Horovod on three kinds of virtual machines, MXNet's on up to 256 K80s, and two rounds of MLPerf. Copied by
+hand from the publishers' tables, charts and logs; `import_published.py` writes them. No constant, interval or stack is
+fitted to them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -188,6 +189,47 @@ def mxnet() -> Iterator[Row]:
         for gpus, rate in rates.items()
     ]
     yield from without_wrong_bases(rows)
+
+
+_DGX_1 = Cluster("DGX-1", "v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", 8, "rdma 100 4", "")
+_DGX_2H = Cluster("DGX-2H", "v100-sxm3-32gb", "nvswitch", 16, "rdma 100 8", "")
+_DGX_A100 = Cluster("DGX A100", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8", "")
+_ND96 = Cluster("ND96amsr", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8", "")
+_R750XA = Cluster("R750xa", "a100-pcie-80gb", "workstation", 4, "rdma 100 1", "")
+_UNSTEADY = "single epochs of the log differ threefold"
+# (round and submitter, machines, our model) → (GPUs, samples a GPU, samples a second, why it is left out)
+_MLPERF_LOGS: tuple[tuple[str, Cluster, str, tuple[tuple[int, int, float, str], ...]], ...] = (
+    ("v0.6 NVIDIA", _DGX_1, "resnet50", ((8, 208, 11217.7, ""), (1040, 52, 1148459, ""))),
+    ("v0.6 NVIDIA", _DGX_2H, "resnet50",
+     ((16, 208, 24653.7, ""), (512, 65, 635027, ""), (1536, 39, 1649175, ""))),
+    ("v1.1 NVIDIA", _DGX_A100, "resnet50",
+     ((8, 408, 26325.8, ""), (64, 51, 167176, ""), (1024, 35, 2300591, ""), (4320, 15, 6883552, _UNSTEADY))),
+    ("v1.1 NVIDIA", _DGX_A100, "bert-large", ((8, 56, 2281.1, ""), (64, 48, 17936, ""), (1024, 3, 85489, ""))),
+    ("v1.1 Azure", _ND96, "resnet50", ((8, 408, 26191.6, ""), (64, 51, 165603, ""))),
+    ("v1.1 Azure", _ND96, "bert-large", ((8, 56, 2124.5, ""), (64, 48, 16260, ""))),
+    ("v1.1 Dell", _R750XA, "resnet50",
+     ((4, 408, 11974.2, ""), (8, 408, 23465.2, ""), (16, 204, 43462, ""), (32, 408, 90707.7, ""))),
+)  # fmt: skip
+
+
+def mlperf_logs() -> Iterator[Row]:
+    for submission, machines, model, figures in _MLPERF_LOGS:
+        for gpus, batch, rate, skip in figures:
+            bert = model == "bert-large"
+            yield _row(
+                machines,
+                gpus,
+                source=f"MLPerf {submission}",
+                framework="apex" if bert else "horovod",
+                series=f"{submission} {machines.name}",
+                model=model,
+                batch=batch,
+                precision="fp16",
+                gradient_bits=16,
+                strategy="ddp-after-backward" if bert else "horovod",
+                samples_per_second=rate,
+                skip=skip,
+            )
 
 
 def _row(machines: Cluster, gpus: int, **said: object) -> Row:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuyard.catalog import gpus as gpu_table
-from import_judges import azure, csc, mxnet
+from import_judges import azure, csc, mlperf_logs, mxnet
 from import_paddle import paddle_benchmarks
 from import_stacks import deep_learning_examples, dlperf
 
@@ -41,6 +41,7 @@ def main(folder: Path) -> None:
         "csc": csc(),
         "azure": azure(),
         "mxnet": mxnet(),
+        "mlperf_logs": mlperf_logs(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

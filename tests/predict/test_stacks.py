@@ -13,7 +13,7 @@ from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import ClusterPrediction, PlatformScenario, Prediction, predict, scenario_of
-from gpuyard.predict.constants import spread_sources
+from gpuyard.predict.constants import nested_spreads, spread, spread_sources
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.prediction import Step, step_parts
 from gpuyard.predict.stacks.measured import measured_points
@@ -380,7 +380,7 @@ def test_gpus_that_cannot_reach_each_other_exchange_through_the_host() -> None:
 
 def test_sources_that_are_in_no_fit_are_held_with_none_one_and_two_figures() -> None:
     found = score_points((0, 1, 2), JUDGE_TABLES)
-    assert len(found) == 14
+    assert len(found) == 18
     for source, (none, one, two) in found.items():
         assert one.median_interval_width < none.median_interval_width, source
         assert two.median_interval_width < none.median_interval_width, source
@@ -390,8 +390,18 @@ def test_sources_that_are_in_no_fit_are_held_with_none_one_and_two_figures() -> 
     assert not set(found) & set(spread_sources())
 
 
-def test_a_stretch_that_the_others_chose_is_reported_beside_the_one_that_ships() -> None:
+def test_a_source_is_also_judged_by_a_stretch_in_which_it_had_no_say() -> None:
     found = validate(("dlperf",))
-    ((name, held),) = found.nested.items()
-    assert held < (found.sources[name].score.inside_interval or 0.0)
+    assert set(found.nested) == set(
+        found.sources
+    )  # and not only those that others would stretch otherwise
+    odd = "DLPerf Paddle"
+    assert found.nested[odd] < 0.75 <= (found.sources[odd].score.inside_interval or 0.0)
+    assert min(found.nested, key=lambda name: found.nested[name]) == odd
     assert found.nested_average < (found.by_source.inside_interval or 0.0)
+
+
+def test_the_stretch_without_a_source_is_chosen_on_fits_that_had_no_part_of_it() -> None:
+    # a fit without a source is narrower, so that the others ask for more of a stretch than beside it
+    shipped, nested = spread("DLPerf Paddle"), nested_spreads()["DLPerf Paddle"]
+    assert 0.75 * shipped.tax < nested.tax < shipped.tax

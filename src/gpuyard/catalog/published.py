@@ -42,7 +42,7 @@ TRAINING_TABLES = (
     "nvidia_examples",
 )
 # in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
-JUDGE_TABLES = ("paddle", "csc", "azure", "mxnet")
+JUDGE_TABLES = ("paddle", "csc", "azure", "mxnet", "mlperf_logs")
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
@@ -93,7 +93,7 @@ def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[Publis
             rate = least * batch * len(same) / sum(same)
             passes = max(a.accumulate for a in smallest if a.batch_per_gpu == batch)
             anchor = Anchor(smallest[0].nodes, least, batch, rate, passes)
-        elif table == "mlperf":  # the batch of a GPU shrinks as the system grows
+        elif table.startswith("mlperf"):  # the batch of a GPU shrinks as the system grows
             anchor = min(smallest, key=lambda a: abs(a.batch_per_gpu - batch))
         else:
             alone += 1

@@ -53,6 +53,7 @@ class Report:
                 "worst": self.training.worst_source.score.inside_interval,
                 "nested_average": self.training.nested_average,
                 "nested": self.training.nested,
+                "nested_worst": min(self.training.nested.values(), default=None),
             },
             "baselines": {
                 "perfect_scaling": _plain(self.training.perfect_scaling),
@@ -73,6 +74,9 @@ class Report:
                 "tables": {name: _table(t) for name, t in self.judges.tables.items()},
                 "sources": {name: _source(one) for name, one in self.judges.sources.items()},
                 "coverage": self.judges.by_source.inside_interval,
+                "median_interval_width": self.judges.by_source.median_interval_width,
+                "worst_source": self.judges.worst_source.source,
+                "worst": self.judges.worst_source.score.inside_interval,
                 "points": {n: [asdict(s) for s in of] for n, of in self.judge_points.items()},
             }
         if self.lab is not None:

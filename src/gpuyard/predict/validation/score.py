@@ -89,7 +89,7 @@ class Validation:
     no_overlap: Score
     sources: dict[str, SourceScore]
     by_source: Score  # their average
-    # what is inside of sources that had a say in how far intervals are stretched, without that
+    # what is inside of sources of the fit where they had no say in how far intervals are stretched either
     nested: dict[str, float]
 
     @property
@@ -127,18 +127,13 @@ def validate(tables: Sequence[str] = TRAINING_TABLES) -> Validation:
 
 def _nested(sources: dict[str, SourceScore], left_out: dict[str, str | None]) -> dict[str, float]:
     """Each with an interval that had no part of it, not even in its stretch."""
-    found = {}
-    for name, off in nested_spreads().items():
-        if name not in sources:
-            continue
-        table = sources[name].table
-
-        def of_others(_: str, off: Spread = off) -> Spread:
-            return off
-
-        again = score_table(table, fitted(left_out[table]), of_others)
-        found[name] = _held([row for row in again.rows if row.row.source == name])[0]
-    return found
+    off = nested_spreads()
+    known = {name: one.table for name, one in sources.items() if name in off}
+    found: dict[str, list[PredictedRow]] = {name: [] for name in known}
+    for table in dict.fromkeys(known.values()):
+        for predicted in score_table(table, fitted(left_out[table]), off.__getitem__).rows:
+            found[predicted.row.source].append(predicted)
+    return {name: _held(rows)[0] for name, rows in found.items()}
 
 
 def spread_without(source: str) -> Spread:
