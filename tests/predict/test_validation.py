@@ -267,3 +267,7 @@ def test_the_page_has_a_scatter_of_every_table(everything: Report) -> None:
     assert "<script" not in text
     drawn = validation_svg(everything.training.tables["horovod"])
     assert drawn.count('r="2.4"') == 9
+    # thirteen models and ten colours: no two look alike in the legend
+    many = validation_svg(everything.training.tables["nvidia_examples"])
+    legend = [line.split('r="4"')[1] for line in many.splitlines() if 'r="4"' in line]
+    assert len(legend) == len(set(legend)) == 13

@@ -14,14 +14,14 @@ _GREY, _BLACK = "#666", "black"
 
 
 def validation_svg(scored: TableScore) -> str:
-    """Throughput over that of the anchor: published across, predicted up."""
+    """Speed-up over the figure that a row is predicted from: published across, predicted up."""
     rows = scored.rows[:: max(1, len(scored.rows) // _MOST_DOTS)]
     dots = [
         (_speed_up(p, p.row.samples_per_second), _speed_up(p, p.samples_per_second)) for p in rows
     ]
     axis = _Axis(min(map(min, dots)) / 1.1, max(map(max, dots)) * 1.1)
     models = list(dict.fromkeys(p.row.model for p in scored.rows))
-    colours = {m: MANY_COLOURS[i % len(MANY_COLOURS)] for i, m in enumerate(models)}
+    looks = {model: _look(number) for number, model in enumerate(models)}
     parts = [
         words("title", f"{scored.source.title}: predicted against published"),
         element("rect", width=_SIDE + _LEGEND, height=_SIDE, fill="white"),
@@ -32,15 +32,21 @@ def validation_svg(scored: TableScore) -> str:
     ]
     for (x, y), p in zip(dots, rows, strict=True):
         at = {"cx": axis.across(x), "cy": axis.up(y)}
-        parts.append(element("circle", **at, r=2.4, fill=colours[p.row.model], fill_opacity="0.55"))
-    for i, (model, colour) in enumerate(colours.items()):
+        parts.append(element("circle", **at, r=2.4, **looks[p.row.model], opacity="0.55"))
+    for i, (model, look) in enumerate(looks.items()):
         y = 24 + 18 * i
-        parts.append(element("circle", cx=_SIDE + 8, cy=y, r=4, fill=colour))
+        parts.append(element("circle", cx=_SIDE + 8, cy=y, r=4, **look))
         parts.append(words("text", model, x=_SIDE + 18, y=y + 4))
     whole = element("svg", "\n" + "\n".join(parts) + "\n", xmlns="http://www.w3.org/2000/svg",
                     viewBox=f"0 0 {_SIDE + _LEGEND} {_SIDE}", font_family="sans-serif", font_size=12,
                     role="img")  # fmt: skip
     return whole + "\n"
+
+
+def _look(number: int) -> dict[str, str]:
+    """A dot of its own colour; once all colours are used, a ring."""
+    colour = MANY_COLOURS[number % len(MANY_COLOURS)]
+    return {"fill": colour} if number < len(MANY_COLOURS) else {"fill": "none", "stroke": colour}
 
 
 def _speed_up(point: PredictedRow, rate: float) -> float:
@@ -71,8 +77,8 @@ class _Axis:
         middle = (_SIDE + _MARGIN) / 2
         parts = [
             path(["M", _MARGIN, 10, "V", _FOOT, "H", _SIDE - 10], stroke=_BLACK, stroke_width=1),
-            words("text", "published, relative to the anchor", x=middle, y=_SIDE - 12, text_anchor="middle"),
-            words("text", "predicted, relative to the anchor", transform=sideways, text_anchor="middle"),
+            words("text", "published speed-up", x=middle, y=_SIDE - 12, text_anchor="middle"),
+            words("text", "predicted speed-up", transform=sideways, text_anchor="middle"),
         ]  # fmt: skip
         for tick in self._ticks():
             x, y = self.across(tick), self.up(tick)
