@@ -16,7 +16,7 @@ from gpuyard.predict import ClusterPrediction, PlatformScenario, Prediction, pre
 from gpuyard.predict.constants import nested_spreads, spread, spread_sources
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.prediction import Step, step_parts
-from gpuyard.predict.stacks.measured import measured_points
+from gpuyard.predict.stacks.measured import framework_words, measured_points
 from gpuyard.predict.stacks.next_run import next_run
 from gpuyard.predict.stacks.posterior import HIDES, RATES, STACKS, TAXES, prior, step_seconds
 from gpuyard.predict.table import Rows
@@ -68,12 +68,32 @@ def test_a_measured_configuration_gets_its_own_figure_back() -> None:
         assert p.step.seconds == pytest.approx(p.gpus * p.batch_per_gpu / p.samples_per_second)
 
 
+@pytest.mark.parametrize("written", ["Horovod", "tf_distribute", "PyTorch DDP", " tf-distribute"])
+def test_a_framework_is_found_however_its_name_is_written(written: str) -> None:
+    workload = Workload.model_validate({"name": "w", "model": "resnet50", "framework": written})
+    assert workload.framework in ("horovod", "tf-distribute", "pytorch-ddp")
+
+
+@pytest.mark.parametrize(("written", "meant"), [("horvod", "horovod"), ("pytorch", "pytorch-ddp")])
+def test_a_framework_that_is_not_known_names_the_closest(written: str, meant: str) -> None:
+    known = scenario(ONE)
+    workload = known.workload.model_copy(update={"framework": written})
+    assert f"did you mean '{meant}'?" in framework_words(replace(known, workload=workload))
+    strange = known.workload.model_copy(update={"framework": "zzz"})
+    assert "did you mean" not in framework_words(replace(known, workload=strange))
+
+
 def test_figures_that_contradict_each_other_are_both_held_and_named() -> None:
     half = EIGHT | {"samples_per_second": 300.0}
     both = predicted(scenario(ONE, EIGHT, half), 8, 32)
     (eight, more), plain = both.predictions, predicted(scenario(ONE, EIGHT), 8, 32)
     assert eight.low < 300.0
     assert eight.high > 675.82
+    # whichever of them is right, what it alone would say of more GPUs is held too
+    for alone in (EIGHT, half):
+        one = predicted(scenario(ONE, alone), 32).predictions[0]
+        assert more.low <= one.low * 1.001
+        assert more.high >= one.high * 0.999
     assert width(more) > width(plain.predictions[1])
     assert "8 GPUs on 1 node at a batch of 32 were measured at 300 and at 676" in both.points_note
     assert plain.points_note == ""

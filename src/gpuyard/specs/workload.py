@@ -39,6 +39,11 @@ Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
 _MOST_NUMBERS = 1_000_000_000  # of one sample: 4 GB
 
 
+def _as_named(framework: str) -> str:
+    """`PyTorch DDP` and `tf_distribute` as `pytorch-ddp` and `tf-distribute`."""
+    return "-".join(framework.lower().replace("_", " ").split())
+
+
 def _fits(shape: tuple[int, ...]) -> tuple[int, ...]:
     if math.prod(shape) > _MOST_NUMBERS:
         raise ValueError(f"one sample has more than {_MOST_NUMBERS:,} numbers")
@@ -160,7 +165,7 @@ class Workload(Spec):
     dataset: Dataset | None = None
     epochs: Count = 1
     framework: Annotated[
-        Line | None,
+        Annotated[Line, AfterValidator(_as_named)] | None,
         Field(
             description="what exchanges gradients: pytorch-ddp, horovod, tf-distribute, apex, paddle, oneflow, "
             "mindspore or tf-cnn-benchmarks; predictions then start from what was published of it"

@@ -7,6 +7,7 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
+from gpuyard.errors import did_you_mean
 from gpuyard.predict.compute import figure_precision
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import network_of
@@ -19,6 +20,7 @@ from gpuyard.predict.stacks.posterior import (
     mixed,
     posterior,
     prior,
+    reaching_all,
     step_seconds,
     unmeasured,
 )
@@ -130,7 +132,7 @@ def framework_words(scenario: PlatformScenario) -> str:
         return f"Framework: {named}, predicted by what was published of it."
     return (
         f"Framework: nothing was published of {named} that is known here, so the interval is that of any stack; "
-        f"known are {', '.join(frameworks())}."
+        f"known are {', '.join(frameworks())}{did_you_mean(named, frameworks()) or '.'}"
     )
 
 
@@ -184,7 +186,8 @@ def _placement(gpus: int, nodes: int) -> Placement:
 def with_points(
     scenario: PlatformScenario, spots: Sequence[Spot], points: Sequence[Point]
 ) -> Posterior:
-    """What is expected of configurations now that some were measured."""
+    """What is expected of configurations now that some were measured. Of figures of one configuration that differ, the
+    middle is taken, and the interval reaches as far as if the slowest or the fastest of them were right."""
     # figures are of the strategy as it is by default, on machines that nobody else used
     plain = replace(
         scenario,
@@ -194,14 +197,23 @@ def with_points(
     same = scenario.exchange == DEFAULT_EXCHANGE and not scenario.platform.other_jobs
     found = by_configuration(points)
     logs = [[point.log_seconds for point in members] for members in found.values()]
-    return posterior(
-        _spots(scenario, spots, "as measured" if same else "otherwise"),
-        _spots(plain, list(found), "as measured"),
-        np.array([(max(of) + min(of)) / 2 for of in logs]),
-        scenario.line.relative_uncertainty,
-        prior(scenario.workload.framework),
-        apart=np.array([(max(of) - min(of)) / 2 for of in logs]),
-    )
+    wanted = _spots(scenario, spots, "as measured" if same else "otherwise")
+    measured = _spots(plain, list(found), "as measured")
+
+    def if_it_took(log_seconds: Sequence[float]) -> Posterior:
+        return posterior(
+            wanted,
+            measured,
+            np.array(log_seconds),
+            scenario.line.relative_uncertainty,
+            prior(scenario.workload.framework),
+        )
+
+    middle = if_it_took([(max(of) + min(of)) / 2 for of in logs])
+    if all(len(of) == 1 for of in logs):
+        return middle
+    ends = [if_it_took([end(of) for of in logs]) for end in (min, max)]
+    return reaching_all(middle, ends)
 
 
 def by_configuration(points: Sequence[Point]) -> dict[Spot, list[Point]]:

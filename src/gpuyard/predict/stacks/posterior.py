@@ -10,6 +10,7 @@ back, and one far from all of them what the likeliest stacks say.
 
 import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import product
@@ -140,17 +141,13 @@ def posterior(
     log_seconds: Floats,
     compute: float,
     prior: Floats,
-    *,
-    apart: Floats | float = 0.0,
 ) -> Posterior:
-    """`log_seconds` of the measured configurations; `compute` is the σ of one GPU's speed. `apart` is how far figures
-    of one configuration lie from their middle, which is then taken: so far it may be off."""
+    """`log_seconds` of the measured configurations; `compute` is the σ of one GPU's speed."""
     weight = np.log(prior)
     means = wanted.log_seconds.copy()
     variance = np.empty((len(TAXES), len(wanted.gpus)))
     off = log_seconds - measured.log_seconds
     exact = _EXACT * np.eye(len(measured.gpus))
-    doubt = np.square(np.broadcast_to(apart, len(measured.gpus)))
     for number, tax in enumerate(TAXES):
         like = slice(number, None, len(TAXES))  # the stacks of that tax
         variance[number] = compute**2 + wanted.unexplained(tax) ** 2
@@ -164,9 +161,17 @@ def posterior(
         gain = across @ inverse
         means[like] += off[like] @ gain.T
         variance[number] = np.maximum(variance[number] - np.sum(gain * across, axis=1), 0.0)
-        variance[number] += np.square(gain) @ doubt
     weight = np.exp(weight - weight.max())
     return mixed(means, weight / weight.sum(), variance)
+
+
+def reaching_all(middle: Posterior, others: Sequence[Posterior]) -> Posterior:
+    """What the middle expects, with an interval that holds those of all others."""
+    every = (middle, *others)
+    slowest = np.max([one.log_seconds + one.reach.slow for one in every], axis=0)
+    fastest = np.min([one.log_seconds - one.reach.fast for one in every], axis=0)
+    expected = middle.log_seconds
+    return Posterior(expected, Reach(slowest - expected, expected - fastest))
 
 
 def unmeasured(gpus: Floats, compute: Floats | float) -> Floats:

@@ -70,14 +70,17 @@ def predict_answer(
     sentences = [result.precision_note] if result.precision_note else []
     sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
     if result.framework_note:
-        sentences.append(result.framework_note)
+        before = more and not result.points
+        any_stack = " 'before' is the interval of any stack." if before else ""
+        sentences.append(result.framework_note + any_stack)
     if result.gradient_note:
         sentences.append(result.gradient_note)
     if result.points:
-        many = "1 figure" if result.points == 1 else f"{result.points} figures"
+        one = result.points == 1
+        many = "1 measured figure" if one else f"{result.points} measured figures"
         sentences.append(
-            f"Several GPUs: predicted with {many} of several GPUs that were measured; 'before' is the interval "
-            "without."
+            f"Several GPUs: predicted with {many} of several GPUs; 'before' is the interval without "
+            f"{'it' if one else 'them'}."
         )
         if result.point_sources != ("the workload",):
             sentences.append(f"Measured: {'; '.join(result.point_sources)}.")
