@@ -28,6 +28,19 @@ def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None
 
 
 @pytest.mark.parametrize(
+    ("model", "outputs"),
+    [("resnet50", 1000), ("bert-large", 2 * 384), ("gnmt", 32_320 * 30), ("gpt2", None)],
+)
+def test_outputs_are_those_of_every_token_and_left_out_where_they_are_not_known(
+    model: str, outputs: int | None
+) -> None:
+    profile = models().get(model)
+    moves = strategy_of("dataparallel").moves(profile, 2, 1, profile.gradient_bytes)
+    found = {move.what: move.size_bytes for move in moves}
+    assert found.get("outputs back") == (None if outputs is None else 4 * outputs)
+
+
+@pytest.mark.parametrize(
     ("exchange", "gradient_dtype", "share"),
     [
         ({}, None, 1.0),

@@ -72,10 +72,12 @@ class DataParallel(Strategy):
             return ()
         others = (gpus - 1) * batch_per_gpu
         parameters = 4.0 * profile.parameters
+        outputs = _outputs(profile)
+        back = (Move("outputs back", others * 4.0 * outputs),) if outputs else ()
         return (
             Move("samples out", others * profile.input_bytes),
             Move("parameters out", parameters),
-            Move("outputs back", others * 4.0 * _outputs(profile)),
+            *back,
             Move("gradients back", profile.gradient_bytes),
         )
 
@@ -91,7 +93,12 @@ class DataParallel(Strategy):
 
 
 def _outputs(profile: ModelProfile) -> int:
-    """Numbers that a model gives for a sample: of a last layer that is linear, its biases, which are what its
-    parameters are more than its multiplications."""
+    """Numbers that a model gives for a sample, where its last layer is linear with biases: for every position (one of
+    an image, tokens of a text) one for each bias, and those are what its parameters are more than its multiplications
+    of one position. 0 where that can't be: the head shares the weights of an embedding."""
     last = profile.layers[0]
-    return max(0, last.parameters - last.forward_flops // 2)
+    multiplications = last.forward_flops // 2
+    positions = -(-multiplications // last.parameters) if last.parameters else 0
+    if not 0 < positions < last.parameters:
+        return 0
+    return max(0, last.parameters * positions - multiplications)

@@ -242,6 +242,9 @@ def _saturated(result: ClusterPrediction, batches: set[int]) -> str:
     return f"A GPU is saturated (90 % of its fastest) from a batch of {least:,} per GPU on: {seen}."
 
 
+_LARGE_MOVES = ("parameters out", "gradients back")
+
+
 def _moved(result: ClusterPrediction) -> list[Part]:
     """What crosses the first GPU's link when, where one process serves all GPUs, and for a sweep over batches what
     an epoch moves against how long it takes."""
@@ -262,7 +265,7 @@ def _moved(result: ClusterPrediction) -> list[Part]:
     columns: list[Column | str] = [
         "GPUs",
         "batch/GPU",
-        *(Column(name, 2) for name in names),
+        *(Column(name, 2 if name in _LARGE_MOVES else 3) for name in names),
         "a step",
         "an epoch",
     ]
