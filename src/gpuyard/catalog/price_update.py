@@ -96,7 +96,7 @@ def check_newer(table: FactTable[Price], name: str, today: datetime.date) -> Non
             )
 
 
-def check_plausible(table: Table[Price], name: str) -> None:
+def check_plausible(table: FactTable[Price], name: str) -> None:
     """Nobody rents a GPU at such a price: every comparison would be won or lost by it."""
     for price in table:
         for usd_per_hour in (price.usd_per_hour, price.spot_usd_per_hour):
