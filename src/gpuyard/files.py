@@ -8,6 +8,7 @@ with its host's mark, and what another host has made is only removed when it has
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import stat
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
 
-from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.errors import GpuyardError, UserMistake, closest_names, quoted
 
 Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod", "root", "ssh"]
 """What a directory is for."""
@@ -27,6 +28,7 @@ _DIRECTORY = re.compile(rf"\.?gpuyard-(?:{'|'.join(get_args(Kind))})-[0-9a-f]{{1
 _LOCK = "held.lock"
 _STILL_SECONDS = 24 * 3600.0
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_MOST_BESIDE = 1000  # files that are looked at for one with nearly the same name
 
 
 def shared_directory() -> Path:
@@ -182,7 +184,7 @@ def read_bytes(
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)
     except FileNotFoundError:
-        raise mistake(f"{path}: there is no such file") from None
+        raise mistake(f"{path}: there is no such file{_near(path)}") from None
     except IsADirectoryError:
         raise mistake(f"{path}: this is a directory, not a file") from None
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
@@ -191,6 +193,17 @@ def read_bytes(
     if len(content) > most_bytes:
         raise mistake(f"{path}: larger than {_size(most_bytes)}")
     return content
+
+
+def _near(path: Path) -> str:
+    """What stands beside it under nearly the same name."""
+    try:
+        with os.scandir(path.parent) as entries:
+            beside = [one.name for one in itertools.islice(entries, _MOST_BESIDE) if one.is_file()]
+    except OSError:
+        return ""
+    near = closest_names(path.stem if path.suffix == ".yml" else path.name, beside, most=1)
+    return f"; did you mean {quoted(str(path.with_name(near[0])))}?" if near else ""
 
 
 def too_many_values(text: str) -> str | None:

@@ -16,6 +16,7 @@ from gpuyard.catalog.specfiles import (
 )
 from gpuyard.errors import SpecError, UnknownName
 from gpuyard.hardware.clusters import read_cluster
+from gpuyard.specs import Cluster, read_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -191,3 +192,23 @@ def test_a_mistake_in_a_list_says_what_its_items_are(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError, match="expected a model of GPU as GPULab names it, got 'a/b'"):
         read_deployment(path)
+
+
+def test_a_file_of_another_kind_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "room.site.yaml").write_text("kind: office\ncircuits: []\n")
+    with pytest.raises(SpecError) as refused:
+        read_spec(tmp_path / "room.site.yaml", Cluster)
+    assert str(refused.value).endswith(
+        "room.site.yaml: this is a *.site.yaml by its name, expected a *.cluster.yaml"
+    )
+
+
+def test_a_file_that_is_not_there_is_answered_with_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "apollo.cluster.yaml").write_text("")
+    for asked in ("apollo.cluster.yml", "apolo.cluster.yaml", "apollo"):
+        with pytest.raises(
+            SpecError, match=r"no such file; did you mean '.*apollo\.cluster\.yaml'\?"
+        ):
+            read_spec(tmp_path / asked, Cluster)
+    with pytest.raises(SpecError, match="no such file$"):
+        read_spec(tmp_path / "quite-different.txt", Cluster)

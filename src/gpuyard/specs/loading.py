@@ -17,6 +17,10 @@ from gpuyard.specs.yaml_text import MOST_BYTES, Items, Keys, read_yaml
 S = TypeVar("S", bound=Spec)
 T = TypeVar("T")
 _MOST_MISTAKES_SHOWN = 10
+_KINDS = {  # how files of each are named
+    "Workload": "workload", "Cluster": "cluster", "Study": "study", "Plan": "plan", "Offers": "offers",
+    "Site": "site", "SweepFile": "sweep", "Deployment": "deployment", "JobSpec": "job",
+}  # fmt: skip
 
 
 def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
@@ -29,7 +33,17 @@ def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
     try:
         return kind.model_validate(document, context=names)
     except ValidationError as invalid:
+        _refuse_other_kind(path, kind)
         raise SpecError("\n".join(_sentences(path, document, kind, invalid))) from None
+
+
+def _refuse_other_kind(path: Path, kind: type[Spec]) -> None:
+    """A plan where a cluster is asked for: every one of its keys would be a mistake of its own."""
+    wanted, named = _KINDS.get(kind.__name__), path.name.split(".")[-2:-1]
+    if wanted is not None and named and named[0] in _KINDS.values() and named[0] != wanted:
+        raise SpecError(
+            f"{path}: this is a *.{named[0]}.yaml by its name, expected a *.{wanted}.yaml"
+        )
 
 
 def _sentences(
