@@ -136,6 +136,11 @@ def parse_moment(quantity: str | float) -> float:
     return parse_seconds(quantity, "30 us")
 
 
+def parse_years(quantity: str | float) -> float:
+    """ "3 years" → 94672800: a horizon, a machine's age."""
+    return parse_seconds(quantity, "3 years")
+
+
 def parse_memory(quantity: str | float) -> float:
     """ "12GB" → 12e9: a number alone is none, for nobody wants so few bytes."""
     return parse_positive(quantity, _MEMORY)
@@ -192,7 +197,8 @@ def parse_share(quantity: str | float) -> float:
     except ValueError:
         raise BadQuantity(f"{quoted(text)} is not a share; write it like '30 %' or 0.3") from None
     if not 0 <= share <= 1:
-        raise BadQuantity(f"{quoted(text)} is not a share: must be between 0 % and 100 %")
+        meant = f"; did you mean '{text} %'?" if not percent and 1 < share <= 100 else ""
+        raise BadQuantity(f"{quoted(text)} is not a share: must be between 0 % and 100 %{meant}")
     return share
 
 

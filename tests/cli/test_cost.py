@@ -225,3 +225,24 @@ def test_electricity_is_priced_by_country_and_said(cli: Cli) -> None:
     assert "give --tariff or --country, not both" in both.stderr
     unknown = cli(*machine, "--country", "AQ", status=2)
     assert "no country or region with an electricity price is called 'AQ'" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        (
+            "--speed-lead",
+            "30",
+            "'30' is not a share: must be between 0 % and 100 %; did you mean '30 %'?",
+        ),
+        (
+            "--rent",
+            "€1.50/h",
+            "'€1.50/h' is not a price of renting in dollars; write it like '$1.50/h'",
+        ),
+    ],
+)
+def test_what_was_meant_is_proposed(cli: Cli, option: str, value: str, said: str) -> None:
+    asked = {"--rent": "$1.50/h", "--buy": "$8000", option: value}
+    done = cli("cost", *(word for pair in asked.items() for word in pair), status=2)
+    assert said in " ".join(done.stderr.split())

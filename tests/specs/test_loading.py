@@ -210,5 +210,14 @@ def test_a_file_that_is_not_there_is_answered_with_one_that_is(tmp_path: Path) -
             SpecError, match=r"no such file; did you mean '.*apollo\.cluster\.yaml'\?"
         ):
             read_spec(tmp_path / asked, Cluster)
-    with pytest.raises(SpecError, match="no such file$"):
+    with pytest.raises(SpecError, match=r"no such file$"):
         read_spec(tmp_path / "quite-different.txt", Cluster)
+
+
+def test_a_tab_and_an_age_are_answered_in_words(tmp_path: Path) -> None:
+    (tmp_path / "tab.cluster.yaml").write_text("name: x\n\tnodes: 2\n")
+    with pytest.raises(SpecError, match="a tab stands here; indent with spaces"):
+        read_spec(tmp_path / "tab.cluster.yaml", Cluster)
+    (tmp_path / "old.plan.yaml").write_text("owned: [{gpu: t4, gpus: 4, age: old}]\n")
+    with pytest.raises(SpecError, match="'old' is not a duration; write it like '3 years'"):
+        read_plan(tmp_path / "old.plan.yaml")

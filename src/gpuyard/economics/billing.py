@@ -74,7 +74,7 @@ class RentPrice:
 
 def rent_price(text: str) -> RentPrice:
     """ "$1.50/h", "$160308/year", or an instance of the catalog with its price and date."""
-    if "/" in text and "$" not in text and not text[:1].isdigit():
+    if "/" in text and text[:1].isalpha():
         from gpuyard.catalog import price_named
 
         price = price_named(text)
@@ -89,7 +89,7 @@ def rent_price(text: str) -> RentPrice:
         return RentPrice(0.0, yearly, f"{units.format_usd(yearly)} a year", None)
     except BadQuantity:
         raise UserMistake(
-            f"{quoted(text)} is not a price of renting; write it like '$1.50/h', '$160308/year' or "
+            f"{quoted(text)} is not a price of renting in dollars; write it like '$1.50/h', '$160308/year' or "
             "'aws/p4d.24xlarge'"
         ) from None
 

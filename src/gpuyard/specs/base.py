@@ -152,6 +152,10 @@ Seconds = Annotated[
     float,
     *quantity(units.parse_seconds, "a duration with its unit", "2h", units.format_duration),
 ]
+Years = Annotated[
+    float,
+    *quantity(units.parse_years, "a duration with its unit", "3 years", units.format_duration),
+]
 Moment = Annotated[
     float,
     *quantity(units.parse_moment, "a duration with its unit", "30 us", units.format_duration),

@@ -29,6 +29,7 @@ from gpuyard.specs.base import (
     UsdPerKwMonth,
     Watts,
     WorkloadReference,
+    Years,
 )
 from gpuyard.specs.cluster import Network, Topology, named_or_described
 from gpuyard.specs.offers import Load
@@ -202,7 +203,7 @@ class OwnedMachines(Spec):
         Network | None, Field(description="that joins them already; else one is bought if it helps")
     ] = None
     power: Annotated[Watts | None, Field(gt=0, description="per machine under load")] = None
-    age: Seconds | None = None
+    age: Years | None = None
     bought: datetime.date | None = None
     price: Annotated[Usd | None, Field(description="what one cost")] = None
     value: Annotated[
@@ -297,7 +298,7 @@ class Plan(Spec):
     ] = None
     budget: Annotated[Usd | None, Field(gt=0, description="total over the horizon")] = None
     horizon: Annotated[
-        Seconds, Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon")
+        Years, Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon")
     ] = 3 * 365.25 * 86400
     policy: Policy = Policy()
     people: People = People()

@@ -21,6 +21,7 @@ from gpuyard.specs.base import (
     UsdPerKwh,
     Watts,
     WorkloadReference,
+    Years,
 )
 from gpuyard.specs.cluster import Cluster, named_or_described
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
@@ -80,7 +81,7 @@ class RentOrBuy(Spec):
         Share, Field(description="how much faster the bought machine is than the rented one")
     ] = 0.0
     hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
-    horizon: Annotated[Seconds, Field(description="planning horizon")] = 3 * 365.25 * 86400
+    horizon: Annotated[Years, Field(description="planning horizon")] = 3 * 365.25 * 86400
     power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
     electricity: UsdPerKwh = 0.0
     country: Annotated[

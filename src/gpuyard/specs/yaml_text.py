@@ -53,6 +53,8 @@ def read_yaml(text: str, name: str) -> Any:
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         # ruamel adds a note for programmers after the first line of some problems
         problem = str(broken.problem or broken.context).splitlines()[0]
+        if "'\\t'" in problem:
+            problem = "a tab stands here; indent with spaces"
         raise SpecError(f"{where}: this is not valid YAML: {problem}") from None
     except YAMLError as broken:
         raise SpecError(f"{name}: this is not valid YAML: {str(broken).splitlines()[0]}") from None
