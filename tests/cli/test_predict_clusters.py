@@ -145,3 +145,10 @@ def test_what_one_of_several_is_warned_of_is_said_once(cli: Cli) -> None:
     assert done.stdout.count("Pascal GPUs are at the end of their software's life") == 1
     largest = predicted(cli, *asked)["clusters"][1]["predictions"][-1]
     assert f"{largest['low']:,.0f} – {largest['high']:,.0f}" in done.stdout
+
+
+def test_three_numbers_are_one_too_many(cli: Cli) -> None:
+    done = cli("predict", "resnet50", "--on", "4x4x4xrtx-3090@10G", status=2)
+    assert "more than two numbers: write machines x GPUs in each x name" in " ".join(
+        done.stderr.split()
+    )

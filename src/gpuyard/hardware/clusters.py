@@ -24,6 +24,11 @@ def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
         return _of_machines(short)
     if short is not None and short.name in gpus():
         return _of_gpus(short)
+    if short is not None and (further := ShortCluster.of(short.name)) and further.counts:
+        raise UserMistake(
+            f"{name_or_path!r} has more than two numbers: write machines x GPUs in each x name, as in "
+            "2x4xrtx-3090@10G"
+        )
     raise _unknown(name_or_path if short is None else short.name)
 
 
