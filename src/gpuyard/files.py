@@ -7,6 +7,7 @@ with its host's mark, and what another host has made is only removed when it has
 """
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import os
@@ -27,6 +28,7 @@ _FILE = re.compile(r"\.gpuyard-part-[0-9a-f]{16}")
 _DIRECTORY = re.compile(rf"\.?gpuyard-(?:{'|'.join(get_args(Kind))})-[0-9a-f]{{16}}")
 _LOCK = "held.lock"
 _STILL_SECONDS = 24 * 3600.0
+_MOST_LINKS = 40  # as the kernel has it
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MOST_BESIDE = 1000  # files that are looked at for one with nearly the same name
 
@@ -232,7 +234,7 @@ def try_writable(path: Path) -> None:
     """The same by trying it, for work that would be lost: rights don't say what a file system does."""
     check_writable(path)
     try:
-        with held_file(path.resolve().parent, 0o600) as (_, file):
+        with held_file(followed(path).parent, 0o600) as (_, file):
             file.write(b"x")
     except OSError as error:
         raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
@@ -269,7 +271,7 @@ def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
 
 
 def _replace(path: Path, text: str, mode: int) -> None:
-    path = path.resolve()  # a link stays a link, and what it names is replaced
+    path = followed(path)  # a link stays a link, and what it names is replaced
     if path.exists() and not path.is_file():  # a pipe or a device is written into, not replaced
         path.write_text(text, encoding="utf-8")
         return
@@ -277,12 +279,39 @@ def _replace(path: Path, text: str, mode: int) -> None:
         file.write(text.encode())
 
 
+def followed(path: Path) -> Path:
+    """Where a path leads; raises where another user's link in a directory for all, like /tmp, says where.
+
+    So does the kernel (fs.protected_symlinks), where it is the one that follows it.
+    """
+    left = list(reversed(path.absolute().parts))
+    found = Path(left.pop())
+    links = 0
+    while left:
+        part = left.pop()
+        at = found.parent if part == ".." else found / part
+        if not at.is_symlink():
+            found = at
+            continue
+        links += 1
+        around = found.stat()
+        for_all = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
+        if for_all and at.lstat().st_uid not in (os.geteuid(), around.st_uid):
+            raise PermissionError(errno.EACCES, f"{at} is another user's link")
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = at.readlink()
+        left += [one for one in reversed(target.parts) if one != "/"]
+        found = Path("/") if target.is_absolute() else found
+    return found
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write into that takes the place of the old one at the end, or of nothing at a crash."""
     check_writable(path)
     try:
-        with _replacing(path.resolve()) as file:
+        with _replacing(followed(path)) as file:
             yield file
     except OSError as error:
         raise GpuyardError(f"{path} can't be written: {error.strerror}") from error

@@ -16,7 +16,13 @@ import pytest
 
 from gpuyard.errors import MissingRequirement
 from gpuyard.share.notebook.jupyter import jupyter_command
-from gpuyard.share.notebook.records import all_notebooks
+from gpuyard.share.notebook.records import Notebook, all_notebooks, write_record
+from gpuyard.share.notebook.run import running
+from gpuyard.share.service.caller import Caller
+from gpuyard.share.service.desk import OwnDesk
+from gpuyard.share.store.clock import stamp
+from gpuyard.share.store.lease import Request
+from gpuyard.share.turns.reservations import Wish
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -248,3 +254,17 @@ def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settin
     assert token not in said
     assert time.monotonic() - began > 7, "it was ended while its kernel was busy"
     assert holders(who()) == {}
+
+
+def test_a_notebook_that_a_reservation_cuts_is_listed_with_its_end(share: Path) -> None:
+    desk = OwnDesk(share)
+    turn, lock = desk.ask(Request(8))
+    record = Notebook(turn.lease.id, 1, "t", "/", turn.lease.gpus, None, "u", "h")
+    write_record(record, "{}\n")
+    assert [one.until for one in running(desk)] == [None]
+    start = time.time() + 2 * 3600
+    desk.broker.reserve(Caller(65534, 65534, os.getpid()), Wish(1, start, start + 60))
+    (listed,) = running(desk)
+    assert listed.until == stamp(start)
+    os.close(lock)
+    desk.close()

@@ -50,6 +50,8 @@ def make_images(directory: Path, count: int, tell: Callable[[float], None]) -> M
     archives = [directory / f"{n:05d}.tar" for n in range(-(-count // _IN_ARCHIVE))]
     noise = None
     for number, archive in enumerate(archives):
+        if archive.is_symlink():  # what it names is not ours to replace
+            raise GpuyardError(f"{archive} is a link; `gpuyard data make` writes through none")
         inside = min(_IN_ARCHIVE, count - number * _IN_ARCHIVE)
         if not archive.exists() or image_count(archive) < inside:
             noise = _noise_for(IMAGE_BYTES) if noise is None else noise

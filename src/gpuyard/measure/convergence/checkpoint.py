@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import replacing
+from gpuyard.files import followed, replacing
 from gpuyard.measure.convergence.records import EpochDone
 from gpuyard.units import counted
 
@@ -75,7 +75,7 @@ def forget(path: Path) -> None:
     if not _is_ours(path):
         read_about(path)
     try:
-        path.resolve().unlink(missing_ok=True)  # a link stays a link
+        followed(path).unlink(missing_ok=True)  # a link stays a link
     except OSError as error:
         raise GpuyardError(f"{path} can't be removed: {error.strerror}") from error
 

@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.errors import UserMistake
@@ -15,7 +15,7 @@ from gpuyard.share.notebook.watch import Watch
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import Desk
 from gpuyard.share.store.clock import Clock, stamp
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import Lease, Request
 from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 
@@ -56,7 +56,7 @@ def run_notebook(
         token=token,
         directory=str(directory),
         gpus=lease.gpus,
-        until=stamp(None if lease.until_boot is None else Clock().wall_at(lease.until_boot)),
+        until=_until(lease),
         user=user_name(os.getuid()),
         host=socket.gethostname(),
     )
@@ -84,9 +84,13 @@ def run_notebook(
 
 
 def running(desk: Desk) -> list[Notebook]:
-    """This user's, whose leases are held."""
-    held = {lease.id for lease in desk.state().held if lease.uid == os.getuid()}
-    return [notebook for notebook in records() if notebook.id in held]
+    """This user's, whose leases are held; until when may have changed by a reservation."""
+    held = {lease.id: lease for lease in desk.state().held if lease.uid == os.getuid()}
+    return [
+        replace(notebook, until=_until(held[notebook.id]))
+        for notebook in records()
+        if notebook.id in held
+    ]
 
 
 def stop(desk: Desk, id_: str) -> Notebook:
@@ -105,6 +109,10 @@ def sweep(desk: Desk) -> None:
     for notebook in records():
         if notebook.id not in living:
             remove_record(notebook.id)
+
+
+def _until(lease: Lease) -> str | None:
+    return stamp(None if lease.until_boot is None else Clock().wall_at(lease.until_boot))
 
 
 def _free_port() -> int:
