@@ -20,6 +20,7 @@ from gpuyard.share.setup import set_up
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.store.recovery import recover
 from gpuyard.share.store.schema import VERSION
 from gpuyard.share.watch import processes
 from tests.conftest import Cli
@@ -379,6 +380,24 @@ def test_leases_that_are_over_their_time_are_ended_together(
     assert turn.lease.held and stopped == [3]
     assert [lease.ended for lease in broker.history()[:3]] == ["time"] * 3
     broker.close()
+
+
+def test_a_damaged_store_stays_where_it_is_if_no_new_one_can_be_made(
+    share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: its history would be lost to the next `share recover`."""
+    (share / DATABASE).write_bytes(b"damaged")
+
+    def fail(*_: object, **__: object) -> None:
+        raise GpuyardError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(Broker, "_fill", fail)
+        with pytest.raises(GpuyardError, match="the disk is full"):
+            recover(share)
+    assert (share / DATABASE).read_bytes() == b"damaged"
+    found = recover(share)
+    assert found is not None and found.aside.read_bytes() == b"damaged"
 
 
 def test_a_store_that_is_made_anew_has_what_is_held_from_the_first_moment_on(

@@ -39,11 +39,12 @@ def recover(directory: Path) -> Recovered | None:
         return None
     aside = directory / f"{DATABASE}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     with _nobody_writes(store):
-        for suffix in ("-shm", "-wal", ""):
-            part = directory / f"{DATABASE}{suffix}"
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        broker = Broker(directory)  # with all leases that are held
+        _rename(store, aside)
+        try:
+            broker = Broker(directory)  # with all leases that are held
+        except BaseException:  # a full disk: what can still be read is recovered later
+            _rename(aside, store)
+            raise
     running = broker.state().held
     known = {lease.id for lease in running} | {str(lease.number) for lease in running}
     past = [
@@ -63,6 +64,13 @@ def recover(directory: Path) -> Recovered | None:
         )
     broker.close()
     return Recovered(aside, len(running), ended, kept)
+
+
+def _rename(store: Path, to: Path) -> None:
+    for suffix in ("-shm", "-wal", ""):
+        part = store.with_name(store.name + suffix)
+        if part.exists():
+            part.rename(to.with_name(to.name + suffix))
 
 
 @contextlib.contextmanager
