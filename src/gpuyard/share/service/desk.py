@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share.service.caller import this_process
@@ -18,6 +18,8 @@ from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules
 from gpuyard.share.watch.gpus import Reading, gpu_source
+
+T = TypeVar("T")
 
 
 class Desk(Protocol):
@@ -107,10 +109,11 @@ class ServiceDesk:
         answer, locks = self._wire.call(self._directory, "ask", request=request.document())
         if len(locks) != 1:
             raise GpuyardError("the lease service gave no lock; it may be of another version")
-        return self._wire.read_turn(answer), locks[0]
+        with self._wire.understood(self._directory):
+            return self._wire.read_turn(answer), locks[0]
 
     def claim(self, id_: str) -> Turn:
-        return self._wire.read_turn(self._call("claim", id=id_))
+        return self._read(self._wire.read_turn, "claim", id=id_)
 
     def enclose(self, id_: str, pid: int) -> None:
         self._call("enclose", id=id_, pid=pid)
@@ -122,39 +125,52 @@ class ServiceDesk:
         return bool(self._call("finish", id=id_, childless=childless))
 
     def release(self, id_: str) -> Lease:
-        return Lease.from_document(self._call("release", id=id_))
+        return self._read(Lease.from_document, "release", id=id_)
 
     def state(self) -> State:
-        return self._wire.read_state(self._call("state"))
+        return self._read(self._wire.read_state, "state")
 
     def history(self) -> list[Lease]:
         """In several messages: it can be longer than one."""
         self.state()  # closes what is dead
         found: list[Lease] = []
-        while page := self._call("history", after=found[-1].number if found else 0):
-            found += map(Lease.from_document, page)
+        while page := self._read(_leases, "history", after=found[-1].number if found else 0):
+            found += page
         return found
 
     def reserve(self, wish: Wish) -> Reservation:
-        return Reservation.from_document(self._call("reserve", wish=asdict(wish)))
+        return self._read(Reservation.from_document, "reserve", wish=asdict(wish))
 
     def cancel(self, id_: str) -> Reservation:
-        return Reservation.from_document(self._call("cancel", id=id_))
+        return self._read(Reservation.from_document, "cancel", id=id_)
 
     def set_rules(self, rules: Rules) -> None:
         self._call("set_rules", rules=rules.document())
 
     def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
-        return Reservation.from_document(self._call("drain", gpus=gpus, until=until))
+        return self._read(Reservation.from_document, "drain", gpus=gpus, until=until)
 
     def resume(self) -> list[Reservation]:
-        return [Reservation.from_document(one) for one in self._call("resume")]
+        return self._read(_reservations, "resume")
 
     def close(self) -> None:
         """Nothing is open between calls."""
 
+    def _read(self, read: Callable[[Any], T], operation: str, **values: object) -> T:
+        answer = self._call(operation, **values)
+        with self._wire.understood(self._directory):
+            return read(answer)
+
     def _call(self, operation: str, **values: object) -> Any:
         return self._wire.call(self._directory, operation, **values)[0]
+
+
+def _leases(documents: list[dict[str, Any]]) -> list[Lease]:
+    return [Lease.from_document(one) for one in documents]
+
+
+def _reservations(documents: list[dict[str, Any]]) -> list[Reservation]:
+    return [Reservation.from_document(one) for one in documents]
 
 
 def open_desk() -> Desk:

@@ -31,14 +31,28 @@ def call(directory: Path, operation: str, **values: object) -> tuple[Any, list[i
             line, locks = _receive_with_locks(connection)
         except OSError as error:
             raise _silent(directory, error) from error
-    answer = json.loads(line) if line else None
-    if not isinstance(answer, dict):
+    if not line:
         raise _silent(directory, None)
+    with understood(directory):
+        answer = dict(json.loads(line))
+        status = int(answer.get("status", 1))
     if "error" in answer:
         for lock in locks:
             os.close(lock)
-        raise _ERRORS.get(int(answer.get("status", 1)), GpuyardError)(str(answer["error"]))
+        raise _ERRORS.get(status, GpuyardError)(str(answer["error"]))
     return answer.get("answer"), locks
+
+
+@contextlib.contextmanager
+def understood(directory: Path) -> Iterator[None]:
+    """What this version can't read is of another: one of both was brought to a newer one."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise GpuyardError(
+            f"the lease service of {directory} answers as another version of gpuyard does; ask whoever administers "
+            "this machine to start it again with yours"
+        ) from error
 
 
 def send(connection: socket.socket, document: object, lock: int | None = None) -> None:
