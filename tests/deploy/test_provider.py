@@ -131,7 +131,7 @@ def test_the_example_is_applied_for_real(tmp_path: Path) -> None:
         assert terraform.plan() == Changes(1, 0, 1)  # another rate is another network
     finally:
         terraform.destroy(quiet)
-    assert terraform.resources() == []
+    assert terraform.identities() == []
 
 
 def test_the_program_that_terraform_starts_is_installed() -> None:

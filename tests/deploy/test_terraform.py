@@ -59,7 +59,7 @@ def test_the_library_does_what_the_program_does(tmp_path: Path) -> None:
         terraform.plan()
     terraform.write(MODULE, {"words": "hello"})
     assert terraform.destroy(told.append) == Changes(0, 0, 1)
-    assert terraform.resources() == []
+    assert terraform.identities() == []
 
 
 @pytest.mark.usefixtures("no_program")

@@ -1,6 +1,7 @@
 """What is done with a deployment: planned, brought up, and taken down; each can be done again after it was cut off."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,7 +188,7 @@ def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
         terraform.destroy(tell)
     except GpuyardError as error:
         raise GpuyardError(f"{error}{_what_stands(target, state)}") from error
-    left = [*terraform.resources(), *target.sweep(state)]
+    left = [*terraform.identities(), *target.sweep(state)]
     if left:
         return left
     others = target.standing(state)
@@ -197,10 +198,12 @@ def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
 
 def _what_stands(target: Target, state: StateDirectory) -> str:
     """For a sentence about what went wrong."""
+    there: list[str] = []
     try:
         there = target.standing(state)
     except GpuyardError:  # then at least what Terraform has written down
-        there = [address for address in Terraform(state.terraform).resources() if target.rented]
+        with suppress(GpuyardError):  # which may be what is wrong
+            there = Terraform(state.terraform).identities() if target.rented else []
     if not there:
         return ""
     price = " and costs money" if target.rented else ""

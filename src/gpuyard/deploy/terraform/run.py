@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
@@ -23,6 +23,7 @@ _HOURS = 2
 _VARIABLES = "gpuyard.auto.tfvars.json"
 _MOST_BYTES = 100_000_000
 Tell = Callable[[str], None]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -99,45 +100,40 @@ class Terraform:
         return self._change("destroy", tell)
 
     def outputs(self) -> dict[str, Any]:
-        done = self._run("output", "-json")
-        if done.returncode != 0:
-            raise self._failed("output", done.stdout + done.stderr)
-        try:
-            return {name: output["value"] for name, output in json_of(done.stdout).items()}
-        except (ValueError, AttributeError, KeyError, TypeError):
-            raise GpuyardError("Terraform's outputs can't be understood") from None
-
-    def resources(self) -> list[str]:
-        """What is in the state, so made and not removed."""
-        if not (self.directory / "terraform.tfstate").exists():
-            return []
-        return self._run("state", "list").stdout.split()
+        return self._of_state(
+            lambda state: {name: output["value"] for name, output in state["outputs"].items()}, {}
+        )
 
     def identities(self) -> list[str]:
-        """What is in the state that an owner bills or lists, as `address (its id)`; read without starting Terraform."""
-        try:
-            text = files.read_text(self.directory / "terraform.tfstate", most_bytes=_MOST_BYTES)
-            if not text.strip():  # Terraform opens it for its lock before it has anything to write
-                return []
-            document = json_of(text)
-            found = [
+        """What is made and not removed, as `address (its id)`, where its owner has one for it."""
+        return self._of_state(
+            lambda state: sorted(
                 _identity(resource, instance)
-                for resource in document["resources"]
+                for resource in state["resources"]
                 if resource["mode"] == "managed"
                 for instance in resource["instances"]
-            ]
-        except UserMistake:  # nothing was ever made
-            return []
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise GpuyardError(
-                f"Terraform's state ({self.directory / 'terraform.tfstate'}) is damaged: {error}. Put back a copy of it, "
-                "like the terraform.tfstate.backup beside it, then run it again"
-            ) from None
-        return sorted(found)
+            ),
+            [],
+        )
 
     def check_state(self) -> None:
         """Raises where it is damaged, before Terraform does so in words about its lock."""
         self.identities()
+
+    def _of_state(self, found: Callable[[dict[str, Any]], Found], nothing: Found) -> Found:
+        """Read without starting Terraform, which takes a second; nothing where there is none yet."""
+        path = self.directory / "terraform.tfstate"
+        try:
+            text = files.read_text(path, most_bytes=_MOST_BYTES)
+            # Terraform opens it for its lock before it has anything to write
+            return found(json_of(text)) if text.strip() else nothing
+        except UserMistake:  # nothing was ever made
+            return nothing
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise GpuyardError(
+                f"Terraform's state ({path}) is damaged: {error}. Put back a copy of it, like the terraform.tfstate.backup "
+                "beside it, then run it again"
+            ) from None
 
     @property
     def _own_configuration(self) -> Path:
