@@ -116,7 +116,11 @@ def eventually(holds: Callable[[], bool]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ONE_FAST)
 def test_machines_are_planned_made_unchanged_missed_and_removed(
-    cloud: Path, opening: Callable[..., Opened], kind: str, home: Path
+    cloud: Path,
+    opening: Callable[..., Opened],
+    kind: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened = opening(kind)
     assert plan(opened).changes == Changes(THINGS[kind], 0, 0)
@@ -136,6 +140,7 @@ def test_machines_are_planned_made_unchanged_missed_and_removed(
         check=True,
     ).stdout
     assert "proxyjump node0" in told
+    no_mirror(cloud, monkeypatch)  # providers are fetched once
     assert plan(opened).changes == Changes()
 
     things(cloud, INSTANCES[kind])[1].unlink()
@@ -154,6 +159,14 @@ def test_machines_are_planned_made_unchanged_missed_and_removed(
     assert down(opened, quiet) == []
     assert things(cloud) == []
     assert not (home / "deployments" / "rented").exists()
+
+
+def no_mirror(cloud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = cloud.parent / "empty.rc"
+    empty.write_text(
+        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{cloud}"\n  }}\n}}\n'
+    )
+    monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(empty))
 
 
 def made(cloud: Path, kind: str) -> list[dict[str, Any]]:
@@ -287,10 +300,6 @@ def test_mistakes_are_said(
 def test_providers_that_can_not_be_had_are_said(
     opening: Callable[..., Opened], cloud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    empty = cloud / "empty.rc"
-    empty.write_text(
-        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{cloud}"\n  }}\n}}\n'
-    )
-    monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(empty))
+    no_mirror(cloud, monkeypatch)
     with pytest.raises(GpuyardError, match="could not fetch its providers"):
         plan(opening("aws"))

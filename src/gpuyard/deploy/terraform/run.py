@@ -140,13 +140,19 @@ class Terraform:
         return self.directory / "terraform.rc"
 
     def _initialise(self) -> None:
-        """Fetch the official providers that a module names; ours needs none of that."""
-        if self._own_configuration.exists():
+        """Fetch the official providers that a module names, once for each; ours needs none of that."""
+        module = (self.directory / "main.tf").read_text(encoding="utf-8")
+        fetched = self.directory / ".terraform" / "gpuyard-fetched-for.tf"
+        if self._own_configuration.exists() or (
+            fetched.exists() and fetched.read_text(encoding="utf-8") == module
+        ):
             return
         done = self._run("init", "-input=false", "-no-color")
         if done.returncode != 0:
             said = " ".join((done.stderr or done.stdout).split())
             raise GpuyardError(f"Terraform could not fetch its providers: {said[:600]}")
+        fetched.parent.mkdir(exist_ok=True)  # a module without providers has none
+        files.write_text(fetched, module, mode=0o600)
 
     def _change(self, verb: str, tell: Tell) -> Changes:
         argv = self._argv(verb, "-json", "-input=false", "-auto-approve", "-lock-timeout=30s")
