@@ -58,7 +58,7 @@ def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], outcome: Outc
     """Measured and predicted, as a table, JSON, and charts on a page."""
     columns = (
         "GPUs of", Column("link", 2), "GPUs", "batch", "samples/s", "efficiency",
-        Column("predicted", 3), Column("of that", 1), Column("predicted efficiency", 4),
+        Column("predicted", 3), Column("of predicted", 1), Column("predicted efficiency", 4),
     )  # fmt: skip
     cells = [
         (
