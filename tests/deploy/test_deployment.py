@@ -157,7 +157,7 @@ def test_terraform_says_which_resource_failed(tmp_path: Path) -> None:
         '{"@level":"error","@message":"Error: x","diagnostic":{"summary":"no room","detail":"disk full",'
         '"address":"gpuyard_lab.network"}}\n'
     )
-    sentence = str(terraform._failed("apply", said))
+    sentence = str(terraform._failed("apply", said, 1))
     assert sentence == "Terraform's apply failed: gpuyard_lab.network: no room disk full"
     assert str(Changes(1, 0, 2)) == "1 to add, 0 to change, 2 to remove"
 

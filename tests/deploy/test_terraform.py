@@ -1,7 +1,9 @@
 """Terraform as a program of this machine, and from the package that pip installs."""
 
 import importlib.util
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -90,3 +92,24 @@ def test_a_damaged_state_is_named_with_what_to_do(tmp_path: Path) -> None:
     state.write_text('{"version": 4, "resources": [{"mode": "man')
     with pytest.raises(GpuyardError, match=r"terraform\.tfstate\) is damaged: .* Put back a copy"):
         terraform.check_state()
+
+
+@pytest.mark.parametrize("sign", ["SIGKILL", "SIGSEGV"])
+def test_one_that_is_killed_is_told_without_its_own_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "tofu").write_text(
+        f'#!/bin/sh\necho \'{{"@level":"warn","@message":"Overrides"}}\'\nkill -{sign[3:]} $$\n'
+    )
+    (programs / "tofu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    terraform = Terraform(tmp_path / "work")
+    terraform.write(MODULE, {"words": "hello"})
+    number = signal.Signals[sign].value
+    with pytest.raises(GpuyardError) as told:
+        terraform.apply(lambda _: None)
+    assert str(told.value) == (
+        f"Terraform's apply was killed (signal {number}); run it again: it goes on where it was"
+    )

@@ -85,7 +85,7 @@ class Terraform:
         self._initialise()
         done = self._run("plan", "-json", "-input=false", "-detailed-exitcode", "-lock-timeout=30s")
         if done.returncode not in (0, _CHANGES):
-            raise self._failed("plan", done.stdout)
+            raise self._failed("plan", done.stdout, done.returncode)
         return _changes(done.stdout)
 
     def apply(self, tell: Tell) -> Changes:
@@ -141,7 +141,8 @@ class Terraform:
 
     def _initialise(self) -> None:
         """Fetch the official providers that a module names, once for each; ours needs none of that."""
-        module = (self.directory / "main.tf").read_text(encoding="utf-8")
+        main = self.directory / "main.tf"
+        module = main.read_text(encoding="utf-8") if main.exists() else ""
         fetched = self.directory / ".terraform" / "gpuyard-fetched-for.tf"
         if self._own_configuration.exists() or (
             fetched.exists() and fetched.read_text(encoding="utf-8") == module
@@ -179,7 +180,7 @@ class Terraform:
                 process.wait()
                 raise GpuyardError(f"Terraform's {verb} was interrupted") from None
         if process.returncode != 0:
-            raise self._failed(verb, "".join(said))
+            raise self._failed(verb, "".join(said), process.returncode)
         return _changes("".join(said))
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -206,7 +207,7 @@ class Terraform:
             "CHECKPOINT_DISABLE": "1",  # no look for newer versions
         }
 
-    def _failed(self, verb: str, said: str) -> GpuyardError:
+    def _failed(self, verb: str, said: str, status: int) -> GpuyardError:
         errors = []
         for entry in _entries(said):
             if entry.get("@level") == "error":
@@ -215,8 +216,15 @@ class Terraform:
                 detail = diagnostic.get("detail", "").strip()
                 address = diagnostic.get("address")
                 errors.append(" ".join(filter(None, (address and f"{address}:", words, detail))))
-        last = said.strip().splitlines()[-1:] or ["it said nothing"]
-        return GpuyardError(f"Terraform's {verb} failed: {'; '.join(errors) or last[0]}")
+        if status < 0 and not errors:
+            return GpuyardError(
+                f"Terraform's {verb} was killed (signal {-status}); run it again: it goes on where it was"
+            )
+        last = [line for line in said.splitlines() if line.strip() and not _entries(line)][-1:]
+        words = "; ".join(errors) or next(
+            iter(last), f"it said nothing of it (exit status {status})"
+        )
+        return GpuyardError(f"Terraform's {verb} failed: {words}")
 
 
 def _follow(process: "subprocess.Popen[str]", said: list[str], tell: Tell) -> None:
