@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from gpuyard.deploy.ports import PORTS, ports_of
 from gpuyard.specs.deployment import RoleName
@@ -108,3 +109,19 @@ def test_each_machine_shows_its_own_ports_to_the_others() -> None:
     assert ports_of(roles, head=True) == [6817, 6818, 6819, 9100, 9400]
     assert ports_of(roles, head=False) == [6818, 9100, 9400]
     assert "jupyter" not in PORTS
+
+
+def test_nfs_has_the_directories_of_its_settings() -> None:
+    """Packages of Debian and Ubuntu bring neither, and Ansible copies nothing into a directory that is not there."""
+    tasks = YAML(typ="safe").load((PLAYBOOK / "roles/shared_storage/tasks/server.yaml").read_text())
+    (serve,) = (task["block"] for task in tasks if "block" in task)
+    made = {
+        path for task in serve for path in task.get("loop", []) if "ansible.builtin.file" in task
+    }
+    written = {
+        str(Path(task["ansible.builtin.copy"]["dest"]).parent)
+        for task in serve
+        if "ansible.builtin.copy" in task
+    }
+    assert written
+    assert written == made
