@@ -102,6 +102,7 @@ cluster: {name: pair, nodes: 3, machine: {gpu: t4, gpus: 2}, network: {rate: 1 G
 target: {kind: lab}
 head: [base, shared-storage, slurm, training, jupyter, monitoring, firewall]
 workers: [base, shared-storage, slurm, training, monitoring, firewall]
+shared: /data/of/all
 users:
   - {name: ada, keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR ada]}
 """
@@ -134,7 +135,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     assert _on(home, "node1", "passwd", "--status", "ada").split()[1] == "L"  # keys only
 
     _on(home, "node1", "pkill", "-9", "-x", "slurmd")
-    _on(home, "node2", "umount", "/shared")
+    _on(home, "node2", "umount", "/data/of/all")
     _on(home, "node2", "nft", "flush", "ruleset")
     _on(home, "node0", "pkill", "-9", "-f", "jupyterlab")
     _on(home, "node1", "pkill", "-9", "-x", "prometheus-node")
