@@ -20,7 +20,7 @@ from gpuyard.predict.stacks.measured import framework_words, measured_points
 from gpuyard.predict.stacks.next_run import next_run
 from gpuyard.predict.stacks.posterior import HIDES, RATES, STACKS, TAXES, prior, step_seconds
 from gpuyard.predict.table import Rows
-from gpuyard.predict.validation import validate
+from gpuyard.predict.validation import report, validate
 from gpuyard.predict.validation.points import (
     framework_prior,
     prior_of,
@@ -408,6 +408,12 @@ def test_sources_that_are_in_no_fit_are_held_with_none_one_and_two_figures() -> 
         assert np.mean([score.inside_interval for score in scores]) >= 0.87
         assert min(score.inside_interval for score in scores) >= 0.75
     assert not set(found) & set(spread_sources())
+
+
+@pytest.mark.parametrize("table", ["horovod", "mlperf_logs", "lab"])
+def test_figures_of_any_one_table_can_be_put_to_work(table: str) -> None:
+    found = report(table, (0, 1))
+    assert set(found.points) == set(found.training.sources)
 
 
 def test_a_source_is_also_judged_by_a_stretch_in_which_it_had_no_say() -> None:

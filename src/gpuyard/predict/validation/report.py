@@ -87,18 +87,16 @@ class Report:
 def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
     """All tables, or one; what stands beside the training tables is left out with one. With `points`, also
     what so many measured figures of several GPUs are worth, by source."""
-    worth = score_points(points) if points else {}
     if table is not None:
         training = validate((table,))
-        worth = {name: found for name, found in worth.items() if name in training.sources}
-        return Report(training, {}, {}, points=worth)
+        return Report(training, {}, {}, points=score_points(points, (table,)) if points else {})
     lab = score_table(LAB_TABLE, fitted())
     return Report(
         validate(TRAINING_TABLES),
         score_single_gpu(),
         score_all_reduces(),
         lab,
-        worth,
+        score_points(points) if points else {},
         judges=validate(JUDGE_TABLES),
         judge_points=score_points(points, JUDGE_TABLES) if points else {},
     )
