@@ -123,7 +123,7 @@ def test_it_names_the_smaller_run_that_tells_most_of_an_open_choice() -> None:
         return next(w for w in result.would_change if "the choice is open" in w)
 
     assert re.search(
-        r"Less tells much of it: \d+ GPUs on \d nodes? with .* ±\d+ % → ±\d+ %", asked()
+        r"A smaller run tells much of it: \d+ GPUs on \d nodes? with .* ±\d+ % → ±\d+ %", asked()
     )
     known = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64}
     once = known | {"gpus": 8, "samples_per_second": 7700}

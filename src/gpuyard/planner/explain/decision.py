@@ -171,7 +171,7 @@ def _open_choice(
 def _smaller_run(candidates: Candidates, row: int) -> str:
     """What tells much of it and is easier to get."""
     run = candidates.next_run(row)
-    return "" if run is None else f" Less tells much of it: {run.words}."
+    return "" if run is None else f" A smaller run tells much of it: {run.words}."
 
 
 def _same_machines(candidates: Candidates, winner: Choice) -> Truths:

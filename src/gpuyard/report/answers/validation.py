@@ -90,7 +90,7 @@ def _covered_words(every: Validation) -> list[str]:
         low = sorted((held, name) for name, held in every.nested.items() if held < _LEAST)
         few = " and ".join(f"{100 * held:.0f} % of {name}" for held, name in low)
         said.append(
-            "How far intervals are stretched is the least that makes the aims hold on all sources of the fit. With a stretch "
+            "Intervals are stretched by the least that makes the aims hold on all sources of the fit. With a stretch "
             "that was chosen without the source too, as for software that nobody has seen, they hold "
             f"{100 * every.nested_average:.0f} % on average, "
             + (f"but only {few}." if low else f"and of none less than {100 * _LEAST:.0f} %.")
