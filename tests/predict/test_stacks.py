@@ -103,6 +103,12 @@ def test_figures_that_contradict_each_other_are_both_held_and_named() -> None:
     assert again.predictions[0].samples_per_second == pytest.approx(672, rel=5e-3)
 
 
+@pytest.mark.parametrize(("rate", "odd"), [(6.758, True), (67_582.0, True), (300.0, False)])
+def test_a_figure_that_no_software_explains_is_doubted(rate: float, odd: bool) -> None:
+    note = predicted(scenario(ONE, EIGHT | {"samples_per_second": rate}), 8).points_note
+    assert ("are expected of any software: check the figure, its unit and its batch" in note) == odd
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [
