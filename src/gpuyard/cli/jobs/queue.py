@@ -1,5 +1,6 @@
 """`gpuyard queue`: all jobs, and the policy by which they share GPUs."""
 
+import time
 from typing import Annotated
 
 import typer
@@ -12,8 +13,8 @@ def queue(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[explain HANDLE | policy [NAME]]",
-            help="Why a job waits; or the local queue's policy, or a new one.",
+            metavar="[explain HANDLE | policy [NAME] | rebalance]",
+            help="Why a job waits; the queue's policy, or a new one; or resize jobs that run on Slurm.",
         ),
     ] = None,
     *,
@@ -22,7 +23,8 @@ def queue(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With a policy: how often running jobs may be resized (default: as the policy has it).",
+            help="With a policy: how often running jobs may be resized (default: as the policy has it). "
+            "With rebalance: again and again, until no job is left.",
         ),
     ] = None,
     explore: Annotated[
@@ -32,18 +34,26 @@ def queue(
             help="With explore-then-focus: GPU time that each trial gets first (default: 1h).",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With rebalance: only say what it would do.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Show your jobs that wait or run, of every engine that can be asked.
 
     `gpuyard queue explain HANDLE` says why a job waits, when it will start and how likely it meets its deadline;
-    `gpuyard queue policy [NAME]` shows or sets by which policy local jobs share GPUs.
+    `gpuyard queue policy [NAME]` shows or sets by which policy jobs share GPUs; `gpuyard queue rebalance` grows and
+    shrinks jobs that run on Slurm by it. On this machine that happens by itself.
 
     Example: gpuyard queue explain local://17
     """
     words = what or []
     tuned = every is not None or explore is not None
-    if not words and not tuned:
+    if words == ["rebalance"] and not all_ and explore is None:
+        _rebalance(every, dry_run=dry_run, json_output=json_output)
+    elif dry_run:
+        raise UserMistake("--dry-run goes with: gpuyard queue rebalance")
+    elif not words and not tuned:
         _list(all_=all_, json_output=json_output)
     elif words[:1] == ["explain"] and len(words) == 2 and not all_ and not tuned:
         _explain(words[1], json_output=json_output)
@@ -51,8 +61,8 @@ def queue(
         _policy(words[1] if len(words) == 2 else None, every, explore, json_output=json_output)
     else:
         raise UserMistake(
-            "write it like: gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, or "
-            "gpuyard queue policy min-time"
+            "write it like: gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, "
+            "gpuyard queue policy min-time, or gpuyard queue rebalance"
         )
 
 
@@ -82,6 +92,22 @@ def _explain(handle: str, *, json_output: bool) -> None:
     found = engine(named.engine)
     explanation = found.explain(named)
     show(explain_answer(found.status(named), explanation), json_output=json_output)
+
+
+def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
+    from gpuyard.jobs.engines.local.engine import LocalEngine
+    from gpuyard.jobs.engines.slurm.rebalancing import rebalance
+    from gpuyard.report.answers.jobs.queue import rebalance_answer
+    from gpuyard.units import parse_seconds
+
+    seconds = None if every is None else parse_seconds(every)
+    while True:
+        found = rebalance(LocalEngine().policy(), dry_run=dry_run)
+        if seconds is None or found.resizes or not found.open_jobs:
+            show(rebalance_answer(found, dry_run=dry_run), json_output=json_output)
+        if seconds is None or not found.open_jobs:
+            return
+        time.sleep(seconds)
 
 
 def _policy(name: str | None, every: str | None, explore: str | None, *, json_output: bool) -> None:

@@ -123,9 +123,15 @@ def _gpus(gres: str) -> int:
     return sum(map(int, _GPUS.findall(gres)))
 
 
-def sbatch(script: str, environment: Mapping[str, str]) -> int:
-    """The number that Slurm gives. The job gets exactly this environment."""
-    said = _run(("sbatch", "--parsable", script), environment, _SUBMIT_SECONDS)
+def sbatch(
+    script: str,
+    environment: Mapping[str, str],
+    *options: str,
+    arguments: tuple[str, ...] = (),
+) -> int:
+    """The number that Slurm gives. The job gets exactly this environment; options count more than the script's own."""
+    words = ("sbatch", "--parsable", *options, script, *arguments)
+    said = _run(words, environment, _SUBMIT_SECONDS)
     number = said.strip().rpartition("\n")[2].partition(";")[0]
     if not number.isdigit():
         raise GpuyardError(f"sbatch did not print a number: {printable(said.strip())[:200]!r}")

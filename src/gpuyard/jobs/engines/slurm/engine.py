@@ -15,6 +15,7 @@ from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import Facts, NoAnswer
+from gpuyard.jobs.engines.slurm.rebalancing import end_companion_asked_for
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
@@ -121,6 +122,7 @@ class SlurmEngine(Engine):
             for number in {row.number for row in own if task in {None, row.task}}:
                 commands.scancel(f"{number}" if task is None else f"{number}_{task}")
             if task is None:
+                end_companion_asked_for(record)
                 replace(records.read(record.job.uuid), cancelled=True).write()
 
     def job(self, handle: Handle) -> Job:

@@ -59,7 +59,11 @@ def _reasons(record: Record, status: JobStatus) -> Iterator[str]:
         yield f"It is {status.state}."
     if record.speed is not None and record.speed.words:
         yield f"It asks for {record.speed.words}."
-        yield "Slurm does not change that later."
+        yield (
+            "`gpuyard queue rebalance` can change that while it runs."
+            if record.elastic
+            else "Slurm does not change that later."
+        )
 
 
 def _prospects(

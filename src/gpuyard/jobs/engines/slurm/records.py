@@ -47,6 +47,7 @@ class Record:
     handle_id: str = ""
     cancelled: bool = False
     speed: Speed | None = None
+    elastic: bool = False
     end: dict[str, Any] = field(default_factory=dict)
     """Of a JobStatus; empty: it has not ended, as far as is known."""
 
@@ -89,6 +90,7 @@ class Record:
             "handle": self.handle_id,
             "cancelled": self.cancelled,
             "speed": None if self.speed is None else self.speed.document(),
+            "elastic": self.elastic,
             "end": self.end,
         }
         files.write_text(self.directory / _NAME, json.dumps(document, indent=1) + "\n", mode=0o600)
@@ -115,6 +117,7 @@ def create(request: SlurmRequest, environment: dict[str, str]) -> Record:
         most_nodes=request.most_nodes,
         array=own.array if own else None,
         speed=request.speed,
+        elastic=request.elastic,
     )
     files.write_text(directory / "environment.json", json.dumps(environment), mode=0o600)
     files.write_text(record.script, request.text(), mode=0o700)
@@ -138,6 +141,7 @@ def read(uuid: str) -> Record:
             handle_id=str(said["handle"]),
             cancelled=bool(said["cancelled"]),
             speed=Speed(**said["speed"]) if said.get("speed") else None,
+            elastic=bool(said.get("elastic")),
             end=dict(said["end"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -14,6 +14,7 @@ from gpuyard.jobs.engines.base import Request
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
 from gpuyard.jobs.engines.slurm.rows import COMMENT
 from gpuyard.jobs.engines.slurm.script import program
+from gpuyard.jobs.engines.slurm.script.launch import OWN_MEETING, given_options, words_of_torchrun
 from gpuyard.jobs.engines.slurm.sizing import Shape, Speed, chosen, machines_of
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.policies import Policy, policy_of
@@ -49,6 +50,21 @@ class SlurmRequest(Request):
     """Numbers of jobs that have to succeed first; of one task of an array, like `17_3`."""
     speed: Speed | None = None
     """Of the job on these GPUs, where its curve is known."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether its nodes can change while it runs."""
+        spec, words = self.job.spec, list(self.job.spec.command)
+        told = words_of_torchrun(words)
+        return (
+            spec.checkpoint is not None
+            and spec.workload is not None
+            and spec.nodes is None
+            and spec.gpus.min < spec.gpus.max
+            and _options(self.job).array is None
+            and told > 0
+            and not given_options(words[told:]) & (OWN_MEETING | {"--nnodes"})
+        )
 
     def text(self) -> str:
         """The script, exactly as sbatch gets it."""
@@ -105,6 +121,7 @@ class SlurmRequest(Request):
                 "seconds": checkpoint.time,
             },
             "resumes": resumes,
+            "elastic": self.elastic,
             "time_limit": spec.time_limit if resumes else None,
         }
 

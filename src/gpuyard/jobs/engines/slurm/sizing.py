@@ -17,7 +17,7 @@ from gpuyard.specs import Cluster
 from gpuyard.units import counted, format_per_second
 
 _AS_GOOD_AS_BEST = 0.99
-_UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
+UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
 _NORMAL_90 = 1.645  # standard deviations to each side that 90 % are within
 
 
@@ -101,8 +101,12 @@ def chosen(job: Job, nodes: Nodes, cluster: str, policy: Policy) -> tuple[Shape,
     possible = shapes(job, nodes)
     if job.spec.workload is None:
         return possible[0], None
-    curve, samples, basis = _known(job, nodes, cluster)
-    speeds = {} if curve is None else {one: _speed(curve, one) for one in possible}
+    curve, samples, basis = known_curve(job, nodes, cluster)
+    speeds = (
+        {}
+        if curve is None
+        else {one: speed_of_shape(curve, one.nodes, one.gpus_per_node) for one in possible}
+    )
     speeds = {one: speed for one, speed in speeds.items() if speed > 0}
     if curve is None or not speeds:
         return possible[0], None
@@ -119,9 +123,16 @@ def chosen(job: Job, nodes: Nodes, cluster: str, policy: Policy) -> tuple[Shape,
         more = f"; of {counted(unknown, 'other size')} no curve is known" if unknown else ""
         words = (
             f"{counted(best.gpus, 'GPU')} of {job.spec.gpus}, chosen by {policy.name} from the job's curve "
-            f"({basis}): {format_per_second(_speed(curve, best))} samples/s{compared}{more}"
+            f"({basis}): {format_per_second(speed_of_shape(curve, best.nodes, best.gpus_per_node))} samples/s{compared}{more}"
         )
-    return best, Speed(_speed(curve, best), curve.low, curve.high, samples, policy.name, words)
+    return best, Speed(
+        speed_of_shape(curve, best.nodes, best.gpus_per_node),
+        curve.low,
+        curve.high,
+        samples,
+        policy.name,
+        words,
+    )
 
 
 def machines_of(job: Job) -> Cluster | None:
@@ -142,16 +153,17 @@ def _described(job: Job) -> Nodes | None:
     return Nodes((machine_of(machines)[1].gpus,) * machines.nodes)
 
 
-def _speed(curve: Curve, shape: Shape) -> float:
-    if shape.gpus > curve.most_gpus:
+def speed_of_shape(curve: Curve, nodes: int, gpus_per_node: int) -> float:
+    """0 where the curve says nothing of it."""
+    if nodes * gpus_per_node > curve.most_gpus:
         return 0.0
     try:
-        return curve.speed_on([shape.gpus_per_node] * shape.nodes)
+        return curve.speed_on([gpus_per_node] * nodes)
     except GpuyardError:  # nodes with more GPUs than slurm.cluster describes
         return 0.0
 
 
-def _known(job: Job, nodes: Nodes, cluster: str) -> tuple[Curve | None, float | None, str]:
+def known_curve(job: Job, nodes: Nodes, cluster: str) -> tuple[Curve | None, float | None, str]:
     """The curve on these nodes: predicted, and corrected by what jobs on this cluster have reported."""
     from gpuyard.jobs.known_work import known_work
 
@@ -200,7 +212,7 @@ def _dealt(
     view = JobView(
         id=job.uuid,
         curve=curve,
-        remaining_work=samples or _UNKNOWN_SECONDS * best,
+        remaining_work=samples or UNKNOWN_SECONDS * best,
         asked_gpus=min(one.gpus for one, s in speeds.items() if s >= _AS_GOOD_AS_BEST * best),
         least_gpus=least,
         most_gpus=most,
@@ -221,7 +233,7 @@ def _busy(gpus: Sequence[int], used: Sequence[int]) -> list[JobView]:
     """What others have of each node, as a job that nobody can stop."""
     return [
         JobView(
-            f"node {at}", Curve.rigid(taken), _UNKNOWN_SECONDS, taken, taken, taken,
+            f"node {at}", Curve.rigid(taken), UNKNOWN_SECONDS, taken, taken, taken,
             allocation=((at, taken),),
         )
         for at, (_, taken) in enumerate(zip(gpus, used, strict=False))

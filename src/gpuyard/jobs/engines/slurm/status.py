@@ -139,7 +139,11 @@ def _from_row(record: Record, row: Row, starts: Sequence[Start]) -> Part:
         state=row.state,
         exit_status=row.exit_status if row.final else None,
         restarts=max(so_far.restarts, row.restarts),
-        gpus=row.node_count * record.gpus_per_node if has_run and row.nodes else so_far.gpus,
+        gpus=so_far.gpus
+        if record.elastic and starts  # it may have nodes beside those of this row
+        else row.node_count * record.gpus_per_node
+        if has_run and row.nodes
+        else so_far.gpus,
         nodes=so_far.nodes or ((row.nodes,) if row.nodes else ()),
         started=so_far.started or (row.started if has_run else None),
         ended=row.ended if row.final else None,

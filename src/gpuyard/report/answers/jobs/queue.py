@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.jobs.engines.base import Availability
+from gpuyard.jobs.engines.slurm.rebalancing import Rebalance, Resize
 from gpuyard.jobs.explain import Explanation, Range
 from gpuyard.jobs.job import JobStatus
 from gpuyard.jobs.policies import POLICIES, Policy
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Words
 from gpuyard.report.answers.jobs.status import gpus_text, moment_text, one_line, state_text
 from gpuyard.share.store.clock import stamp
+from gpuyard.units import format_duration
 
 _LONGEST_NAME = 40
 
@@ -98,6 +100,41 @@ def policy_answer(policy: Policy) -> Answer:
         {"policy": policy.name, "policies": [one.name for one in POLICIES.values()]},
         verb="queue",
     )
+
+
+def rebalance_answer(found: Rebalance, *, dry_run: bool) -> Answer:
+    """Which jobs on Slurm change their nodes, and why others don't."""
+    document = {
+        "policy": found.policy,
+        "dry_run": dry_run,
+        "resizes": [one.document() for one in found.resizes],
+        "kept": [{"job": job, "reason": why} for job, why in found.kept],
+    }
+    parts: list[Part] = []
+    if found.resizes:
+        said = "would change" if dry_run else "are changed at their next checkpoint"
+        parts.append(
+            Table(
+                f"Jobs that {said} ({found.policy})",
+                ("job", "GPUs", "GPUs then", "nodes then", "why"),
+                [
+                    [one.job, str(one.gpus), str(one.new_gpus), str(one.new_nodes), _why(one)]
+                    for one in found.resizes
+                ],
+            )
+        )
+    elif found.open_jobs:
+        parts.append(Sentence(f"No job on Slurm changes its GPUs by {found.policy}."))
+    else:
+        parts.append(Sentence("You have no job on Slurm that waits or runs."))
+    parts += [Sentence(f"{job} keeps what it has: {why}.") for job, why in found.kept]
+    return Answer(parts, document, verb="queue")
+
+
+def _why(one: Resize) -> str:
+    if one.seconds_saved is None:
+        return "makes room for others"
+    return f"done {format_duration(one.seconds_saved)} sooner"
 
 
 def _row(job: JobStatus) -> list[Words]:

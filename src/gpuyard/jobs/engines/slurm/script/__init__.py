@@ -1,4 +1,4 @@
-"""The program that runs a job on Slurm's nodes, in four parts that every batch script has as they stand here.
+"""The program that runs a job on Slurm's nodes, in five parts that every batch script has as they stand here.
 
 A node needs no gpuyard for it, only Python 3.6 or newer: these files import nothing but each other. No shell runs any of it.
 """
@@ -6,7 +6,7 @@ A node needs no gpuyard for it, only Python 3.6 or newer: these files import not
 import re
 from importlib.resources import files
 
-_PARTS = ("place", "running", "launch", "batch")
+_PARTS = ("place", "running", "nodes", "launch", "batch")
 _OURS = re.compile(r"^from gpuyard[^\n]* import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import List
+from typing import List, Optional
 
 from gpuyard.jobs.engines.slurm.script.launch import (
     meeting_of,
@@ -18,6 +18,7 @@ from gpuyard.jobs.engines.slurm.script.launch import (
     start_on_nodes,
     words_of_torchrun,
 )
+from gpuyard.jobs.engines.slurm.script.nodes import Nodes, hold_nodes
 from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact, say
 from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
 
@@ -36,9 +37,9 @@ class Batch:
         # a controller that was killed may start the same number twice
         self.told, self.place = Told(), TaskDirectory(job["directory"], os.urandom(16).hex())
         self.place.take_messages()
-        listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
-        self.nodes = listed.split() or [os.environ["SLURMD_NODENAME"]]
-        if len(self.nodes) != int(os.environ["SLURM_JOB_NUM_NODES"]):
+        self.change: Optional[Document] = None
+        self.nodes = Nodes(self.place)
+        if len(self.nodes.all()) != int(os.environ["SLURM_JOB_NUM_NODES"]):
             say("scontrol does not say which nodes the job has")
             sys.exit(1)
 
@@ -46,6 +47,13 @@ class Batch:
         if not self.place.claim():
             say("an earlier start of the job does not end, and it is never run twice at once")
             return 1
+        self.nodes.release()
+        try:
+            return self.run_all()
+        finally:
+            self.nodes.release()
+
+    def run_all(self) -> int:
         earlier = self.place.starts()
         for start in earlier:
             asked_for = start["number"] == self.place.number and self.place.slurm_restarts > 0
@@ -63,17 +71,20 @@ class Batch:
             elsewhere = self.told.stop or self.place.superseded()
             if elsewhere or not start["again"]:
                 return int(start["exit_status"])
+            if self.change is not None:
+                self.nodes.change(self.change)
 
     def start(self) -> Document:
         """One, from its log to how it ended."""
+        nodes = self.nodes.all()
         used = sum((s["ended"] or s["started"]) - s["started"] for s in self.place.starts())
         name, output = self.place.new_log()
         start: Document = {
             "name": name,
             "number": self.place.number,
             "task": self.place.task,
-            "nodes": self.nodes,
-            "gpus": len(self.nodes) * self.job["gpus_per_node"],
+            "nodes": nodes,
+            "gpus": len(nodes) * self.job["gpus_per_node"],
             "started": time.time(),
             "ended": None,
             "outcome": "running",
@@ -82,15 +93,16 @@ class Batch:
             "reason": "",
         }
         self.place.keep(start)
-        if len(self.nodes) == 1:
-            running = start_here(self.job, self.nodes, 0, {"start": name}, output, self.place)
+        if len(nodes) == 1:
+            running = start_here(self.job, nodes, 0, {"start": name}, output, self.place)
         else:
             with open(self.script, "rb") as file:
                 self.place.write("script.py", file.read())
-            meeting = meeting_of(self.nodes, self.job["uuid"], name)
+            self.place.tell_to_end("")
+            meeting = meeting_of(nodes, self.job["uuid"], name)
             script = self.place.file("script.py")
             running = start_on_nodes(self.nodes, meeting, script, output, self.place)
-        watch = Watch(self.job, running, self.told, output, used, len(self.nodes) > 1)
+        watch = Watch(self.job, running, self.told, output, used, self.nodes, name)
         status = running.wait(self.told, watch.look)
         if status:
             time.sleep(0.5)  # where Slurm ends it, this script may hear of it last
@@ -98,6 +110,7 @@ class Batch:
         start.update(ended=time.time(), exit_status=status)
         start.update(self.judge(status, watch, f"{name}.log"))
         self.place.keep(start)
+        self.change = watch.change
         return start
 
     def judge(self, status: int, watch: "Watch", log: str) -> Document:
@@ -109,6 +122,10 @@ class Batch:
             return stopped_by_slurm(self.place)
         if status not in (0, KILLED) and words_of_torchrun(job["argv"]):
             status = root_cause(self.place.file(log)) or status
+        if watch.change and (watch.ended or status in (0, 128 + signal_of(job))):
+            gpus = watch.change["nodes"] * job["gpus_per_node"]
+            reason = f"it was stopped to go on with {gpus} GPUs"
+            return {"outcome": "resized", "again": True, "reason": reason}
         if watch.signalled and status in (0, 128 + signal_of(job)):
             resumes = job["resumes"] and not watch.over
             return {
@@ -120,16 +137,19 @@ class Batch:
         if status == 0:
             return {"outcome": "succeeded"}
         earlier = self.place.starts()[:-1]
-        if status == KILLED:
+        if self.nodes.drop_lost():
+            outcome, times, reason = "lost", lost(earlier), "nodes that were added to it are lost"
+        elif status == KILLED:
             outcome, times, reason = "lost", lost(earlier), "a process of it was killed"
         else:
             outcome, reason = "failed", f"it ended with exit status {status}"
             times = sum(start["outcome"] == "failed" for start in earlier)
-        again = times < job["retries"][outcome] and not watch.signalled
+        again = times < job["retries"][outcome] and not (watch.signalled and not watch.change)
         return {"outcome": outcome, "again": again, "reason": reason, "exit_status": status}
 
     def requeue(self) -> int:
         """Slurm ends this script, and starts it again later with the same number."""
+        self.nodes.release()
         said = ""
         for _ in range(REQUEUE_TRIES):
             asked = subprocess.run(
@@ -145,26 +165,41 @@ class Batch:
 
 
 class Watch:
-    """What is due while it runs: a checkpoint when the time is nearly over, and the end of its own time."""
+    """What is due while it runs: a checkpoint when the time is nearly over or its nodes change, the end of its time."""
 
     def __init__(
-        self, job: Document, running: Running, told: Told, output: int, used: float, several: bool
+        self,
+        job: Document,
+        running: Running,
+        told: Told,
+        output: int,
+        used: float,
+        nodes: Nodes,
+        start: str,
     ) -> None:
         self.job, self.running, self.told, self.output = job, running, told, output
         self.end = time.time() + job["time_limit"] - used if job["time_limit"] else None
-        self.several = several
-        self.signalled = self.over = self.passed_on = False
+        self.start, self.nodes, self.several = start, nodes, len(nodes.all()) > 1
+        self.signalled = self.over = self.passed_on = self.ended = False
+        self.change: Optional[Document] = None
+        self.patience = 0.0
 
     def look(self) -> None:
         if self.end is not None and time.time() > self.end:
             self.over = self.told.checkpoint = True
-        if self.told.checkpoint and not self.signalled:
+        if self.job["elastic"] and not self.told.checkpoint and not self.signalled:
+            self.change = self.nodes.wanted()
+        if self.change and self.signalled and time.time() > self.patience:
+            self.ended = True  # it has had its time for a checkpoint
+            self.running.send(signal.SIGTERM if self.several else signal.SIGKILL)
+        if (self.told.checkpoint or self.change) and not self.signalled:
             self.signalled = True
             self._run_command()
             if self.several:
-                self.running.send(signal.SIGUSR1)  # srun passes it on to each node
+                self.nodes.place.tell_to_end(self.start)
             else:
                 signal_job(self.job, self.running)
+            self.patience = time.time() + (self.job["checkpoint"] or {"seconds": 0.0})["seconds"]
         if self.told.stop and not self.passed_on:
             self.passed_on = True
             if slurm_says().get("JobState") == "RUNNING":  # somebody ended this script alone
@@ -222,4 +257,6 @@ def root_cause(log: bytes) -> int:
 def main(job: Document, arguments: List[str], script: str) -> None:
     if arguments[:1] == ["node"]:
         sys.exit(run_on_node(job, json.loads(arguments[1])))
+    if arguments[:1] == ["more"]:
+        sys.exit(hold_nodes(job, arguments[1]))
     sys.exit(Batch(job, script).run())

@@ -9,8 +9,9 @@ import sys
 import time
 from typing import Dict, List, Set
 
+from gpuyard.jobs.engines.slurm.script.nodes import Nodes, environment_of
 from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact
-from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
+from gpuyard.jobs.engines.slurm.script.running import Launch, Running, Told, ask
 
 LAST_WORDS_SECONDS = 10.0
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
@@ -101,7 +102,7 @@ def meeting_of(nodes: List[str], uuid: str, start: str) -> Document:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    listed = ask("scontrol", "--oneliner", "show", "node", os.environ["SLURM_JOB_NODELIST"])
+    listed = ask("scontrol", "--oneliner", "show", "node", ",".join(nodes))
     known = dict(re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", listed, re.MULTILINE))
     addresses = [known.get(node, node) for node in nodes]
     return {"addresses": addresses, "port": port, "id": f"{uuid}-{start}", "start": start}
@@ -113,19 +114,25 @@ def start_here(
     argv = [exact(word) for word in command(job, nodes, node, meeting)]
     variables = environment(job, nodes, node, meeting)
     variables[b"GPUYARD_STEPS"] = place.file(f"{meeting['start']}.steps")  # for gpuyard.step()
-    return Running(argv, variables, exact(job["cwd"]), output, place)
+    return Running([(argv, variables)], exact(job["cwd"]), output, place)
 
 
 def start_on_nodes(
-    nodes: List[str], meeting: Document, script: bytes, output: int, place: TaskDirectory
+    nodes: Nodes, meeting: Document, script: bytes, output: int, place: TaskDirectory
 ) -> Running:
     """This script once on each node, by srun."""
-    words = ["srun", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
-    words += ["--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none", "--mpi=none", "--label"]
-    words += ["--chdir=/", sys.executable, "-I"]
-    told = json.dumps({"nodes": nodes, "meeting": meeting, "token": place.token})
-    argv = [exact(word) for word in words] + [script, b"node", told.encode()]
-    return Running(argv, dict(os.environb), b"/", output, place)
+    launches: List[Launch] = []
+    first = 0
+    for number, part in nodes.parts:
+        count = f"--nodes={len(part)}"
+        words = ["srun", f"--jobid={number}", count, f"--ntasks={len(part)}", "--ntasks-per-node=1"]
+        words += ["--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none", "--mpi=none"]
+        words += ["--label", "--chdir=/", sys.executable, "-I"]
+        told = {"nodes": nodes.all(), "first": first, "meeting": meeting, "token": place.token}
+        argv = [exact(word) for word in words] + [script, b"node", json.dumps(told).encode()]
+        launches.append((argv, environment_of(number, nodes.own)))
+        first += len(part)
+    return Running(launches, b"/", output, place)
 
 
 def signal_of(job: Document) -> int:
@@ -143,12 +150,15 @@ def run_on_node(job: Document, told_by_first: Document) -> int:
     """One node of several."""
     told, place = Told(), TaskDirectory(job["directory"], told_by_first["token"])
     place.join()
-    node = int(os.environ["SLURM_PROCID"])
+    node = told_by_first["first"] + int(os.environ["SLURM_PROCID"])
     running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)
 
+    signalled = False
+
     def look() -> None:
-        if told.checkpoint:
-            told.checkpoint = False
+        nonlocal signalled
+        if not signalled and place.is_told_to_end(told_by_first["meeting"]["start"]):
+            signalled = True
             signal_job(job, running)
 
     status = running.wait(told, look)

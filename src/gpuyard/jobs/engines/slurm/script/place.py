@@ -71,6 +71,12 @@ class TaskDirectory:
             os.fsync(file.fileno())
         os.rename(part, self.file(name))
 
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(self.file(name))
+        except OSError:
+            pass  # it is not there
+
     def keep(self, start: Document) -> None:
         self.write(f"{start['name']}.json", json.dumps(start).encode())
 
@@ -119,6 +125,17 @@ class TaskDirectory:
             fcntl.flock(self.lock, fcntl.LOCK_SH)
         except OSError:
             pass  # said by `claim`
+
+    def tell_to_end(self, start: str) -> None:
+        """Its processes on all nodes, at a checkpoint: srun would pass a signal on to all that they have started."""
+        self.write("told-to-end", start.encode())
+
+    def is_told_to_end(self, start: str) -> bool:
+        try:
+            with open(self.file("told-to-end"), "rb") as file:
+                return file.read().decode() == start
+        except OSError:
+            return False
 
     def superseded(self) -> bool:
         """A newer start waits for the end of this one."""

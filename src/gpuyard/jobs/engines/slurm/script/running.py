@@ -6,12 +6,13 @@ import select
 import signal
 import subprocess
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from gpuyard.jobs.engines.slurm.script.place import TaskDirectory
 
 TICK_SECONDS = 2.0
 SLURM_SECONDS = 20.0
+TOGETHER_SECONDS = 30.0
 SET_CHILD_SUBREAPER = 36
 
 
@@ -84,42 +85,51 @@ class Told:
             os.read(self._read, 4096)
 
 
+Launch = Tuple[List[bytes], Dict[bytes, bytes]]
+
+
 class Running:
-    """The job's process on this node, or srun, which has those of all nodes."""
+    """The job's process on this node, or one srun for each of its allocations, which has those of all nodes there."""
 
     def __init__(
-        self,
-        argv: List[bytes],
-        environment: Dict[bytes, bytes],
-        cwd: bytes,
-        output: int,
-        place: TaskDirectory,
+        self, launches: List[Launch], cwd: bytes, output: int, place: TaskDirectory
     ) -> None:
         self.place = place
         self.status: Optional[int] = None
-        try:
-            self.process = subprocess.Popen(
-                argv,
-                env=environment,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(place.lock,),  # whoever still runs holds it
-            )
-        except OSError as error:
-            what = f"{argv[0].decode(errors='replace')!r} in {cwd.decode(errors='replace')!r}"
-            os.write(output, f"gpuyard: can't start {what}: {error.strerror}\n".encode())
-            self.status = 127 if isinstance(error, FileNotFoundError) else 126
+        self.processes: List[subprocess.Popen[bytes]] = []
+        for argv, environment in launches:
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    env=environment,
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(place.lock,),  # whoever still runs holds it
+                )
+            except OSError as error:
+                what = f"{argv[0].decode(errors='replace')!r} in {cwd.decode(errors='replace')!r}"
+                os.write(output, f"gpuyard: can't start {what}: {error.strerror}\n".encode())
+                self.status = 127 if isinstance(error, FileNotFoundError) else 126
+                break
+            self.processes.append(process)
 
     def wait(self, told: Told, look: Callable[[], None]) -> int:
         """How it ended, as a shell says it; meanwhile looks again and again."""
+        alone_since = None
         while self.status is None:
-            found = self.process.poll()
-            if found is not None:
-                self.status = found if found >= 0 else 128 - found
+            found = [process.poll() for process in self.processes]
+            failed = [status for status in found if status]
+            if found.count(None) < len(found) and alone_since is None:
+                alone_since = time.time()
+            if None not in found:
+                first = failed[0] if failed else 0
+                self.status = first if first >= 0 else 128 - first
+            elif failed or (alone_since and time.time() > alone_since + TOGETHER_SECONDS):
+                self.end_all(told)
             elif self.place.superseded():
-                send(self.process.pid, signal.SIGKILL)
+                self.send(signal.SIGKILL)
                 told.sleep(TICK_SECONDS)
             else:
                 look()
@@ -127,6 +137,15 @@ class Running:
         kill_descendants()
         return self.status
 
+    def end_all(self, told: Told) -> None:
+        """One allocation's part has ended, and not well: those of the others end with it."""
+        deadline = time.time() + TOGETHER_SECONDS
+        while any(process.poll() is None for process in self.processes):
+            self.send(signal.SIGTERM if time.time() < deadline else signal.SIGKILL)
+            told.sleep(TICK_SECONDS)
+
     def send(self, number: int, to_children: bool = False) -> None:
-        for pid in children(self.process.pid) if to_children else [self.process.pid]:
-            send(pid, number)
+        for process in self.processes:
+            if process.poll() is None:
+                for pid in children(process.pid) if to_children else [process.pid]:
+                    send(pid, number)

@@ -1,0 +1,193 @@
+"""A job on Slurm that can checkpoint gets more nodes while it runs, and gives some back, with the loss unbroken."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuyard.jobs.engines.slurm import commands, records
+from gpuyard.jobs.engines.slurm.script.nodes import WANTED
+from gpuyard.jobs.job import Handle
+from tests.command_line import ROOT
+from tests.conftest import Cli
+from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
+from tests.slurm_cluster import slurm_cluster
+from tests.soak.test_elastic_digits import clips
+
+__all__ = ["clips"]
+pytestmark = pytest.mark.soak
+EXAMPLE = ROOT / "examples" / "elastic_digits.py"
+_STEP = re.compile(r"step (\d+) loss (\d+\.\d+) workers (\d+)$", re.MULTILINE)
+MACHINES = "4x4xt4@100G"
+
+
+@pytest.fixture
+def elastic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Iterator[Yard]:
+    """Of 16 GPUs, `held` holds three nodes and `beside` all but one of the fourth."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with slurm_cluster(4, SOON) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
+        assert cli("queue", "policy", "min-time").returncode == 0
+        yield yard
+
+
+def full(yard: Yard) -> tuple[Handle, Handle]:
+    held = yard.submit("sleep", "6000", gpus=12, nodes=3)
+    beside = yard.submit("sleep", "6000", gpus=3)
+    yard.until(held, "running")
+    yard.until(beside, "running")
+    return held, beside
+
+
+def train(yard: Yard, clips: Path, **keys: object) -> Handle:
+    words = (
+        str(EXAMPLE),
+        "--data",
+        str(clips),
+        "--model",
+        "linear",
+        "--batch",
+        "12",
+        "--steps",
+        "1000000",
+    )
+    return yard.submit(
+        "torchrun", *words, workload="spoken-digits-linear", samples=12_000_000, gpus="1..3",
+        checkpoint={"directory": "checkpoints", "time": "120 s", "restart": "1 s"},
+        slurm={"cluster": MACHINES}, **keys,
+    )  # fmt: skip
+
+
+def losses(yard: Yard, handle: Handle) -> dict[int, tuple[float, int]]:
+    """No step is left out or done twice."""
+    found = _STEP.findall(yard.printed(handle))
+    assert [int(step) for step, _, _ in found] == list(range(1, len(found) + 1))
+    return {int(step): (float(loss), int(workers)) for step, loss, workers in found}
+
+
+def until_steps(yard: Yard, handle: Handle, workers: int, after: int = 0) -> int:
+    """Until so many workers have made some steps after this one; the last of them."""
+    until(
+        lambda: sum(w == workers for s, (_, w) in losses(yard, handle).items() if s > after) >= 5,
+        lambda: f"steps of {workers} workers: {yard.printed(handle)[-2000:]}",
+        seconds=0.5,
+    )
+    return len(losses(yard, handle))
+
+
+def rebalanced(cli: Cli, *options: str) -> dict[str, tuple[int, int]]:
+    said = cli("queue", "rebalance", "--json", *options)
+    assert said.returncode == 0, said.stderr
+    found = json.loads(said.stdout)
+    return {one["job"]: (one["gpus"], one["new_gpus"]) for one in found["resizes"]}
+
+
+def test_it_grows_when_another_job_ends_and_shrinks_when_one_is_submitted(
+    elastic: Yard, cli: Cli, clips: Path
+) -> None:
+    held, beside = full(elastic)
+    handle = train(elastic, clips)
+    until_steps(elastic, handle, 1)
+    assert rebalanced(cli) == {}, "nothing is free"
+    elastic.engine.cancel(held)
+    assert elastic.ended(held).state == "cancelled"
+
+    assert rebalanced(cli, "--dry-run") == {str(handle): (1, 3)}
+    assert not (records.find(handle)[0].directory / WANTED).exists()
+    assert rebalanced(cli) == {str(handle): (1, 3)}
+    last = until_steps(elastic, handle, 3)
+    status = elastic.status(handle)
+    assert (status.state, status.gpus, status.restarts) == ("running", 3, 1)
+    assert len(set(status.nodes)) == 3
+
+    short = elastic.submit(
+        "sh", "-c", "true", gpus=12, nodes=3, workload="spoken-digits-linear", samples=12
+    )
+    until(lambda: rebalanced(cli) == {str(handle): (3, 1)}, lambda: "it makes room")
+    assert elastic.ended(short).state == "succeeded"
+    last = until_steps(elastic, handle, 1, after=last)
+    status = elastic.status(handle)
+    assert (status.gpus, status.restarts, len(status.logs)) == (1, 2, 3)
+
+    for one in (handle, beside):
+        elastic.engine.cancel(one)
+        assert elastic.ended(one).state == "cancelled"
+    seen = losses(elastic, handle)
+    alone = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"),
+            *(
+                str(EXAMPLE),
+                "--data",
+                str(clips),
+                "--model",
+                "linear",
+                "--batch",
+                "12",
+                "--steps",
+                str(len(seen)),
+            ),
+            *("--checkpoint", str(elastic.directory / "alone")),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    never_stopped = {int(step): float(loss) for step, loss, _ in _STEP.findall(alone.stdout)}
+    assert {s: loss for s, (loss, _) in seen.items()} == pytest.approx(never_stopped, rel=1e-3)
+    until(lambda: commands.ask("squeue", "--noheader") == "", lambda: "no companion is left")
+
+
+def test_nodes_that_it_loses_again_cost_a_restart_and_nothing_else(
+    elastic: Yard, cli: Cli, clips: Path
+) -> None:
+    held, _ = full(elastic)
+    handle = train(elastic, clips)
+    until_steps(elastic, handle, 1)
+    elastic.engine.cancel(held)
+    assert elastic.ended(held).state == "cancelled"
+    assert rebalanced(cli) == {str(handle): (1, 3)}
+    until(lambda: elastic.status(handle).gpus == 3, lambda: str(elastic.status(handle)))
+    (companion,) = records.find(handle)[0].directory.glob("more-*.json")
+    until(
+        lambda: "workers 3" in elastic.printed(handle), lambda: elastic.printed(handle), seconds=0.5
+    )
+    commands.scancel(companion.stem.removeprefix("more-"))
+    until(lambda: elastic.status(handle).restarts == 2, lambda: str(elastic.status(handle)))
+    status = elastic.status(handle)
+    assert (status.state, status.gpus) == ("running", 1)
+    elastic.engine.cancel(handle)
+    assert elastic.ended(handle).state == "cancelled"
+
+
+def test_one_that_ends_takes_the_nodes_with_it_that_it_still_waits_for(
+    elastic: Yard, cli: Cli, clips: Path
+) -> None:
+    """As where somebody was faster: the companion waits, and the job goes on as it is."""
+    full(elastic)
+    handle = train(elastic, clips)
+    until_steps(elastic, handle, 1)
+    record = records.find(handle)[0]
+    number = record.submissions[-1].number
+    more = commands.sbatch(
+        str(record.script),
+        record.environment(),
+        *("--nodes=2", f"--dependency=after:{number}", "--no-requeue", "--hold"),
+        f"--comment=gpuyard-more:{record.job.uuid}",
+        arguments=("more", str(number)),
+    )
+    (record.directory / WANTED).write_text(
+        json.dumps({"number": number, "nodes": 3, "more": str(more)}) + "\n"
+    )
+    done = until_steps(elastic, handle, 1, after=len(losses(elastic, handle)))
+    assert done > 0, "it goes on"
+    assert elastic.status(handle).restarts == 0
+    elastic.engine.cancel(handle)
+    assert elastic.ended(handle).state == "cancelled"
+    until(
+        lambda: str(more) not in commands.ask("squeue", "--noheader", "--format=%i").split(),
+        lambda: "the companion is gone",
+    )
