@@ -191,3 +191,49 @@ def test_one_that_ends_takes_the_nodes_with_it_that_it_still_waits_for(
         lambda: str(more) not in commands.ask("squeue", "--noheader", "--format=%i").split(),
         lambda: "the companion is gone",
     )
+
+
+# as torchrun goes: what it starts is told to end at a checkpoint, and does
+FAKE_TORCHRUN = """\
+#!/usr/bin/env python3
+import os, signal, subprocess, sys
+if sys.argv[1:] == ["rank"]:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    while True:
+        signal.pause()
+print("nodes", os.environ["GPUYARD_NODES"], os.environ["SLURMD_NODENAME"], flush=True)
+sys.exit(subprocess.Popen([sys.executable, __file__, "rank"]).wait())
+"""
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, allowed: bool
+) -> None:
+    settings = SOON if allowed else SOON.strip() + ",disable_job_shrink\n"
+    with slurm_cluster(2, settings) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
+        assert cli("queue", "policy", "min-time").returncode == 0
+        torchrun = yard.directory / "torchrun"
+        torchrun.write_text(FAKE_TORCHRUN)
+        torchrun.chmod(0o755)
+        common = {"workload": "resnet50", "slurm": {"cluster": "2x4xt4@100G"}}
+        checkpoint = {"directory": "checkpoints", "time": "60 s", "restart": "1 s"}
+        handle = yard.submit(
+            str(torchrun), gpus="4..8", samples=10**9, checkpoint=checkpoint, **common
+        )
+        until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
+        short = yard.submit("true", gpus=4, samples=100, **common)
+        until(lambda: rebalanced(cli) == {str(handle): (8, 4)}, lambda: "it makes room")
+        until(lambda: yard.status(handle).restarts == 1, lambda: str(yard.status(handle)))
+        if allowed:
+            assert yard.ended(short).state == "succeeded"
+            until(lambda: rebalanced(cli) == {str(handle): (4, 8)}, lambda: "it grows again")
+            until(lambda: yard.status(handle).restarts == 2, lambda: str(yard.status(handle)))
+        else:
+            said = json.loads(cli("queue", "rebalance", "--json").stdout)
+            assert said["resizes"] == [], "it is asked again and again"
+            assert "does not let it shrink" in said["kept"][0]["reason"]
+        assert (yard.status(handle).state, yard.status(handle).gpus) == ("running", 8)
+        yard.engine.cancel(handle)
+        assert yard.ended(handle).state == "cancelled"
+        assert not [*yard.directory.parent.rglob("*_resize.*")]

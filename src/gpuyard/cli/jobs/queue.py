@@ -8,6 +8,8 @@ import typer
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
 
+_OFTEN_SECONDS = 10.0  # Slurm's controller is everybody's
+
 
 def queue(
     what: Annotated[
@@ -96,13 +98,25 @@ def _explain(handle: str, *, json_output: bool) -> None:
 
 def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.jobs.engines.local.engine import LocalEngine
+    from gpuyard.jobs.engines.slurm.commands import NoAnswer
     from gpuyard.jobs.engines.slurm.rebalancing import rebalance
     from gpuyard.report.answers.jobs.queue import rebalance_answer
     from gpuyard.units import parse_seconds
 
     seconds = None if every is None else parse_seconds(every)
+    if seconds is not None and (seconds < _OFTEN_SECONDS or json_output):
+        raise UserMistake(
+            f"--every takes {_OFTEN_SECONDS:.0f}s or more with rebalance, and prints no JSON"
+        )
     while True:
-        found = rebalance(LocalEngine().policy(), dry_run=dry_run)
+        try:
+            found = rebalance(LocalEngine().policy(), dry_run=dry_run)
+        except NoAnswer as silent:
+            if seconds is None:
+                raise
+            typer.echo(f"gpuyard: {silent}", err=True)
+            time.sleep(seconds)
+            continue
         if seconds is None or found.resizes or not found.open_jobs:
             show(rebalance_answer(found, dry_run=dry_run), json_output=json_output)
         if seconds is None or not found.open_jobs:

@@ -27,7 +27,7 @@ from gpuyard.jobs.engines.slurm.rows import Row, queue_rows
 from gpuyard.jobs.engines.slurm.script.nodes import WANTED
 from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, known_curve, speed_of_shape
 from gpuyard.jobs.engines.slurm.starts import Start, starts_of
-from gpuyard.jobs.policies import JobView, Policy
+from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.jobs.progress import progress_of
 
 COMPANION_COMMENT = "gpuyard-more:"
@@ -137,11 +137,18 @@ def _decided(
     jobs = [LocalJob(at, view) for at, view in enumerate(views) if view is not None]
     unused = [there - used for there, used in zip(nodes.gpus or (), nodes.used, strict=False)]
     total = sum(unused) + sum(job.view.gpus for job in jobs)
-    found = []
-    for at, gpus in resized(jobs, policy, free=total, now_s=now).items():
+    found: list[tuple[_Seen, Resize]] = []
+    if total <= 0:
+        return found
+    given = policy.allocate([job.view for job in jobs], Pool((total,)), now)
+    left_over = total - sum(given.values())
+    for at, dealt in resized(jobs, policy, free=total, now_s=now).items():
         one, view = seen[at], views[at]
         if view is None or one.start is None:
             continue
+        # a job can't be stopped for a while here: it keeps what the others leave
+        gpus = dealt or min(view.gpus, left_over)
+        left_over -= 0 if dealt else gpus
         each, before, handle = (
             one.record.gpus_per_node,
             len(one.start.nodes),
@@ -149,7 +156,8 @@ def _decided(
         )
         count = min(gpus // each, before + sum(left >= each for left in unused))
         if count == before:
-            kept[handle] = "no whole node is free for it"
+            if gpus > view.gpus:
+                kept[handle] = "no whole node is free for it"
         elif count < max(1, -(-view.least_gpus // each)):
             kept[handle] = "the policy would stop it, and it would wait behind everybody"
         elif count < before and _others_wait(partition):
