@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.deploy.stack.lock import misfits, numbers, read_lock, shipped_text
+from gpuyard.errors import SpecError
 from tests.conftest import Cli
 
 
@@ -76,3 +77,11 @@ def test_requirements_are_of_a_machine_with_or_without_a_gpu(cli: Cli) -> None:
 def test_an_unknown_framework_and_a_lone_option_are_mistakes(cli: Cli) -> None:
     assert "pytorch" in cli("stack", "lock", "--requirements", "pytorc", status=2).stderr
     assert "--requirements" in cli("stack", "lock", "--cpu", status=2).stderr
+
+
+def test_a_key_of_very_many_parts_is_not_even_parsed(tmp_path: Path) -> None:
+    """The standard library's reader takes the square of their number: minutes for a megabyte."""
+    path = tmp_path / "lock.toml"
+    path.write_text("-.inf" * 200_000)
+    with pytest.raises(SpecError, match="larger than"):
+        read_lock(path)
