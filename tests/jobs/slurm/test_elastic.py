@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,19 @@ sys.exit(subprocess.Popen([sys.executable, __file__, "rank"]).wait())
 """
 
 
+PREDICTED: dict[str, Any] = {"workload": "resnet50", "slurm": {"cluster": "2x4xt4@100G"}}
+
+
+def elastic_job(yard: Yard) -> Handle:
+    torchrun = yard.directory / "torchrun"
+    torchrun.write_text(FAKE_TORCHRUN)
+    torchrun.chmod(0o755)
+    checkpoint = {"directory": "checkpoints", "time": "60 s", "restart": "1 s"}
+    return yard.submit(
+        str(torchrun), gpus="4..8", samples=10**9, checkpoint=checkpoint, **PREDICTED
+    )
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, allowed: bool
@@ -213,16 +227,9 @@ def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
     settings = SOON if allowed else SOON.strip() + ",disable_job_shrink\n"
     with slurm_cluster(2, settings) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
         assert cli("queue", "policy", "min-time").returncode == 0
-        torchrun = yard.directory / "torchrun"
-        torchrun.write_text(FAKE_TORCHRUN)
-        torchrun.chmod(0o755)
-        common = {"workload": "resnet50", "slurm": {"cluster": "2x4xt4@100G"}}
-        checkpoint = {"directory": "checkpoints", "time": "60 s", "restart": "1 s"}
-        handle = yard.submit(
-            str(torchrun), gpus="4..8", samples=10**9, checkpoint=checkpoint, **common
-        )
+        handle = elastic_job(yard)
         until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
-        short = yard.submit("true", gpus=4, samples=100, **common)
+        short = yard.submit("true", gpus=4, samples=100, **PREDICTED)
         until(lambda: rebalanced(cli) == {str(handle): (8, 4)}, lambda: "it makes room")
         until(lambda: yard.status(handle).restarts == 1, lambda: str(yard.status(handle)))
         if allowed:
@@ -237,3 +244,34 @@ def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
         yard.engine.cancel(handle)
         assert yard.ended(handle).state == "cancelled"
         assert not [*yard.directory.parent.rglob("*_resize.*")]
+
+
+def test_a_number_that_slurm_gave_to_another_job_meanwhile_is_no_companion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    """As where Slurm has lost the companion with its controller."""
+    with slurm_cluster(2, SOON) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
+        assert cli("queue", "policy", "min-time").returncode == 0
+        other = yard.submit("sleep", "6000", gpus=4)
+        yard.until(other, "running")
+        handle = elastic_job(yard)
+        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+        record = records.find(handle)[0]
+        number = records.find(other)[0].submissions[-1].number
+        wanted = {"number": record.submissions[-1].number, "nodes": 2, "more": str(number)}
+        (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
+        yard.engine.cancel(handle)
+        assert yard.ended(handle).state == "cancelled"
+        until(
+            lambda: not (record.directory / WANTED).exists() or not commands.ask("squeue", "-h"),
+            lambda: "the script has ended",
+        )
+        assert yard.status(other).state == "running"
+        handle = elastic_job(yard)
+        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+        record = records.find(handle)[0]
+        wanted["number"] = record.submissions[-1].number
+        (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
+        assert rebalanced(cli) == {}
+        assert not (record.directory / WANTED).exists(), "it waits for nodes that never come"
+        yard.engine.cancel(handle)

@@ -24,13 +24,12 @@ from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.reports import all_reports
 from gpuyard.jobs.engines.slurm.request import default_partition
 from gpuyard.jobs.engines.slurm.rows import Row, queue_rows
-from gpuyard.jobs.engines.slurm.script.nodes import WANTED
+from gpuyard.jobs.engines.slurm.script.nodes import COMPANION_COMMENT, WANTED
 from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, known_curve, speed_of_shape
 from gpuyard.jobs.engines.slurm.starts import Start, starts_of
 from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.jobs.progress import progress_of
 
-COMPANION_COMMENT = "gpuyard-more:"
 _WAITS = frozenset({"Resources", "Priority", "None"})
 _MOST_BYTES = 100_000
 
@@ -118,7 +117,7 @@ def _busy(one: _Seen, rows: Sequence[Row], kept: dict[str, str], *, dry_run: boo
         return True
     if not wanted:
         return False
-    more = [row for row in rows if str(row.number) == wanted.get("more")]
+    more = _companions(one.record, rows)
     if not wanted.get("more") or any(row.state == "running" for row in more):
         kept[handle] = f"it is changing to {wanted.get('nodes')} nodes"
         return True
@@ -273,8 +272,14 @@ def _have_done(one: _Seen, resize: Resize) -> None:
 
 def end_companion_asked_for(record: Record) -> None:
     """Of a job that is cancelled: its script may be killed before it can do so."""
-    if (more := str(_wanted(record).get("more"))).isdigit():
-        commands.scancel(more)
+    for row in _companions(record, queue_rows()) if _wanted(record) else ():
+        commands.scancel(str(row.number))
+
+
+def _companions(record: Record, rows: Sequence[Row]) -> list[Row]:
+    """Those that were asked for last. Its number alone does not tell: Slurm may have given it to another job since."""
+    more = _wanted(record).get("more")
+    return [r for r in rows if r.companion_of == record.job.uuid and str(r.number) == more]
 
 
 def _wanted(record: Record) -> Mapping[str, Any]:

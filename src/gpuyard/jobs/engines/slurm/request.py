@@ -12,9 +12,9 @@ from typing import Any
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.base import Request
 from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
-from gpuyard.jobs.engines.slurm.rows import COMMENT
 from gpuyard.jobs.engines.slurm.script import program
 from gpuyard.jobs.engines.slurm.script.launch import OWN_MEETING, given_options, words_of_torchrun
+from gpuyard.jobs.engines.slurm.script.nodes import COMMENT
 from gpuyard.jobs.engines.slurm.sizing import Shape, Speed, chosen, machines_of
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.policies import Policy, policy_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.slurm.commands import NoAnswer, ask
+from gpuyard.jobs.engines.slurm.script.nodes import COMMENT, COMPANION_COMMENT
 from gpuyard.jobs.job import FINAL, JobState
 
-COMMENT = "gpuyard:"
 _QUEUE = (
     "JobID", "ArrayJobID", "ArrayTaskID", "State", "exit_code", "RestartCnt", "NumNodes",
     "SubmitTime", "StartTime", "EndTime", "Reason", "NodeList", "Comment",
@@ -82,6 +82,8 @@ class Row:
     started: float | None
     ended: float | None
     slurm_reason: str
+    companion_of: str | None = None
+    """The UUID of the job that it holds nodes for."""
 
     @property
     def state(self) -> JobState:
@@ -165,6 +167,9 @@ def _row(said: dict[str, str]) -> Row | None:
         started=_moment(said["StartTime"]),
         ended=_moment(said["EndTime"]),
         slurm_reason=said["Reason"],
+        companion_of=comment.removeprefix(COMPANION_COMMENT)
+        if comment.startswith(COMPANION_COMMENT)
+        else None,
     )
 
 

@@ -38,7 +38,7 @@ class Batch:
         self.told, self.place = Told(), TaskDirectory(job["directory"], os.urandom(16).hex())
         self.place.take_messages()
         self.change: Optional[Document] = None
-        self.nodes = Nodes(self.place)
+        self.nodes = Nodes(self.place, job["uuid"])
         if len(self.nodes.all()) != int(os.environ["SLURM_JOB_NUM_NODES"]):
             say("scontrol does not say which nodes the job has")
             sys.exit(1)

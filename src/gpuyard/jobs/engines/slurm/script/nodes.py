@@ -20,13 +20,17 @@ COMPANION = re.compile(r"more-(\d+)\.json")
 HOLD_SECONDS = 5.0
 ASKED_SECONDS = 120.0  # in which whoever started a companion has said what for
 SHRINK_TRIES = 10
+OF_ANOTHER = "ANOTHER"
+COMMENT = "gpuyard:"
+COMPANION_COMMENT = "gpuyard-more:"
 RUNS = ("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED")
 
 
-def state_of(number: str) -> str:
-    """As Slurm calls it; nothing where it does not say."""
-    said = ask("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}")
-    return said.strip()
+def state_of(number: str, comment: str) -> str:
+    """As Slurm calls it; nothing where it does not say. A number can come to be another job's."""
+    said = ask("squeue", "--noheader", "--states=all", "--format=%T %k", f"--jobs={number}").strip()
+    state, _, found = said.partition(" ")
+    return state if not said or found == comment else OF_ANOTHER
 
 
 def nodes_of(number: str) -> List[str]:
@@ -37,8 +41,9 @@ def nodes_of(number: str) -> List[str]:
 class Nodes:
     """In the order of the ranks: (Slurm's number, nodes), the job's own first."""
 
-    def __init__(self, place: TaskDirectory) -> None:
+    def __init__(self, place: TaskDirectory, uuid: str) -> None:
         self.place = place
+        self.comment = COMPANION_COMMENT + uuid
         self.own = os.environ["SLURM_JOB_ID"]
         listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
         self.parts = [(self.own, listed.split() or [os.environ["SLURMD_NODENAME"]])]
@@ -102,10 +107,11 @@ class Nodes:
 
     def _is_there(self, number: str) -> bool:
         """Slurm that says nothing has not taken it away."""
-        return (state_of(number) or RUNS[0]) in RUNS
+        return (state_of(number, self.comment) or RUNS[0]) in RUNS
 
     def _end(self, number: str) -> None:
-        ask("scancel", number)
+        if state_of(number, self.comment) not in ("", OF_ANOTHER):
+            ask("scancel", number)
         self.place.remove(f"more-{number}.json")
 
     def _shrink(self, number: str, nodes: int) -> str:
@@ -163,9 +169,10 @@ def hold_nodes(job: Document, number: str) -> int:
     place, began = TaskDirectory(job["directory"], ""), time.time()
     own = str(place.number)
     name, nodes = f"more-{own}.json", nodes_of(own)
-    if nodes and state_of(number) in RUNS:
+    main = COMMENT + job["uuid"]
+    if nodes and state_of(number, main) in RUNS:
         place.write(name, json.dumps({"nodes": nodes, "taken": False}).encode())
-        while (state_of(number) or RUNS[0]) in RUNS and not lock_is_free(place):
+        while (state_of(number, main) or RUNS[0]) in RUNS and not lock_is_free(place):
             time.sleep(HOLD_SECONDS)
             held = read_document(place, name) or {"taken": False}
             asked = (read_document(place, WANTED) or {}).get("more") == own
