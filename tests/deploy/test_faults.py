@@ -1,5 +1,6 @@
 """What goes wrong on a machine while roles are applied: a sentence with machine and step, and the next `up` goes on."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -107,13 +108,14 @@ def test_an_ansible_that_is_killed_is_told_with_the_step_and_what_to_do(tmp_path
 
 
 def _child(program: str) -> int:
-    """Of this process."""
-    (found,) = (
-        one.pid
-        for one in psutil.Process().children()
-        if any(Path(part).name == program for part in one.cmdline())
-    )
-    return int(found)
+    """Of this process; other tests may have left some that have ended."""
+    found = []
+    for one in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(Path(part).name == program for part in one.cmdline()):
+                found.append(int(one.pid))
+    (only,) = found
+    return only
 
 
 def _kept(directory: Path, *secrets: str) -> list[Path]:

@@ -57,6 +57,7 @@ def test_a_list_that_is_combined_with_others_is_short(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError, match=r"search.nodes: takes at most 1000 items, got a list"):
         read_plan(path)
+    path = tmp_path / "t.sweep.yaml"
     path.write_text(f"name: x\nworkloads: [resnet50]\nbatch: [{counts}]\n")
     with pytest.raises(SpecError, match=r"batch: takes at most 1000 items, got a list"):
         read_sweep(path)

@@ -101,6 +101,7 @@ def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.jobs.engines.slurm.commands import NoAnswer
     from gpuyard.jobs.engines.slurm.rebalancing import rebalance
     from gpuyard.report.answers.jobs.queue import rebalance_answer
+    from gpuyard.report.terminal import say
     from gpuyard.units import parse_seconds
 
     seconds = None if every is None else parse_seconds(every)
@@ -114,7 +115,7 @@ def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
         except NoAnswer as silent:
             if seconds is None:
                 raise
-            typer.echo(f"gpuyard: {silent}", err=True)
+            say(f"gpuyard: {silent}")
             time.sleep(seconds)
             continue
         if seconds is None or found.resizes or not found.open_jobs:
