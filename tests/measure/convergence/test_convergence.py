@@ -132,6 +132,7 @@ def test_what_can_not_be_trained_is_a_sentence(tiny: Build) -> None:
         plan_convergence(tiny(source="spoken-digits"))
 
 
+@pytest.mark.soak
 def test_the_precision_that_is_asked_for_is_trained_in(tiny: Build, tmp_path: Path) -> None:
     def trained(name: str, precision: str | None) -> ConvergenceRun:
         workload = tiny("classifier", source="tiny_models:learnable")
