@@ -286,17 +286,20 @@ def _plan(case: Case, here: MeasureHere) -> Sweep:
 
 
 def _doubt_notes(results: Sequence[WorkloadResult]) -> list[str]:
-    doubts = [
-        f"Doubtful: {result.name} with {counted(point.workers, 'worker')} at a batch of "
-        f"{point.batch_per_worker}: {point.doubt}."
-        for result in results
-        for point in result.measured
-        if point.doubt is not None
-    ]
+    """One for each workload: the table of its numbers says it of each run."""
+    notes = []
+    for result in results:
+        doubted = [point for point in result.measured if point.doubt is not None]
+        if doubted:
+            first = doubted[0]
+            run = f"{counted(first.workers, 'worker')} at a batch of {first.batch_per_worker}"
+            some = f"{len(doubted)} of {len(result.measured)} runs of {result.name}, for example"
+            which = f"{result.name} with" if len(doubted) == 1 else some
+            notes.append(f"Doubtful: {which} {run}: {first.doubt}.")
     again = (
         "No verdict stands on doubtful runs: measure again with --fresh when the machine is quiet."
     )
-    return [*doubts, again] if doubts else []
+    return [*notes, again] if notes else []
 
 
 def _memory_notes(results: Sequence[WorkloadResult]) -> list[str]:
