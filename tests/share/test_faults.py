@@ -357,7 +357,7 @@ def test_leases_that_are_over_their_time_are_ended_together(
 ) -> None:
     """Whoever asks waits for one grace, however many don't end by themselves."""
     command = ("sh", "-c", "trap '' TERM; echo started; while :; do sleep 1; done")
-    launchers = [start("lease", "1", "--for", "2s", "--", *command) for _ in range(3)]
+    launchers = [start("lease", "1", "--for", "8s", "--", *command) for _ in range(3)]
     for launcher in launchers:
         assert launcher.stdout is not None and launcher.stdout.readline() == "started\n"
         launcher.kill()

@@ -187,7 +187,7 @@ def test_what_a_command_leaves_in_the_background_keeps_the_gpu(start: Start, who
 
 def test_a_lease_ends_with_its_time(start: Start, usage: Usage) -> None:
     leased = start(
-        "lease", "1", "--for", "1s", "--", "sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60"
+        "lease", "1", "--for", "4s", "--", "sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60"
     )
     assert leased.wait(60) == 137
     assert "is over" in leased.communicate()[1]
@@ -196,7 +196,7 @@ def test_a_lease_ends_with_its_time(start: Start, usage: Usage) -> None:
 def test_a_stopped_holder_is_killed_before_its_gpu_is_leased_again(
     start: Start, usage: Usage
 ) -> None:
-    leased = started(start, "8", "--for", "1s", command="trap '' TERM; sleep 60 & wait; sleep 60")
+    leased = started(start, "8", "--for", "6s", command="trap '' TERM; sleep 60 & wait; sleep 60")
     everybody = [leased.pid, *children_of(leased.pid)]
     for pid in everybody:
         os.kill(pid, signal.SIGSTOP)
@@ -209,7 +209,7 @@ def test_a_stopped_holder_is_killed_before_its_gpu_is_leased_again(
         "-c",
         f"for pid in {pids}; do grep -s ^State: /proc/$pid/status | grep -v zombie; done; true",
     )
-    said, _ = after.communicate(timeout=30)
+    said, _ = after.communicate(timeout=60)
     assert said == ""
     assert leased.wait(60) < 0
     assert [lease["ended"] for lease in usage()] == ["time", "finished"]
@@ -217,7 +217,7 @@ def test_a_stopped_holder_is_killed_before_its_gpu_is_leased_again(
 
 def test_who_only_looks_at_a_lock_is_not_ended_with_its_holder(share: Path, start: Start) -> None:
     """As every client does that asks whether it is free."""
-    leased = started(start, "8", "--for", "1s", command="sleep 60")
+    leased = started(start, "8", "--for", "4s", command="sleep 60")
     (lock,) = (share / "locks").iterdir()
     with lock.open() as open_lock:
         looking = subprocess.Popen(("sleep", "600"), stdin=open_lock)
