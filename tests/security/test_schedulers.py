@@ -8,7 +8,7 @@ import pytest
 from gpuyard.jobs.engines.kubernetes.draft import GPUS_ANNOTATION, JOB_ANNOTATION
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
 from gpuyard.jobs.engines.kubernetes.status import Spot, job_of, status_said
-from gpuyard.jobs.engines.slurm import rows
+from gpuyard.jobs.engines.slurm import commands, rows
 from gpuyard.jobs.job import Job
 
 JOB = {
@@ -67,3 +67,11 @@ def test_a_line_more_in_a_comment_is_no_job(monkeypatch: pytest.MonkeyPatch) -> 
         (17, 0, 0),
         (18, None, 0),
     ]
+
+
+def test_a_long_setting_of_slurm_is_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that looked for its end from each of its characters took minutes."""
+    said = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType ="
+    monkeypatch.setattr(commands, "ask", lambda *_: f"{said}a{' ' * 200_000}x")
+    found = commands.facts()
+    assert (found.cluster, found.next_number, found.gpus_per_node) == ("lab", 12, True)

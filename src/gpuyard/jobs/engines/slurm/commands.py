@@ -82,9 +82,8 @@ def ask(*words: str) -> str:
 
 
 def facts() -> Facts:
-    said = dict(
-        re.findall(r"^(\w+)\s*=[ \t]*(.*?)\s*$", ask("scontrol", "show", "config"), re.MULTILINE)
-    )
+    lines = (line.partition("=") for line in ask("scontrol", "show", "config").split("\n"))
+    said = {name.strip(): value.strip() for name, equals, value in lines if equals}
     try:
         return Facts(
             cluster=said["ClusterName"],
