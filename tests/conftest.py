@@ -62,6 +62,7 @@ _MAKE_ROOT = "from gpuyard.lab.machine_root import make_root; make_root()"
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What tests of deployments start from is made while others run; the test that needs it waits for it."""
+    _check_groups(session)
     first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
     needed = any("can_deploy" in getattr(item, "fixturenames", ()) for item in session.items)
     able = os.geteuid() == 0 and shutil.which("debootstrap") is not None
@@ -82,6 +83,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         making.wait()
 
     session.config.add_cleanup(end)
+
+
+def _check_groups(session: pytest.Session) -> None:
+    """xdist writes a group into the test's id; with pytest 9.2, which keeps ids elsewhere, it did so in vain."""
+    if session.config.getoption("loadgroup", default=False):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped), (
+            "this pytest and this pytest-xdist don't keep groups together"
+        )
 
 
 @pytest.fixture(autouse=True)
