@@ -85,6 +85,7 @@ def on_gpus(make_measurement: MakeMeasurement) -> list[Measurement]:
 
 
 @MACHINE
+@pytest.mark.soak  # docs/calibrate.md has runs measured and calibrated, too
 def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, home: Path) -> None:
     bench = ("bench", "train", "wide.workload.yaml", "--workers", "1,2", "--batch", "4,8")
     cli(*bench, "--time-per-point", "0.2 s", cwd=project)

@@ -30,7 +30,8 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
         yield reach_hosts(HOSTS, ranks_per_node=2)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("direct", marks=pytest.mark.soak)])
+@pytest.mark.soak  # what trains over ssh exchanges, too: measure/training/test_over_ssh.py
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
 def test_two_ranks_on_each_of_two_hosts_exchange(hosts: Hosts, launcher: Launcher) -> None:
     said = summed(hosts, 4, launcher)
     assert said.total == 0b1111

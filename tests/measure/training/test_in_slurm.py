@@ -58,6 +58,7 @@ def bench(slurm: SlurmCluster, tiny: Build, tmp_path: Path) -> Bench:
     return run
 
 
+@pytest.mark.soak  # that all ranks of two nodes exchange is in run/test_in_slurm.py
 def test_two_nodes_with_two_ranks_each_train_together(bench: Bench) -> None:
     # --gpus counts for the whole job, and each agent is a step on one node
     options = ("--workers=4", "--ranks-per-node=2", "--batch=8", "--time-per-point=0.2", "--json")

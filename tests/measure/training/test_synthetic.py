@@ -46,6 +46,7 @@ def test_backward_hands_out_every_gradient_in_the_order_of_the_profile() -> None
     assert order[-1] in (12_000_000, 1000)
 
 
+@pytest.mark.soak  # in a lab they exchange for real, too: test_in_a_lab.py
 def test_more_synthetic_gpus_than_cores_exchange_for_real(store: ResultsStore, tiny: Build) -> None:
     workload = tiny(measured=[KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=200)])
     sweep = plan_sweep(workload, [3], [4], seconds_per_point=0.5, gpu="t4")
