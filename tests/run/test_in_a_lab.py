@@ -10,7 +10,8 @@ from tests.run.sum_ranks import summed
 pytestmark = pytest.mark.usefixtures("can_make_labs")
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("direct", marks=pytest.mark.soak)])
+@pytest.mark.soak  # what trains in a lab exchanges, too: measure/training/test_in_a_lab.py
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
 def test_two_ranks_on_each_of_two_nodes_exchange(launcher: Launcher) -> None:
     plan = plan_lab(2, "1 Gbit/s", name="test-two-a-node")
     with LabNodes(plan, ranks_per_node=2).up() as place:

@@ -111,6 +111,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.soak
 def test_nothing_is_left_on_the_hosts_of_a_run_that_was_killed(
     hosts: Hosts, tmp_path: Path
 ) -> None:

@@ -290,7 +290,7 @@ class Onlooker:
                 self.knocked += 1
 
 
-@pytest.mark.parametrize("launcher", ["direct", "torchrun"])
+@pytest.mark.parametrize("launcher", [pytest.param("direct", marks=pytest.mark.soak), "torchrun"])
 def test_nobody_else_gets_into_a_run_over_hosts_or_sees_its_secret(
     hosts: Hosts,
     launcher: Launcher,

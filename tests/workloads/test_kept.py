@@ -47,7 +47,7 @@ def really_kept(task: Task, samples: int, mixed: bool) -> int:
             ("resnet50", (), ()),
             ("bert-base", pytest.mark.soak, ()),
             ("vit-b-16", pytest.mark.soak, ()),
-            ("gpt2", pytest.mark.soak, ()),
+            ("gpt2", pytest.mark.soak, pytest.mark.soak),
             ("spoken-digits-conv", (), ()),
         )
         for mixed, marks in ((False, in_fp32), (True, in_bf16))

@@ -52,6 +52,7 @@ run_convergence(plan, say)
 """
 
 
+@pytest.mark.soak
 def test_killed_run_ends_with_the_same_weights(forgetful: Workload, tmp_path: Path) -> None:
     def plan(name: str, epochs: int):  # type: ignore[no-untyped-def]
         made = plan_convergence(

@@ -68,6 +68,9 @@ def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) ->
         assert 1 <= len(m.local_windows) <= len(m.windows)
         assert m.provenance.backend == "gloo"
         assert set(m.provenance.cores_by_worker[0]).isdisjoint(m.provenance.cores_by_worker[1])
+        # the ranks saw different samples, and half of the windows exchanged nothing
+        assert len(m.parameter_checksums) == 2
+        assert len(set(m.parameter_checksums)) == 1
 
     assert [e.state for e in events if e.state in {"started", "finished"}] == [
         "started",
@@ -85,6 +88,7 @@ def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) ->
 
 
 @needs_two_cores
+@pytest.mark.soak
 def test_ddp_trains_and_keeps_the_ranks_equal(store: ResultsStore, tiny: Build) -> None:
     sweep = plan_sweep(tiny(), [2], [32], seconds_per_point=1.5)
     (m,) = run_sweep(sweep, store)
@@ -96,7 +100,8 @@ def test_ddp_trains_and_keeps_the_ranks_equal(store: ResultsStore, tiny: Build) 
     assert len(set(m.parameter_checksums)) == 1
 
 
-@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precisions_train(store: ResultsStore, tiny: Build, precision: str) -> None:
     sweep = plan_sweep(tiny(precision=precision), [1], [8], seconds_per_point=0.2)
     (m,) = run_sweep(sweep, store)
