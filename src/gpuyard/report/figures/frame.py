@@ -14,6 +14,12 @@ _LINE_SIGNS = {
     "dashed": "path://M0,4h7v2h-7z M10,4h7v2h-7z M20,4h6v2h-6z",
     "dotted": "path://M0,4h2v2h-2z M6,4h2v2h-2z M12,4h2v2h-2z M18,4h2v2h-2z M24,4h2v2h-2z",
 }
+# as paths they keep their shape; ECharts stretches its own to the width of a line
+_POINT_SIGNS = {
+    "triangle": "path://M0,10L5,0L10,10z",
+    "diamond": "path://M5,0L10,5L5,10L0,5z",
+    "rect": "path://M0,0h10v10h-10z",
+}
 
 
 def frame(title: str, subtitle: str, description: str, legend: Sequence[Option]) -> Option:
@@ -61,7 +67,7 @@ def frame(title: str, subtitle: str, description: str, legend: Sequence[Option])
 
 
 def _legend(series: Sequence[Option]) -> list[Option]:
-    """Each name once; lines without points get a plain line as their sign."""
+    """Each name once; lines without points get a plain line as their sign, points without a line their shape."""
     entries: dict[str, Option] = {}
     for one in series:
         if one["name"] in entries:
@@ -69,6 +75,8 @@ def _legend(series: Sequence[Option]) -> list[Option]:
         entry: Option = {"name": one["name"]}
         if one.get("symbol") == "none":
             entry["icon"] = _LINE_SIGNS[one["lineStyle"]["type"]]
+        elif one.get("type") == "scatter" and one.get("symbol") in _POINT_SIGNS:
+            entry["icon"] = _POINT_SIGNS[one["symbol"]]
         entries[one["name"]] = entry
     return list(entries.values())
 
