@@ -27,7 +27,7 @@ def really_kept(task: Task, samples: int, mixed: bool) -> int:
         address = tensor.untyped_storage().data_ptr()
         if address not in memory:
             held[address] = tensor.untyped_storage()
-        return tensor
+        return tensor.detach()  # with its graph it would hold what holds it, for ever
 
     inputs, target = task.batch(samples)
     with (

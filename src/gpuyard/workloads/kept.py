@@ -30,7 +30,7 @@ class KeptTensors:
         address = _storage_address(tensor)
         if address not in self._parameters:
             self._storages[address] = tensor.untyped_storage()
-        return tensor
+        return tensor.detach()  # with its graph it would hold what holds it, for ever
 
     @property
     def sizes(self) -> list[int]:
