@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.bench import measure
-from gpuyard.measure.clock import Clock, Progress, Tell
 from gpuyard.measure.credible import ForeignLoad
+from gpuyard.measure.progress import ProgressMeter, ProgressUpdate, Tell
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer
@@ -34,7 +34,7 @@ class TinyPlan:
 
 
 def run(plan: TinyPlan, tell: Tell) -> LinkBench:
-    tell(Progress("one link", 1.0, 1.0))
+    tell(ProgressUpdate("one link", 1.0, 1.0))
     return plan.record
 
 
@@ -50,7 +50,7 @@ def test_every_record_is_kept_with_the_doubt_that_it_deserves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ForeignLoad, "share", lambda _self: share)
-    told: list[Progress] = []
+    told: list[ProgressUpdate] = []
     record = measure(TinyPlan(make_bench()), run, store, told.append)
     assert record.doubt == doubt
     assert store.records(LinkBench) == [record]
@@ -100,37 +100,37 @@ def test_all_kinds_have_what_results_asks_for() -> None:
         assert f"`{name}`" in documented
 
 
-def test_a_clock_with_guesses_estimates_at_once_and_then_by_its_pace(
+def test_a_meter_with_guesses_estimates_at_once_and_then_by_its_pace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("gpuyard.measure.clock.time.monotonic", lambda: now)
-    clock = Clock({"a": 10.0, "b": 10.0, "stored": 50.0})
-    clock.skip("stored")
-    assert clock.at("a", 0.5, "half of a") == Progress("half of a", 1.5, 3, 15.0)
+    monkeypatch.setattr("gpuyard.measure.progress.time.monotonic", lambda: now)
+    meter = ProgressMeter({"a": 10.0, "b": 10.0, "stored": 50.0})
+    meter.skip("stored")
+    assert meter.at("a", 0.5, "half of a") == ProgressUpdate("half of a", 1.5, 3, 15.0)
     now = 120.0
-    assert clock.at("a", 1.0, "a") == Progress("a", 2.0, 3, 20.0)  # it took twice as long
-    assert clock.at("a", 0.0, "again").done == 1.0
+    assert meter.at("a", 1.0, "a") == ProgressUpdate("a", 2.0, 3, 20.0)  # it took twice as long
+    assert meter.at("a", 0.0, "again").done == 1.0
 
 
-def test_a_clock_without_guesses_says_nothing_before_something_is_done(
+def test_a_meter_without_guesses_says_nothing_before_something_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("gpuyard.measure.clock.time.monotonic", lambda: now)
-    clock = Clock(range(4))
-    assert clock.at(0, 0.0, "first").left_seconds is None
+    monkeypatch.setattr("gpuyard.measure.progress.time.monotonic", lambda: now)
+    meter = ProgressMeter(range(4))
+    assert meter.at(0, 0.0, "first").left_seconds is None
     now = 3.0
-    assert clock.at(0, 1.0, "first") == Progress("first", 1.0, 4, 9.0)
+    assert meter.at(0, 1.0, "first") == ProgressUpdate("first", 1.0, 4, 9.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=30))
-def test_whatever_a_clock_is_told_its_time_is_not_below_zero(
+def test_whatever_a_meter_is_told_its_time_is_not_below_zero(
     told: list[tuple[int, float]],
 ) -> None:
-    clock = Clock(dict.fromkeys(range(5), 2.0))
+    meter = ProgressMeter(dict.fromkeys(range(5), 2.0))
     for task, fraction in told:
-        progress = clock.at(task, fraction, "")
+        progress = meter.at(task, fraction, "")
         assert 0 <= progress.done <= 5
         assert progress.left_seconds is not None
         assert progress.left_seconds >= 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from gpuyard.measure.clock import Progress, Tell
+    from gpuyard.measure.progress import ProgressUpdate, Tell
     from gpuyard.report.answer import Answer
 
 JsonOption = Annotated[
@@ -148,7 +148,7 @@ def progress_bar(first: str = "starting") -> "Iterator[Tell]":
     with rich.Progress(*columns, console=console(stderr=True), transient=True) as shown:
         bar = shown.add_task(first, total=None, share="", left="")
 
-        def tell(progress: "Progress") -> None:
+        def tell(progress: "ProgressUpdate") -> None:
             shown.update(
                 bar,
                 description=progress.what,
@@ -174,7 +174,7 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
-def _share(progress: "Progress") -> str:
+def _share(progress: "ProgressUpdate") -> str:
     if not progress.total:
         return ""
     if progress.total > 1:
@@ -182,7 +182,7 @@ def _share(progress: "Progress") -> str:
     return f"{100 * progress.done / progress.total:.0f} %"
 
 
-def _left(progress: "Progress") -> str:
+def _left(progress: "ProgressUpdate") -> str:
     from gpuyard.units import format_seconds
 
     if progress.left_seconds is None:

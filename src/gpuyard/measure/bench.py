@@ -7,10 +7,10 @@ A bench is a folder here. It has a plan, which is a value; a function that runs 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from gpuyard.measure.clock import Tell
 from gpuyard.measure.credible import ForeignLoad, foreign_doubt
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.machine_lock import only_one_measures
+from gpuyard.measure.progress import Tell
 from gpuyard.measure.store import ResultsStore
 from gpuyard.table import Table
 

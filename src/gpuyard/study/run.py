@@ -14,9 +14,9 @@ from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import machine_of, read_cluster
 from gpuyard.hardware.host import discover_host
 from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
-from gpuyard.measure.clock import Progress, Tell
+from gpuyard.measure.progress import ProgressUpdate, Tell
 from gpuyard.measure.stored_figures import StoredRuns
-from gpuyard.measure.training.run import expected_seconds, stored_keys, sweep_clock
+from gpuyard.measure.training.run import expected_seconds, stored_keys, sweep_meter
 from gpuyard.measure.training.size import needs_of
 from gpuyard.measure.training.sweep import Point
 from gpuyard.planner import PlanResult, make_plan
@@ -47,7 +47,7 @@ def run_study(
     """Do it all. A mistake in any spec is found before anything is measured. What is stored of several GPUs counts
     for clusters elsewhere."""
     _check_count(study)
-    tell(Progress("reading the specs"))
+    tell(ProgressUpdate("reading the specs"))
     cases = _cases(study, directory)
     clusters = _clusters(study, directory)
     elsewhere = [
@@ -193,19 +193,19 @@ def _measure(
         kept.append(replace(sweep, points=points))
         notes += skipped
     for note in (*notes, *_beforehand(kept, store, fresh=fresh)):
-        tell(Progress("measuring", line=note))
-    clock = sweep_clock(kept)
+        tell(ProgressUpdate("measuring", line=note))
+    meter = sweep_meter(kept)
     measured = [
         run_sweep(
             sweep,
             store,
             on_event=lambda event: tell(event.progress),
             fresh=fresh,
-            clock=clock,
+            meter=meter,
         )
         for sweep in kept
     ]
-    tell(Progress("predicting and pricing"))
+    tell(ProgressUpdate("predicting and pricing"))
     cases = [_with_batches_of(case, sweep) for case, sweep in zip(cases, kept, strict=True)]
     return cases, measured, notes
 

@@ -11,19 +11,19 @@ import torch
 
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.measure import CollectivesBench, Measurement, ResultsStore, to_json_lines
-from gpuyard.measure.clock import Progress
 from gpuyard.measure.collectives.exchange import Exchange
 from gpuyard.measure.collectives.mpi import check_mpi
 from gpuyard.measure.collectives.plan import OPERATIONS, plan_collectives
 from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
 from gpuyard.measure.collectives.tables import COLLECTIVES
+from gpuyard.measure.progress import ProgressUpdate
 from gpuyard.run.places import Here
 from tests.conftest import Cli
 
 
 def test_two_ranks_over_gloo(store: ResultsStore) -> None:
-    told: list[Progress] = []
+    told: list[ProgressUpdate] = []
     plan = plan_collectives(Here(), 2, OPERATIONS, [1000, 4_000_000], repeats=2)
     bench = run_collectives(plan, told.append)
     assert bench.backend == "gloo"

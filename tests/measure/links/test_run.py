@@ -6,10 +6,10 @@ import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.hardware import MachineGraph
-from gpuyard.measure.clock import Progress
 from gpuyard.measure.links.plan import LinkPlan, gpu_links, host_links, plan_links
 from gpuyard.measure.links.probe import CudaProbe
 from gpuyard.measure.links.run import run_links
+from gpuyard.measure.progress import ProgressUpdate
 from tests.measure.links.fake_cuda import FakeTorch
 
 SIZE = 1_000_000
@@ -24,7 +24,7 @@ def plan_of(torch: FakeTorch) -> LinkPlan:
 
 
 def test_a_machine_as_fast_as_its_model(graph: MachineGraph) -> None:
-    told: list[Progress] = []
+    told: list[ProgressUpdate] = []
     bench = run_links(
         plan_of(FakeTorch(bytes_per_second=24e9)),
         told.append,

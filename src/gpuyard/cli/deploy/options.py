@@ -61,7 +61,7 @@ def opened_with_password(
 @contextmanager
 def telling(first: str) -> Iterator[Callable[[str], None]]:
     """A line that says what is being done, for work whose length nobody knows."""
-    from gpuyard.measure.clock import Progress
+    from gpuyard.measure.progress import ProgressUpdate
 
     with progress_bar(first) as tell:
-        yield lambda what: tell(Progress(what))
+        yield lambda what: tell(ProgressUpdate(what))

@@ -101,7 +101,7 @@ def install(
     from gpuyard.deploy.stack.install import Wanted, undo
     from gpuyard.deploy.stack.install import install as bring
     from gpuyard.deploy.stack.lock import read_lock
-    from gpuyard.measure.clock import Progress
+    from gpuyard.measure.progress import ProgressUpdate
     from gpuyard.report.answers.stack import install_answer
 
     known = read_lock(lock_file)
@@ -109,7 +109,7 @@ def install(
         tuple(framework or ("pytorch",)), not no_toolkit, harden_ssh, tuple(docker_user or ())
     )
     with progress_bar("Looking at this machine") as tell:
-        outcome = bring(known, wanted, lambda what: tell(Progress(what)), dry_run=dry_run)
+        outcome = bring(known, wanted, lambda what: tell(ProgressUpdate(what)), dry_run=dry_run)
     show(install_answer(outcome, undo(known), dry_run=dry_run), json_output=json_output)
 
 

@@ -96,7 +96,7 @@ def simulate(
     """
     from gpuyard.jobs.simulate.loop import simulate as run
     from gpuyard.jobs.simulate.what_if import AS_IT_IS, Case, parse_change
-    from gpuyard.measure.clock import Progress
+    from gpuyard.measure.progress import ProgressUpdate
     from gpuyard.report.answers.jobs.simulation import simulation_answer
     from gpuyard.report.answers.jobs.what_if import what_if_answer
 
@@ -116,7 +116,7 @@ def simulate(
     with progress_bar("simulating") as tell:
 
         def told(name: str) -> Callable[[int, int], None]:
-            return lambda done, of: tell(Progress(name, done, of))
+            return lambda done, of: tell(ProgressUpdate(name, done, of))
 
         outcomes = [run(case.trace, case.policy, case.pool, told(case.name)) for case in cases]
     answer = simulation_answer(outcomes)

@@ -117,7 +117,7 @@ def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows
 
 def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
     from gpuyard.errors import MissingRequirement
-    from gpuyard.measure.clock import Progress
+    from gpuyard.measure.progress import ProgressUpdate
     from gpuyard.predict.calibration.calibrate import calibrate as fit_and_check
     from gpuyard.predict.calibration.rows import Hardware
 
@@ -130,7 +130,7 @@ def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
     with progress_bar("fitting") as tell:
 
         def checked(hardware: Hardware, fold: int, folds: int) -> None:
-            tell(Progress(f"checking {hardware.label}", fold, folds))
+            tell(ProgressUpdate(f"checking {hardware.label}", fold, folds))
 
         return fit_and_check(rows.rows, rows.links, on_fold=checked)
 

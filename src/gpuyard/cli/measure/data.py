@@ -55,15 +55,15 @@ def make(
 
     Example: gpuyard data make ./imagenet-shaped --images 512
     """
-    from gpuyard.measure.clock import Clock
+    from gpuyard.measure.progress import ProgressMeter
     from gpuyard.report.answer import Answer, Sentence
     from gpuyard.units import format_bytes
     from gpuyard.workloads.made_images import make_images
 
-    clock = Clock([directory])
+    meter = ProgressMeter([directory])
     with progress_bar("making images") as tell:
         found = make_images(
-            directory, images, lambda share: tell(clock.at(directory, share, "making images"))
+            directory, images, lambda share: tell(meter.at(directory, share, "making images"))
         )
     words = f"{found.images:,} images in {directory}, {format_bytes(found.size_bytes)}"
     new = "all were there" if not found.made else f"{found.made:,} of them new"
@@ -79,15 +79,15 @@ def make(
 
 
 def _download(target: Path) -> int:
-    from gpuyard.measure.clock import Clock, Progress
+    from gpuyard.measure.progress import ProgressMeter, ProgressUpdate
     from gpuyard.units import format_bytes
     from gpuyard.workloads.digit_clips import fetch_clips
 
-    clock = Clock([target])
+    meter = ProgressMeter([target])
     with progress_bar("fetching") as tell:
 
         def arrived(done: int, total: int | None) -> None:
             what = f"fetching: {format_bytes(done)}"
-            tell(clock.at(target, done / total, what) if total else Progress(what))
+            tell(meter.at(target, done / total, what) if total else ProgressUpdate(what))
 
         return fetch_clips(target, arrived)

@@ -47,10 +47,10 @@ def install(
         lines = _script(plan)
         show(Answer([Picture(lines=lambda _: lines)], plan.describe()), json_output=json_output)
         return
-    from gpuyard.measure.clock import Progress
+    from gpuyard.measure.progress import ProgressUpdate
 
     with progress_bar("building") as tell:
-        build(plan, lambda line: tell(Progress(line[:70])))
+        build(plan, lambda line: tell(ProgressUpdate(line[:70])))
     built = {"installed": True, "built": True, "version": VERSION}
     show(Answer([Sentence(f"Horovod {VERSION} is installed.")], built), json_output=json_output)
 

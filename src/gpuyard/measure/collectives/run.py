@@ -7,7 +7,7 @@ from functools import partial
 import psutil
 
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.measure.clock import Clock, Progress, Tell
+from gpuyard.measure.progress import ProgressMeter, ProgressUpdate, Tell
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
 from gpuyard.measure.collectives.plan import CollectivesPlan
 from gpuyard.measure.collectives.records import (
@@ -45,21 +45,21 @@ def run_collectives(
     probe: Probe | None = None
     timed: list[Timed] = []
     during = before
-    clock = Clock(plan.exchanges)
+    meter = ProgressMeter(plan.exchanges)
     with _events(plan, silence_seconds) as events:
         for event in events:
             match event:
                 case Started(operation=None):
-                    tell(Progress("the links alone", 0.0, len(plan.exchanges)))
+                    tell(ProgressUpdate("the links alone", 0.0, len(plan.exchanges)))
                 case Started():
                     what = f"{event.operation} of {format_bytes(event.bytes)}"
-                    tell(clock.at((event.operation, event.bytes), 0.0, what))
+                    tell(meter.at((event.operation, event.bytes), 0.0, what))
                 case Probe():
                     probe = _undilated_probe(event, plan.place.dilation)
                     psutil.cpu_percent()  # counts from here: starting Python is not exchanging
                 case Timed():
                     timed.append(_undilated(event, plan.place.dilation))
-                    tell(clock.at((event.operation, event.bytes), 1.0, event.operation))
+                    tell(meter.at((event.operation, event.bytes), 1.0, event.operation))
                     if len(timed) == len(plan.exchanges):
                         during = psutil.cpu_percent() / 100
     if probe is None:

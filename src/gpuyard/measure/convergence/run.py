@@ -5,7 +5,6 @@ from functools import partial
 
 from gpuyard import files
 from gpuyard.files import make_parent, try_writable
-from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.convergence import checkpoint
 from gpuyard.measure.convergence.plan import ConvergencePlan
 from gpuyard.measure.convergence.records import (
@@ -15,6 +14,7 @@ from gpuyard.measure.convergence.records import (
     EpochProgress,
     read_event,
 )
+from gpuyard.measure.progress import ProgressMeter, Tell
 from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.run.places import Here
@@ -27,7 +27,7 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
     """Train, or go on where the checkpoint is."""
     check_allowed(plan.workload)
     epochs: list[EpochDone] = []
-    clock = Clock(range(1, plan.epochs + 1))
+    meter = ProgressMeter(range(1, plan.epochs + 1))
     if plan.fresh:
         checkpoint.forget(plan.checkpoint)
     if plan.checkpoint.is_relative_to(files.home().absolute()):
@@ -53,12 +53,12 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
         for event in events:
             what = f"epoch {event.epoch}"
             if isinstance(event, EpochProgress):
-                tell(clock.at(event.epoch, event.fraction, what))
+                tell(meter.at(event.epoch, event.fraction, what))
                 continue
             epochs.append(event)
             if event.restored:
-                clock.skip(event.epoch)
-            tell(replace(clock.at(event.epoch, 1.0, what), line=event.words))
+                meter.skip(event.epoch)
+            tell(replace(meter.at(event.epoch, 1.0, what), line=event.words))
     return ConvergenceRun(
         **made_now(plan.key),
         host=plan.testbed,

@@ -8,7 +8,6 @@ import psutil
 
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.measure.clock import Clock, Tell
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.expected import rated_machine
 from gpuyard.measure.links.facts import read_host_facts
@@ -21,6 +20,7 @@ from gpuyard.measure.links.records import (
     LinkMeasurement,
     PlannedLink,
 )
+from gpuyard.measure.progress import ProgressMeter, Tell
 from gpuyard.measure.record import made_now
 from gpuyard.units import format_bytes
 
@@ -38,13 +38,13 @@ def run_links(
     look = partial(read_host_facts, addresses=plan.addresses, busy_share=busy_share)
     facts: HostFacts | None = None
     measured: list[LinkMeasurement] = []
-    clock = Clock(plan.links)
+    meter = ProgressMeter(plan.links)
     for link in plan.links:
         if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
             facts = look()  # the GPUs' links are still awake
-        tell(clock.at(link, 0.0, link.label))
+        tell(meter.at(link, 0.0, link.label))
         measured.append(measure_link(plan, link))
-        tell(clock.at(link, 1.0, link.label))
+        tell(meter.at(link, 1.0, link.label))
     facts = facts or look()
     graph, notes = _model(plan, facts, discover or _discover)
     links = compare(graph, measured)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gpuyard.measure.clock import Clock, Tell
+from gpuyard.measure.progress import ProgressMeter, Tell
 from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import key_of, made_now
 from gpuyard.measure.relief.plan import ReliefPlan
@@ -16,7 +16,7 @@ def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefR
     """Train with plain DDP and with each remedy, one after the other."""
     sweep, processes = completed(plan.sweep), plan.workers
     runs: list[Relieved] = []
-    clock = Clock(plan.remedies)
+    meter = ProgressMeter(plan.remedies)
     job = partial(
         ReliefJob,
         **sweep.job_fields(),
@@ -37,10 +37,10 @@ def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefR
         for event in events:
             if isinstance(event, Relieved):
                 runs.append(event)
-                tell(clock.at(event.remedy, 1.0, event.remedy.label))
+                tell(meter.at(event.remedy, 1.0, event.remedy.label))
             else:
                 remedy = plan.remedies[event.number]
-                tell(clock.at(remedy, event.fraction, remedy.label))
+                tell(meter.at(remedy, event.fraction, remedy.label))
     return ReliefResult(
         **made_now(key_of({**plan.describe(), "host": sweep.testbed.fingerprint()})),
         host=sweep.testbed,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.clock import Progress, Tell
+from gpuyard.measure.progress import ProgressUpdate, Tell
 from gpuyard.measure.record import key_of, made_now, this_testbed
 from gpuyard.measure.storage.cache import TIMES_MEMORY, bypass_of, filesystem_of
 from gpuyard.measure.storage.dataset import files_of, own_files
@@ -33,7 +33,7 @@ def run_storage(plan: StoragePlan, tell: Tell = lambda _progress: None) -> Stora
         else:
             try:
                 trials = _search(plan, lambda n: run_trial(
-                    plan, files, bypass, n, lambda f: tell(Progress(counted(n, "GPU"), f, 1.0))
+                    plan, files, bypass, n, lambda f: tell(ProgressUpdate(counted(n, "GPU"), f, 1.0))
                 ))  # fmt: skip
             except OSError as error:
                 raise GpuyardError(f"{plan.path} could not be read: {error.strerror}") from error
@@ -86,6 +86,6 @@ def _dataset(plan: StoragePlan, tell: Tell) -> Iterator[list[Path]]:
         plan.path,
         plan.own_bytes,
         plan.own_files,
-        lambda fraction: tell(Progress("writing a data set", fraction, 1.0)),
+        lambda fraction: tell(ProgressUpdate("writing a data set", fraction, 1.0)),
     ) as files:
         yield files

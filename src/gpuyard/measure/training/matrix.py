@@ -9,11 +9,11 @@ from typing import Any
 
 from gpuyard import lab
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.measure.clock import Clock
 from gpuyard.measure.credible import Credibility
+from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.measurement import Measurement
-from gpuyard.measure.training.run import run_sweep, stored_run, sweep_clock
+from gpuyard.measure.training.run import run_sweep, stored_run, sweep_meter
 from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, check_points, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
@@ -100,7 +100,7 @@ def run_matrix(
     fresh: bool = False,
 ) -> Outcome:
     """Measure what the store lacks. What is not credible is tried again, and then left out."""
-    clock = sweep_clock(matrix.sweeps)
+    meter = sweep_meter(matrix.sweeps)
     measurements: list[Measurement] = []
     rejected: list[tuple[Sweep, Point, str]] = []
     for _, sweeps in matrix.by_link:
@@ -113,7 +113,7 @@ def run_matrix(
         planned = sweeps[0].place
         with contextlib.nullcontext(planned) if everything_stored else planned.up() as place:
             for sweep in sweeps:
-                attempts = _Attempts(replace(sweep, place=place), matrix.attempts, clock, on_event)
+                attempts = _Attempts(replace(sweep, place=place), matrix.attempts, meter, on_event)
                 measurements += attempts.run(store, fresh=fresh)
                 rejected += [(sweep, *failed) for failed in attempts.failed.items()]
     return Outcome(tuple(measurements), tuple(rejected))
@@ -129,10 +129,10 @@ class _Attempts:
     """One sweep, again and again for the points of which no run is credible yet."""
 
     def __init__(
-        self, sweep: Sweep, most: int, clock: Clock, on_event: Callable[[SweepEvent], None]
+        self, sweep: Sweep, most: int, meter: ProgressMeter, on_event: Callable[[SweepEvent], None]
     ) -> None:
         self._sweep, self._left = sweep, most
-        self._clock, self._on_event = clock, on_event
+        self._meter, self._on_event = meter, on_event
         self._known: dict[Point, Measurement] = {}
         self.failed: dict[Point, str] = {}
 
@@ -147,7 +147,7 @@ class _Attempts:
                 on_event=self._listen,
                 fresh=fresh,
                 reject_doubtful=True,
-                clock=self._clock,
+                meter=self._meter,
             )
             missing = tuple(point for point in missing if point not in self._known)
         return [self._known[point] for point in self._sweep.points if point in self._known]
@@ -157,7 +157,7 @@ class _Attempts:
             self.failed[event.point] = str(event.measurement.doubt)
             if self._left:  # it is done again
                 event = replace(
-                    event, progress=self._clock.at(event.point.key, 0.0, event.progress.what)
+                    event, progress=self._meter.at(event.point.key, 0.0, event.progress.what)
                 )
         elif event.measurement is not None:
             self._known[event.point] = event.measurement

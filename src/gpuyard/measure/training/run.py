@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure.clock import Clock
+from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
 from gpuyard.measure.machine_lock import only_one_measures
 from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
@@ -33,28 +33,28 @@ def run_sweep(
     fresh: bool = False,
     silence_seconds: float = SILENCE_SECONDS,
     reject_doubtful: bool = False,
-    clock: Clock | None = None,
+    meter: ProgressMeter | None = None,
 ) -> list[Measurement]:
     """Measure what the store does not have yet; each point is stored as soon as it is known.
 
     Every run is judged. One that is not credible is a measurement with its doubt; with `reject_doubtful` it is
     kept as a rejection and not among the measurements returned, and a stored one is measured again.
     """
-    clock = clock or sweep_clock([sweep])
+    meter = meter or sweep_meter([sweep])
     judge = Credibility(sweep.workload)
     known: dict[Point, Measurement] = {}
 
     def tell(
         point: Point, state: State, fraction: float = 1.0, found: Measurement | None = None
     ) -> None:
-        progress = clock.at(point.key, fraction, sweep.point_label(point))
+        progress = meter.at(point.key, fraction, sweep.point_label(point))
         on_event(SweepEvent(sweep, point, state, progress, found))
 
     for point in sweep.points:
         stored = None if fresh else stored_run(store, point, judge)
         if stored is not None and not (stored.doubt and reject_doubtful):
             known[point] = stored
-            clock.skip(point.key)
+            meter.skip(point.key)
             tell(point, "stored", found=stored)
     missing = [point for point in sweep.points if point not in known]
     if not missing:
@@ -84,9 +84,9 @@ def run_sweep(
     return [known[point] for point in sweep.points if point in known]
 
 
-def sweep_clock(sweeps: Iterable[Sweep]) -> Clock:
+def sweep_meter(sweeps: Iterable[Sweep]) -> ProgressMeter:
     """For sweeps that are run one after the other."""
-    return Clock(expected_seconds(sweeps))
+    return ProgressMeter(expected_seconds(sweeps))
 
 
 def expected_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from gpuyard import files
 from gpuyard.catalog import ModelProfile, gpus
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.measure.clock import Progress
+from gpuyard.measure.progress import ProgressUpdate
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
 from gpuyard.measure.training.size import refuse_unfit
@@ -144,7 +144,7 @@ class SweepEvent:
     sweep: Sweep
     point: Point
     state: State
-    progress: Progress
+    progress: ProgressUpdate
     measurement: Measurement | None = None
 
 

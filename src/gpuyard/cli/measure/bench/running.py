@@ -7,8 +7,8 @@ from gpuyard.cli.output import progress_bar, show, shown_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.bench import AnyPlan
-    from gpuyard.measure.clock import Tell
     from gpuyard.measure.kind import AnyRecord
+    from gpuyard.measure.progress import Tell
     from gpuyard.measure.store import ResultsStore
     from gpuyard.measure.training.matrix import Matrix, Outcome
     from gpuyard.measure.training.sweep import SweepEvent

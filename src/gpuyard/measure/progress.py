@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressUpdate:
     """What a progress bar shows."""
 
     what: str
@@ -16,10 +16,10 @@ class Progress:
     line: str = ""  # to be kept above the bar
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[ProgressUpdate], None]
 
 
-class Clock:
+class ProgressMeter:
     """Tasks, how much of each is done, and the rest at the pace of what was done so far."""
 
     def __init__(self, tasks: Mapping[Hashable, float] | Iterable[Hashable]) -> None:
@@ -35,10 +35,12 @@ class Clock:
         self._work[task] = 0.0
         self._fractions[task] = 1.0
 
-    def at(self, task: Hashable, fraction: float, what: str) -> Progress:
+    def at(self, task: Hashable, fraction: float, what: str) -> ProgressUpdate:
         """So much of this task is done now; 0 where it has to be done again."""
         self._fractions[task] = fraction
-        return Progress(what, sum(self._fractions.values()), self._total, self._left_seconds())
+        return ProgressUpdate(
+            what, sum(self._fractions.values()), self._total, self._left_seconds()
+        )
 
     def _left_seconds(self) -> float | None:
         done = sum(self._work[task] * fraction for task, fraction in self._fractions.items())
