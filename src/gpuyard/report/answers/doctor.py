@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard.hardware.host import ThisHost
-from gpuyard.measure.checkup import Check
+from gpuyard.measure.checkup import Diagnosis
 from gpuyard.report.answer import Answer, Facts, Items, Section, Text
 from gpuyard.units import format_bit_rate
 
 
-def doctor_answer(host: ThisHost, checks: Sequence[Check]) -> Answer:
+def doctor_answer(host: ThisHost, diagnoses: Sequence[Diagnosis]) -> Answer:
     """The machine's parts, then one line for each part of gpuyard."""
     gpus = [
         f"{g.name} ({g.memory_bytes / 1e9:.0f} GB)" if g.memory_bytes else g.name for g in host.gpus
@@ -29,14 +29,14 @@ def doctor_answer(host: ThisHost, checks: Sequence[Check]) -> Answer:
     return Answer(
         [
             Section("This machine", [Facts(machine)]),
-            Section("What works here", [Items([_line(check) for check in checks])]),
+            Section("What works here", [Items([_line(one) for one in diagnoses])]),
         ],
-        {"host": asdict(host), "parts": [asdict(check) for check in checks]},
+        {"host": asdict(host), "parts": [asdict(one) for one in diagnoses]},
         verb="doctor",
     )
 
 
-def _line(check: Check) -> Text:
-    fix = f"; fix: {check.fix}" if check.fix else ""
-    said = f"{check.part}: {check.why}{fix}"
-    return Text(f"yes: {said}", "good") if check.works else Text(f"no: {said}", "caution")
+def _line(diagnosis: Diagnosis) -> Text:
+    fix = f"; fix: {diagnosis.fix}" if diagnosis.fix else ""
+    said = f"{diagnosis.part}: {diagnosis.why}{fix}"
+    return Text(f"yes: {said}", "good") if diagnosis.works else Text(f"no: {said}", "caution")
