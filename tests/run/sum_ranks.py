@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device, Refusal, Rendezvous
+from gpuyard.run.protocol import Device, RankJob, Refusal
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.run.ranks import private_directory, run_ranks
 
@@ -33,15 +33,11 @@ _SHOWN = [
 ]
 
 
-class SumJob(BaseModel):
+class SumJob(RankJob):
     """Once all have met, rank `fails` has had enough, `killed` is killed, and `hangs` hangs."""
 
-    rank: int
-    processes: int
-    directory: str
     cores: tuple[int, ...] = ()
     silence_seconds: float = 120
-    rendezvous: Rendezvous | None = None
     device: Device = "cpu"
     fails: int | None = None
     killed: int | None = None

@@ -6,28 +6,13 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from gpuyard.measure.record import Part
 from gpuyard.run.launch import Environment, Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device, Refusal, Rendezvous
+from gpuyard.run.protocol import RankJob, Refusal
 from gpuyard.run.ranks import private_directory, run_ranks
 from gpuyard.specs.workload import PackedWorkload
 
-SILENCE_SECONDS = 600.0
-"""After which ranks that say nothing are stopped."""
 Event = TypeVar("Event")
-
-
-class RankJob(Part):
-    """What every rank is told: which it is, what it computes on, and where it meets the others."""
-
-    rank: int
-    processes: int
-    directory: str
-    cores: tuple[int, ...]
-    device: Device
-    silence_seconds: float = SILENCE_SECONDS
-    rendezvous: Rendezvous | None = None
 
 
 class WorkloadJob(RankJob):

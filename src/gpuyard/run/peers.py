@@ -6,27 +6,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from statistics import median
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from gpuyard.errors import GpuyardError
-from gpuyard.run.protocol import Device, RankJob
+from gpuyard.run.protocol import RankJob
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
 MOST_TEXT_BYTES = 2**20
 
 
-class Member(RankJob, Protocol):
-    """What a rank has to be told to meet the others."""
-
-    @property
-    def device(self) -> Device: ...
-
-
-def own_device(job: Member) -> torch.device:
+def own_device(job: RankJob) -> torch.device:
     """What this rank computes on: of its node's GPUs that with its local rank, or its cores."""
     if job.cores:
         torch.set_num_threads(len(job.cores))
@@ -37,7 +30,7 @@ def own_device(job: Member) -> torch.device:
     return device
 
 
-def meet(job: Member) -> Any:
+def meet(job: RankJob) -> Any:
     """Let the ranks find each other: through a file where they are on one machine, else through the run's store.
 
     Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
@@ -65,7 +58,7 @@ def meet(job: Member) -> Any:
 class Peers:
     """With one process every method is the identity, and nothing is set up."""
 
-    def __init__(self, job: Member) -> None:
+    def __init__(self, job: RankJob) -> None:
         self.rank, self.count = job.rank, job.processes
         self.backend = "none"
         if self.count == 1:

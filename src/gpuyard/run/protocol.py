@@ -1,10 +1,12 @@
 """What who starts ranks and the ranks themselves have agreed on, whatever the ranks are there for."""
 
-from typing import Any, Literal, Protocol, Self
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["cpu", "cuda"]
+SILENCE_SECONDS = 600.0
+"""After which ranks that say nothing are stopped."""
 LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
 JOBS_DIRECTORY = "GPUYARD_JOBS"
 """Where the ranks of one agent find their jobs, which it has read for them, by their rank."""
@@ -34,23 +36,19 @@ class Rendezvous(BaseModel):
     keeps: bool = Field(default=False, description="this process keeps the store for all")
 
 
-class RankJob(Protocol):
-    """What every rank is told, whatever it is there for: which it is, and where it meets the others."""
+class RankJob(BaseModel):
+    """What every rank is told, whatever it is there for: which it is, what it computes on, and where it meets
+    the others."""
 
-    @property
-    def rank(self) -> int: ...
-    @property
-    def processes(self) -> int: ...
-    @property
-    def directory(self) -> str: ...
-    @property
-    def cores(self) -> tuple[int, ...]: ...
-    @property
-    def silence_seconds(self) -> float: ...
-    @property
-    def rendezvous(self) -> Rendezvous | None: ...
-    def model_copy(self, *, update: dict[str, Any]) -> Self: ...
-    def model_dump_json(self) -> str: ...
+    model_config = ConfigDict(frozen=True)
+
+    rank: int
+    processes: int
+    directory: str
+    cores: tuple[int, ...]
+    device: Device
+    silence_seconds: float = SILENCE_SECONDS
+    rendezvous: Rendezvous | None = None
 
 
 class _Message(BaseModel):

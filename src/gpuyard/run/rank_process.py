@@ -19,10 +19,10 @@ from pydantic import BaseModel
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, Refusal
+from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, RankJob, Refusal
 
 Emit = Callable[[BaseModel], None]
-AnyJob = TypeVar("AnyJob", bound=BaseModel)
+AnyJob = TypeVar("AnyJob", bound=RankJob)
 _LOST_PEER = ("closed by peer", "connection reset", "broken pipe", "timed out", "nccl error")
 
 
@@ -40,16 +40,14 @@ def serve(
     of_agent = os.environ.pop(JOBS_DIRECTORY, None)
     emit = _emitting(stdout, of_agent)
     job = job_type.model_validate_json(_own_job(of_agent))
-    cores = getattr(job, "cores", ())
-    if cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
+    if job.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, job.cores)
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    directory = str(getattr(job, "directory", ""))
     finished = threading.Event()
-    threading.Thread(target=_leave_with_parent, args=(directory, finished), daemon=True).start()
+    threading.Thread(target=_leave_with_parent, args=(job.directory, finished), daemon=True).start()
     status = _run_guarded(job, run, emit)
     if status == 0:
-        emit(Done(rank=getattr(job, "rank", 0)))
+        emit(Done(rank=job.rank))
         if at_end is not None:
             finished.set()
             at_end()
@@ -86,7 +84,7 @@ def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], emit: Emit) -
     except RuntimeError as error:
         traceback.print_exc()
         lost = any(sign in str(error).lower() for sign in _LOST_PEER)
-        return LOST_PEER_STATUS if lost and getattr(job, "processes", 1) > 1 else 1
+        return LOST_PEER_STATUS if lost and job.processes > 1 else 1
     except BaseException:  # noqa: BLE001  the last lines of stderr are the report
         traceback.print_exc()
         return 1

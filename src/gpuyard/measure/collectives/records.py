@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.ranks import EventReader, RankJob
+from gpuyard.measure.ranks import EventReader
 from gpuyard.measure.record import BenchRecord, Cause, Part
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import Device, RankJob
 
 Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
 Backend = Literal["gloo", "nccl", "mpi"]

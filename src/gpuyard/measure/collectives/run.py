@@ -7,7 +7,6 @@ from functools import partial
 import psutil
 
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.measure.progress import ProgressMeter, ProgressUpdate, Tell
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
 from gpuyard.measure.collectives.plan import CollectivesPlan
 from gpuyard.measure.collectives.records import (
@@ -22,11 +21,13 @@ from gpuyard.measure.collectives.records import (
     read_event,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
-from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
+from gpuyard.measure.progress import ProgressMeter, ProgressUpdate, Tell
+from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.predict.constants import TCP_PAYLOAD
 from gpuyard.run.launch import Crew
 from gpuyard.run.places import Here
+from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.run.ranks import private_directory, run_crews
 from gpuyard.units import format_bytes
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
 from gpuyard.measure.machine_lock import only_one_measures
-from gpuyard.measure.ranks import SILENCE_SECONDS, running_ranks
+from gpuyard.measure.progress import ProgressMeter
+from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
@@ -16,6 +16,7 @@ from gpuyard.measure.training.measurement import Measurement, Provenance, Reject
 from gpuyard.measure.training.size import needs_of
 from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent, completed
 from gpuyard.run.launch import Environment
+from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.workloads.profiles import catalog_profile
 
 _WORKER = "gpuyard.measure.training.worker"
