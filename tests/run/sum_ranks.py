@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device, RankJob, Refusal
+from gpuyard.run.protocol import Device, RankJob, RankRefusal
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.run.ranks import private_directory, run_ranks
 
@@ -51,8 +51,8 @@ class Summed(BaseModel):
     directory_is_shared: bool
 
 
-_EVENT: TypeAdapter[Summed | Refusal] = TypeAdapter(
-    Annotated[Summed | Refusal, Field(discriminator="event")]
+_EVENT: TypeAdapter[Summed | RankRefusal] = TypeAdapter(
+    Annotated[Summed | RankRefusal, Field(discriminator="event")]
 )
 
 

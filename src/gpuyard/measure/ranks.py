@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 
 from gpuyard.run.launch import Environment, Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import RankJob, Refusal
+from gpuyard.run.protocol import RankJob, RankRefusal
 from gpuyard.run.ranks import private_directory, run_ranks
 from gpuyard.specs.workload import PackedWorkload
 
@@ -26,11 +26,11 @@ class EventReader(Generic[Event]):
 
     def __init__(self, events: Any) -> None:
         self._any: TypeAdapter[Any] = TypeAdapter(
-            Annotated[events | Refusal, Field(discriminator="event")]
+            Annotated[events | RankRefusal, Field(discriminator="event")]
         )
 
-    def __call__(self, line: bytes) -> Event | Refusal:
-        read: Event | Refusal = self._any.validate_json(line)
+    def __call__(self, line: bytes) -> Event | RankRefusal:
+        read: Event | RankRefusal = self._any.validate_json(line)
         return read
 
 

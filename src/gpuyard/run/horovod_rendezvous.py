@@ -76,7 +76,7 @@ def _server(seating: Seating) -> Iterator[int]:
         RendezvousHTTPServer,
     )
 
-    class Server(OwnUserOnly, RendezvousHTTPServer):  # type: ignore[misc]
+    class OwnUsersServer(OwnUserOnly, RendezvousHTTPServer):  # type: ignore[misc]
         """Horovod's, for this user alone."""
 
     started: queue.Queue[Any] = queue.Queue()
@@ -84,7 +84,7 @@ def _server(seating: Seating) -> Iterator[int]:
     def serve() -> None:
         try:
             seating.enter()
-            server = Server((seating.address, 0), RendezvousHandler, 0)
+            server = OwnUsersServer((seating.address, 0), RendezvousHandler, 0)
         except OSError as error:
             started.put(error)
             return

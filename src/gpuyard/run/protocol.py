@@ -55,7 +55,7 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Refusal(_Message):
+class RankRefusal(_Message):
     """A sentence for the user instead of a result."""
 
     event: Literal["refusal"] = "refusal"

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, RankJob, Refusal
+from gpuyard.run.protocol import JOBS_DIRECTORY, LOST_PEER_STATUS, Done, RankJob, RankRefusal
 
 Emit = Callable[[BaseModel], None]
 AnyJob = TypeVar("AnyJob", bound=RankJob)
@@ -79,7 +79,7 @@ def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], emit: Emit) -
     except GpuyardError as error:
         kinds = (MissingRequirement, UserMistake)
         kind = next((k.__name__ for k in kinds if isinstance(error, k)), "GpuyardError")
-        emit(Refusal.model_validate({"kind": kind, "sentence": str(error)}))
+        emit(RankRefusal.model_validate({"kind": kind, "sentence": str(error)}))
         return 1
     except RuntimeError as error:
         traceback.print_exc()

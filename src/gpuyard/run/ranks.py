@@ -29,7 +29,7 @@ from gpuyard.run.protocol import (
     Done,
     Failed,
     RankJob,
-    Refusal,
+    RankRefusal,
     Rendezvous,
 )
 
@@ -38,7 +38,7 @@ _CULPRIT_SECONDS = 5.0
 _LEAVE_SECONDS = 5.0
 
 Event = TypeVar("Event")
-_Parse = Callable[[bytes], Event | Refusal]
+_Parse = Callable[[bytes], Event | RankRefusal]
 _Heard = queue.Queue[tuple[int, bytes | int]]
 """The number of a crew, and an event on its stdout or, at the end, its exit status."""
 
@@ -187,7 +187,7 @@ class _Listening(Generic[Event]):
             if isinstance(said, int):
                 return number, said
             event = self._read(said)
-            if isinstance(event, Refusal):
+            if isinstance(event, RankRefusal):
                 kind: type[GpuyardError] = getattr(errors, event.kind)
                 raise kind(event.sentence)
             if isinstance(event, Failed):
@@ -197,7 +197,7 @@ class _Listening(Generic[Event]):
             else:
                 return number, event
 
-    def _read(self, line: bytes) -> Event | Refusal | Failed | Done:
+    def _read(self, line: bytes) -> Event | RankRefusal | Failed | Done:
         for kind in (Failed, Done):
             with contextlib.suppress(ValidationError):
                 return kind.model_validate_json(line)
