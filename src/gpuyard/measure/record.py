@@ -31,13 +31,13 @@ from gpuyard.specs import Precision
 _HARDWARE = {"host", "cpu_model", "cores", "memory_bytes", "gpus"}
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A piece of a record."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
 
 
-class Testbed(Part):
+class Testbed(RecordPart):
     """What has to be the same for two measurements to be comparable, and what may explain a difference."""
 
     __test__ = False  # pytest takes classes of such a name for tests
@@ -59,7 +59,7 @@ class Testbed(Part):
         return hashlib.sha256(json.dumps(hardware, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class Record(Part):
+class Record(RecordPart):
     """One thing that was measured: when, how to find it again, and whether to believe it."""
 
     id: str
@@ -112,7 +112,7 @@ OwnProfile = Annotated[
 """Kept with a run, so that nobody has to run the model's code to make use of it."""
 
 
-class Cause(Part):
+class Cause(RecordPart):
     """Why something may be slower than it should be, and what to do about it."""
 
     name: str

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader
-from gpuyard.measure.record import BenchRecord, Cause, Part
+from gpuyard.measure.record import BenchRecord, Cause, RecordPart
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device, RankJob
 
@@ -24,7 +24,7 @@ class CollectivesJob(RankJob):
     seconds_per_size: float
 
 
-class Pair(Part):
+class Pair(RecordPart):
     """One rank sends to the next, and nobody else does."""
 
     source: int
@@ -32,7 +32,7 @@ class Pair(Part):
     bytes_per_second: float
 
 
-class Probe(Part):
+class Probe(RecordPart):
     """The links by themselves, before any collective: every rank sends to the next, all at once."""
 
     event: Literal["probe"] = "probe"
@@ -41,7 +41,7 @@ class Probe(Part):
     pairs: tuple[Pair, ...] = ()
 
 
-class Timed(Part):
+class Timed(RecordPart):
     """One operation at one size; the time is that of the slowest rank."""
 
     event: Literal["timed"] = "timed"
@@ -51,7 +51,7 @@ class Timed(Part):
     correct: bool
 
 
-class Started(Part):
+class Started(RecordPart):
     """For progress only."""
 
     event: Literal["started"] = "started"
@@ -63,7 +63,7 @@ RankEvent = Probe | Timed | Started
 read_event: EventReader[RankEvent] = EventReader(RankEvent)
 
 
-class CollectiveResult(Part):
+class CollectiveResult(RecordPart):
     """One operation at one size beside the model; times and rates are undilated."""
 
     operation: Operation
@@ -83,7 +83,7 @@ class CollectiveResult(Part):
     verdict: Verdict
 
 
-class Finding(Part):
+class Finding(RecordPart):
     """An operation below what this link should give; the likeliest cause comes first."""
 
     operation: Operation
@@ -93,7 +93,7 @@ class Finding(Part):
     causes: tuple[Cause, ...]
 
 
-class Load(Part):
+class Load(RecordPart):
     """How busy the cores were, of all that this machine has."""
 
     before: float

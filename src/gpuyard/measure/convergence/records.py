@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader, WorkloadJob
-from gpuyard.measure.record import BenchRecord, Part
+from gpuyard.measure.record import BenchRecord, RecordPart
 from gpuyard.specs import Precision
 
 
@@ -20,7 +20,7 @@ class ConvergenceJob(WorkloadJob):
     identity: str
 
 
-class EpochProgress(Part):
+class EpochProgress(RecordPart):
     """How much of an epoch is done."""
 
     event: Literal["progress"] = "progress"
@@ -28,7 +28,7 @@ class EpochProgress(Part):
     fraction: float
 
 
-class EpochDone(Part):
+class EpochDone(RecordPart):
     """What the model knows after an epoch, the first of which is 1; its checkpoint is written."""
 
     event: Literal["epoch"] = "epoch"

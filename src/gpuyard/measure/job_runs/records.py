@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import OwnProfile, Part, Record, Testbed
+from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
 from gpuyard.run.protocol import Device
 from gpuyard.specs import StrategyName
 
 
-class JobWindow(Part):
+class JobWindow(RecordPart):
     """Some steps in a row, as the job reported them."""
 
     steps: int

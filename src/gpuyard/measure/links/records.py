@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import BenchRecord, Cause, Part
+from gpuyard.measure.record import BenchRecord, Cause, RecordPart
 
 LinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
 Direction = Literal["one-way", "both-ways"]
@@ -19,7 +19,7 @@ def _label(source: str, target: str, direction: Direction, peer: bool | None) ->
     return f"{source} {arrow} {target}{', staged' if peer is False else ''}"
 
 
-class PlannedLink(Part):
+class PlannedLink(RecordPart):
     """One thing to time. GPUs are named as in the machine graph, host memory is `host`."""
 
     kind: LinkKind
@@ -64,7 +64,7 @@ class LinkMeasurement(PlannedLink):
         )
 
 
-class ComparedLink(Part):
+class ComparedLink(RecordPart):
     """A measurement beside what the machine graph says; without a model there is no ratio."""
 
     measured: LinkMeasurement
@@ -73,7 +73,7 @@ class ComparedLink(Part):
     verdict: Verdict
 
 
-class Finding(Part):
+class Finding(RecordPart):
     """A link below what it should be; the likeliest cause comes first."""
 
     source: str
@@ -90,7 +90,7 @@ class Finding(Part):
         return _label(self.source, self.target, self.direction, self.peer)
 
 
-class Slot(Part):
+class Slot(RecordPart):
     """The PCIe link of one GPU as the kernel sees it; the port is what the GPU is plugged into."""
 
     gpu: str
@@ -103,7 +103,7 @@ class Slot(Part):
     port_most_speed: float | None
 
 
-class HostFacts(Part):
+class HostFacts(RecordPart):
     """What about this host may slow a link down. None: it could not be read."""
 
     virtual_machine: Annotated[str | None, Field(description="what it runs on; None: bare metal")]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader
-from gpuyard.measure.record import BenchRecord, Part
+from gpuyard.measure.record import BenchRecord, RecordPart
 from gpuyard.measure.training.job import TrainingJob
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Precision
@@ -18,7 +18,7 @@ class ReliefJob(TrainingJob):
     steps: int
 
 
-class ReliefProgress(Part):
+class ReliefProgress(RecordPart):
     """How much of which remedy's training is done."""
 
     event: Literal["progress"] = "progress"
@@ -26,7 +26,7 @@ class ReliefProgress(Part):
     fraction: float
 
 
-class Relieved(Part):
+class Relieved(RecordPart):
     """One remedy: how fast it went, and what was learnt from as many samples."""
 
     event: Literal["relieved"] = "relieved"

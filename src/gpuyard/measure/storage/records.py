@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import BenchRecord, Part
+from gpuyard.measure.record import BenchRecord, RecordPart
 
 CacheBypass = Literal["direct", "dropped", "outgrown", "none"]
 
 
-class Trial(Part):
+class Trial(RecordPart):
     """So many GPUs reading at once."""
 
     gpus: int

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from gpuyard.measure.ranks import EventReader, WorkloadJob
-from gpuyard.measure.record import OwnProfile, Part
+from gpuyard.measure.record import OwnProfile, RecordPart
 from gpuyard.measure.training.measurement import MeasuredStep, SyntheticGpu, Window
 from gpuyard.specs import ExchangeOptions, StrategyName
 
@@ -22,7 +22,7 @@ class TrainingJob(WorkloadJob):
     dilation: float = 1.0
 
 
-class PointProgress(Part):
+class PointProgress(RecordPart):
     """How much of the current point is done."""
 
     event: Literal["progress"] = "progress"
@@ -30,7 +30,7 @@ class PointProgress(Part):
     fraction: float
 
 
-class PointResult(Part):
+class PointResult(RecordPart):
     """One finished point, as rank 0 sees it."""
 
     event: Literal["point"] = "point"

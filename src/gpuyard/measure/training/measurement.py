@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import OwnProfile, Part, Record, Testbed
+from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import Device
@@ -12,7 +12,7 @@ from gpuyard.specs import ExchangeOptions, StrategyName
 from gpuyard.units import format_bit_rate
 
 
-class MeasuredStep(Part):
+class MeasuredStep(RecordPart):
     """Where the time of one synchronised step goes; the parts add up to it."""
 
     step_seconds: float
@@ -26,7 +26,7 @@ class MeasuredStep(Part):
     input_seconds: float
 
 
-class Window(Part):
+class Window(RecordPart):
     """Some steps in a row; the time is that of the slowest rank."""
 
     steps: int
@@ -34,7 +34,7 @@ class Window(Part):
     input_seconds: float
 
 
-class SyntheticGpu(Part):
+class SyntheticGpu(RecordPart):
     """A catalog GPU whose compute was slept, not done; everything that was exchanged is real."""
 
     gpu: str
