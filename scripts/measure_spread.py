@@ -40,7 +40,7 @@ import numpy as np
 
 from gpuyard.files import write_text
 from gpuyard.measure import Measurement
-from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links, expected_seconds
+from gpuyard.measure.collectives.expected import LAB_PAYLOAD, RingLinks, expected_seconds
 from gpuyard.measure.reading import read_results
 from gpuyard.measure.record import this_testbed
 from gpuyard.measure.storage.cache import bypass_of
@@ -136,7 +136,7 @@ def formula_errors() -> list[float]:
                 run.all_reduce_bytes,
             )
             if link and took and size:
-                links = Links(link * LAB_PAYLOAD, 0.0)
+                links = RingLinks(link * LAB_PAYLOAD, 0.0)
                 expected = sum(expected_seconds("all_reduce", "gloo", run.workers, size, links))
                 errors.append(log(took / expected))
     return errors

@@ -73,9 +73,9 @@ def test_gloo_moves_the_bytes_that_the_model_reckons_with(tmp_path: Path) -> Non
         ]
         said = [process.communicate(timeout=200)[0] for process in running]
     received: dict[Operation, list[float]] = json.loads(said[0])
-    from gpuyard.measure.collectives.expected import Links
+    from gpuyard.measure.collectives.expected import RingLinks
 
-    unit = Links(bytes_per_second=1.0, latency_seconds=0.0)
+    unit = RingLinks(bytes_per_second=1.0, latency_seconds=0.0)
     for operation in ("all_reduce", "reduce", "all_gather", "reduce_scatter"):
         _, busiest = expected_seconds(operation, "gloo", ranks, size, unit)
         # frames have headers, and a retransmission is received twice

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.measure.collectives.expected import Links, bus_factor, expected_seconds
+from gpuyard.measure.collectives.expected import RingLinks, bus_factor, expected_seconds
 from gpuyard.measure.collectives.plan import BACKENDS, OPERATIONS
 from gpuyard.measure.collectives.records import Backend, Operation
 
-LINKS = Links(bytes_per_second=1e9, latency_seconds=10e-6)
+LINKS = RingLinks(bytes_per_second=1e9, latency_seconds=10e-6)
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_more_bytes_take_longer_and_a_faster_link_less(
 ) -> None:
     here = sum(expected_seconds(operation, backend, ranks, size, LINKS))
     assert here < sum(expected_seconds(operation, backend, ranks, 2 * size, LINKS))
-    faster = Links(bytes_per_second=2e9, latency_seconds=10e-6)
+    faster = RingLinks(bytes_per_second=2e9, latency_seconds=10e-6)
     assert here > sum(expected_seconds(operation, backend, ranks, size, faster))

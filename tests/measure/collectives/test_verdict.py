@@ -2,23 +2,25 @@
 
 import pytest
 
-from gpuyard.measure.collectives.expected import Links
+from gpuyard.measure.collectives.expected import RingLinks
 from gpuyard.measure.collectives.records import (
     CollectiveResult,
     Load,
     Pair,
     Probe,
-    Timed,
+    TimedCollective,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
 
-LINKS = Links(bytes_per_second=100e6, latency_seconds=100e-6)
+LINKS = RingLinks(bytes_per_second=100e6, latency_seconds=100e-6)
 QUIET = Load(before=0.02, during=0.3, ranks_per_core=1.0)
 GOOD = Probe(latency_seconds=100e-6, ring_bytes_per_second=98e6)
 
 
-def timed(seconds: float, size: int = 10_000_000, *, correct: bool = True) -> Timed:
-    return Timed(operation="all_reduce", bytes=size, seconds=(seconds,) * 3, correct=correct)
+def timed(seconds: float, size: int = 10_000_000, *, correct: bool = True) -> TimedCollective:
+    return TimedCollective(
+        operation="all_reduce", bytes=size, seconds=(seconds,) * 3, correct=correct
+    )
 
 
 def result(seconds: float, size: int = 10_000_000) -> CollectiveResult:

@@ -13,7 +13,7 @@ _PATTERN = 251
 _BLOCK = _PATTERN * 4096  # filled and checked in pieces, so that a gigabyte needs little beside it
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """The ranks as a backend sees them; `part` is one rank's share of the `whole`."""
 
     rank: int
@@ -35,7 +35,7 @@ class Group(Protocol):
 class Exchange:
     """float32, as gradients are. `size_bytes` is that of the whole, as nccl-tests counts it."""
 
-    def __init__(self, operation: Operation, size_bytes: int, group: Group) -> None:
+    def __init__(self, operation: Operation, size_bytes: int, group: RankGroup) -> None:
         self.operation, self._group = operation, group
         self._part_elements = size_bytes // _ELEMENT_BYTES // group.count
         self._whole = group.zeros(self._part_elements * group.count)

@@ -16,14 +16,14 @@ LAB_PAYLOAD = 1448 / 1514
 
 
 @dataclass(frozen=True)
-class Links:
+class RingLinks:
     """What the bytes cross: the slowest link of the ring, and one hop."""
 
     bytes_per_second: float
     latency_seconds: float
 
 
-_Formula = Callable[[int, float, Links], tuple[float, float]]
+_Formula = Callable[[int, float, RingLinks], tuple[float, float]]
 """Ranks, bytes, links → seconds of hops, seconds of bytes."""
 
 
@@ -43,33 +43,33 @@ def algorithm(operation: Operation, backend: Backend) -> str:
 
 
 def expected_seconds(
-    operation: Operation, backend: Backend, ranks: int, size_bytes: float, links: Links
+    operation: Operation, backend: Backend, ranks: int, size_bytes: float, links: RingLinks
 ) -> tuple[float, float]:
     """The hops' part and the bytes' part; they add up."""
     return _TABLE[backend][operation][1](ranks, size_bytes, links)
 
 
-def _ring_all_reduce(ranks: int, size: float, links: Links) -> tuple[float, float]:
+def _ring_all_reduce(ranks: int, size: float, links: RingLinks) -> tuple[float, float]:
     hops = 2 * (ranks - 1) * links.latency_seconds
     return hops, float(model.ring_all_reduce_seconds(ranks, size, links.bytes_per_second))
 
 
-def _ring_half(ranks: int, size: float, links: Links) -> tuple[float, float]:
+def _ring_half(ranks: int, size: float, links: RingLinks) -> tuple[float, float]:
     hops = (ranks - 1) * links.latency_seconds
     return hops, float(model.ring_half_seconds(ranks, size, links.bytes_per_second))
 
 
-def _ring_then_gather(ranks: int, size: float, links: Links) -> tuple[float, float]:
+def _ring_then_gather(ranks: int, size: float, links: RingLinks) -> tuple[float, float]:
     hops = ranks * links.latency_seconds
     return hops, 2 * float(model.ring_half_seconds(ranks, size, links.bytes_per_second))
 
 
-def _binomial(ranks: int, size: float, links: Links) -> tuple[float, float]:
+def _binomial(ranks: int, size: float, links: RingLinks) -> tuple[float, float]:
     hops = model.binomial_depth(ranks) * links.latency_seconds
     return hops, model.binomial_broadcast_seconds(ranks, size, links.bytes_per_second)
 
 
-def _pipelined(ranks: int, size: float, links: Links) -> tuple[float, float]:
+def _pipelined(ranks: int, size: float, links: RingLinks) -> tuple[float, float]:
     return (ranks - 1) * links.latency_seconds, size / links.bytes_per_second
 
 

@@ -41,7 +41,7 @@ class Probe(RecordPart):
     pairs: tuple[Pair, ...] = ()
 
 
-class Timed(RecordPart):
+class TimedCollective(RecordPart):
     """One operation at one size; the time is that of the slowest rank."""
 
     event: Literal["timed"] = "timed"
@@ -59,7 +59,7 @@ class Started(RecordPart):
     bytes: int
 
 
-RankEvent = Probe | Timed | Started
+RankEvent = Probe | TimedCollective | Started
 read_event: EventReader[RankEvent] = EventReader(RankEvent)
 
 
@@ -83,7 +83,7 @@ class CollectiveResult(RecordPart):
     verdict: Verdict
 
 
-class Finding(RecordPart):
+class SlowCollective(RecordPart):
     """An operation below what this link should give; the likeliest cause comes first."""
 
     operation: Operation
@@ -119,5 +119,5 @@ class CollectivesBench(BenchRecord):
     probe: Probe
     load: Load
     results: tuple[CollectiveResult, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SlowCollective, ...]
     notes: tuple[str, ...] = ()

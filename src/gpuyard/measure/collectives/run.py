@@ -7,7 +7,7 @@ from functools import partial
 import psutil
 
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.measure.collectives.expected import LAB_PAYLOAD, Links
+from gpuyard.measure.collectives.expected import LAB_PAYLOAD, RingLinks
 from gpuyard.measure.collectives.plan import CollectivesPlan
 from gpuyard.measure.collectives.records import (
     CollectivesBench,
@@ -17,7 +17,7 @@ from gpuyard.measure.collectives.records import (
     Probe,
     RankEvent,
     Started,
-    Timed,
+    TimedCollective,
     read_event,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
@@ -44,7 +44,7 @@ def run_collectives(
     """Time every operation at every size; nothing outlives this, however it ends."""
     before = psutil.cpu_percent(interval=_LOOK_SECONDS) / 100
     probe: Probe | None = None
-    timed: list[Timed] = []
+    timed: list[TimedCollective] = []
     during = before
     meter = ProgressMeter(plan.exchanges)
     with _events(plan, silence_seconds) as events:
@@ -58,7 +58,7 @@ def run_collectives(
                 case Probe():
                     probe = _undilated_probe(event, plan.place.dilation)
                     psutil.cpu_percent()  # counts from here: starting Python is not exchanging
-                case Timed():
+                case TimedCollective():
                     timed.append(_undilated(event, plan.place.dilation))
                     tell(meter.at((event.operation, event.bytes), 1.0, event.operation))
                     if len(timed) == len(plan.exchanges):
@@ -109,7 +109,7 @@ def _under_mpi(
             yield events
 
 
-def _undilated(timed: Timed, dilation: float) -> Timed:
+def _undilated(timed: TimedCollective, dilation: float) -> TimedCollective:
     return timed.model_copy(update={"seconds": tuple(s / dilation for s in timed.seconds)})
 
 
@@ -128,11 +128,13 @@ def _undilated_probe(probe: Probe, dilation: float) -> Probe:
     )
 
 
-def _bench(plan: CollectivesPlan, probe: Probe, timed: list[Timed], load: Load) -> CollectivesBench:
+def _bench(
+    plan: CollectivesPlan, probe: Probe, timed: list[TimedCollective], load: Load
+) -> CollectivesBench:
     payload = LAB_PAYLOAD if plan.place.emulated else TCP_PAYLOAD.value
     sold = plan.link_bytes_per_second
     rate = sold * payload if sold is not None else probe.ring_bytes_per_second
-    links = Links(bytes_per_second=rate, latency_seconds=probe.latency_seconds)
+    links = RingLinks(bytes_per_second=rate, latency_seconds=probe.latency_seconds)
     results = tuple(judge(one, plan.backend, plan.workers, links) for one in timed)
     notes = (
         ()

@@ -4,8 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from statistics import median
 
-from gpuyard.measure.collectives.exchange import Exchange, Group
-from gpuyard.measure.collectives.records import CollectivesJob, Operation, Pair, Probe, Timed
+from gpuyard.measure.collectives.exchange import Exchange, RankGroup
+from gpuyard.measure.collectives.records import (
+    CollectivesJob,
+    Operation,
+    Pair,
+    Probe,
+    TimedCollective,
+)
 
 _LATENCY_STEPS = 20
 _LATENCY_WINDOWS = 7
@@ -17,7 +23,7 @@ _MOST_PAIRS = 64
 _SHORT_SECONDS, _MOST_IN_A_ROW = 5e-3, 20
 
 
-def probe_links(group: Group) -> Probe:
+def probe_links(group: RankGroup) -> Probe:
     """Latency and rate of a ring of bare sends, then each of its links alone."""
     tiny = group.zeros(1), group.zeros(1)
     hops = partial(_seconds_of, group, partial(group.shift, *tiny), _LATENCY_STEPS)
@@ -37,8 +43,8 @@ def probe_links(group: Group) -> Probe:
 
 
 def time_collective(
-    operation: Operation, size_bytes: int, group: Group, job: CollectivesJob
-) -> Timed:
+    operation: Operation, size_bytes: int, group: RankGroup, job: CollectivesJob
+) -> TimedCollective:
     """First once with a result that can be checked, then under the clock."""
     exchange = Exchange(operation, size_bytes, group)
     exchange.fill()
@@ -53,25 +59,25 @@ def time_collective(
         len(seconds) < job.repeats and sum(seconds) * in_a_row < job.seconds_per_size
     ):
         seconds.append(_together(group, window))
-    return Timed(
+    return TimedCollective(
         operation=operation, bytes=size_bytes, seconds=tuple(seconds), correct=wrong == 0.0
     )
 
 
-def _seconds_of(group: Group, run: Callable[[], None], times: int = 1) -> float:
+def _seconds_of(group: RankGroup, run: Callable[[], None], times: int = 1) -> float:
     began = group.clock()
     for _ in range(times):
         run()
     return (group.clock() - began) / times
 
 
-def _together(group: Group, seconds: Callable[[], float]) -> float:
+def _together(group: RankGroup, seconds: Callable[[], float]) -> float:
     """All ranks start at once, and the slowest counts."""
     group.barrier()
     return group.slowest([seconds()])[0]
 
 
-def _each_pair(group: Group, ring_bytes_per_second: float) -> tuple[Pair, ...]:
+def _each_pair(group: RankGroup, ring_bytes_per_second: float) -> tuple[Pair, ...]:
     size = int(max(_FIRST_PROBE_BYTES, ring_bytes_per_second * _PAIR_SECONDS)) // 4 * 4
     buffer = group.zeros(size // 4)
     pairs = []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from gpuyard.measure.collectives.expected import (
-    Links,
+    RingLinks,
     algorithm,
     bus_factor,
     expected_seconds,
@@ -12,11 +12,11 @@ from gpuyard.measure.collectives.expected import (
 from gpuyard.measure.collectives.records import (
     Backend,
     CollectiveResult,
-    Finding,
     Load,
     Operation,
     Probe,
-    Timed,
+    SlowCollective,
+    TimedCollective,
 )
 from gpuyard.measure.record import Cause
 from gpuyard.units import format_bit_rate, format_byte_rate, format_share
@@ -29,7 +29,9 @@ _BUSY_BEFORE = 0.25
 _SATURATED = 0.9
 
 
-def judge(timed: Timed, backend: Backend, ranks: int, links: Links) -> CollectiveResult:
+def judge(
+    timed: TimedCollective, backend: Backend, ranks: int, links: RingLinks
+) -> CollectiveResult:
     """One time beside the model's."""
     hops, moved = expected_seconds(timed.operation, backend, ranks, timed.bytes, links)
     seconds = median(timed.seconds)
@@ -59,13 +61,13 @@ def judge(timed: Timed, backend: Backend, ranks: int, links: Links) -> Collectiv
 def find_slow(
     results: Sequence[CollectiveResult],
     *,
-    links: Links,
+    links: RingLinks,
     probe: Probe,
     load: Load,
     link_bytes_per_second: float | None,
     emulated: bool,
-) -> tuple[Finding, ...]:
-    """One finding for each operation that is below the model at some size.
+) -> tuple[SlowCollective, ...]:
+    """Every operation that is below the model at some size.
 
     The links of a lab are what they are; where one is slow, it is the machine that can't carry it.
     """
@@ -79,14 +81,14 @@ def find_slow(
                 *(() if emulated else _slow_pairs(probe)),
                 *_latency(slow, probe),
             )
-            found.append(_finding(operation, slow, causes or (_unexplained(slow[0]),)))
+            found.append(_slow_collective(operation, slow, causes or (_unexplained(slow[0]),)))
     return tuple(found)
 
 
-def _finding(
+def _slow_collective(
     operation: Operation, slow: Sequence[CollectiveResult], causes: tuple[Cause, ...]
-) -> Finding:
-    return Finding(
+) -> SlowCollective:
+    return SlowCollective(
         operation=operation,
         smallest_bytes=min(result.bytes for result in slow),
         largest_bytes=max(result.bytes for result in slow),
@@ -106,7 +108,7 @@ def _unexplained(slow: CollectiveResult) -> Cause:
 
 
 def _slow_link(
-    links: Links, probe: Probe, sold: float | None, *, emulated: bool
+    links: RingLinks, probe: Probe, sold: float | None, *, emulated: bool
 ) -> Iterator[Cause]:
     share = probe.ring_bytes_per_second / links.bytes_per_second
     if sold is not None and share < BELOW:

@@ -7,7 +7,7 @@ from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
 if TYPE_CHECKING:
-    from gpuyard.measure.collectives.exchange import Group
+    from gpuyard.measure.collectives.exchange import RankGroup
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     serve(CollectivesJob, _run)
 
 
-def time_all(job: CollectivesJob, group: "Group", report: Emit) -> None:
+def time_all(job: CollectivesJob, group: "RankGroup", report: Emit) -> None:
     """The links by themselves, then every operation at every size."""
     from gpuyard.measure.collectives.timing import probe_links, time_collective
 
