@@ -18,26 +18,26 @@ from gpuyard.measure.links.compare import (
 )
 from gpuyard.measure.links.expected import expected_bytes_per_second, rated_machine
 from gpuyard.measure.links.records import (
-    Finding,
+    GpuSlot,
     HostFacts,
     LinkMeasurement,
     PlannedLink,
-    Slot,
+    SlowLink,
 )
 
 Measured = Callable[..., LinkMeasurement]
 SLOT = 12e9  # PCIe 3.0 x16 in the catalog
 
 
-def find(graph: MachineGraph, facts: HostFacts, *measured: LinkMeasurement) -> tuple[Finding, ...]:
+def find(graph: MachineGraph, facts: HostFacts, *measured: LinkMeasurement) -> tuple[SlowLink, ...]:
     return find_slow_links(graph, compare(graph, measured), facts)
 
 
-def causes(finding: Finding) -> list[str]:
+def causes(finding: SlowLink) -> list[str]:
     return [cause.name for cause in finding.causes]
 
 
-def slot(**changed: object) -> Slot:
+def slot(**changed: object) -> GpuSlot:
     plain = {
         "gpu": "GPU1",
         "address": "0000:04:00.0",
@@ -48,7 +48,7 @@ def slot(**changed: object) -> Slot:
         "port_most_width": 16,
         "port_most_speed": 8.0,
     }
-    return Slot.model_validate(plain | changed)
+    return GpuSlot.model_validate(plain | changed)
 
 
 def test_one_way_is_the_slowest_wire(graph: MachineGraph, measured: Measured) -> None:

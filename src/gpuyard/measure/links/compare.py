@@ -6,10 +6,10 @@ from gpuyard.hardware.graph import MachineGraph
 from gpuyard.measure.links.expected import expected_bytes_per_second, over_nvlink, peers_of
 from gpuyard.measure.links.records import (
     ComparedLink,
-    Finding,
+    GpuSlot,
     HostFacts,
     LinkMeasurement,
-    Slot,
+    SlowLink,
 )
 from gpuyard.measure.record import Cause
 
@@ -29,12 +29,12 @@ def compare(
 
 def find_slow_links(
     graph: MachineGraph | None, links: Sequence[ComparedLink], facts: HostFacts
-) -> tuple[Finding, ...]:
+) -> tuple[SlowLink, ...]:
     """Every link far below the model, then every pair that should have peer access."""
     if graph is None:
         return ()
     slow = [
-        _finding(
+        _slow_link(
             link.measured,
             link.expected_bytes_per_second,
             tuple(likely_causes(graph, link.measured, facts)),
@@ -80,8 +80,8 @@ def _slow_below(measured: LinkMeasurement) -> float:
     return STAGED_SLOW_BELOW if measured.peer is False else SLOW_BELOW
 
 
-def _finding(measured: LinkMeasurement, expected: float, causes: tuple[Cause, ...]) -> Finding:
-    return Finding(
+def _slow_link(measured: LinkMeasurement, expected: float, causes: tuple[Cause, ...]) -> SlowLink:
+    return SlowLink(
         source=measured.source,
         target=measured.target,
         direction=measured.direction,
@@ -95,7 +95,7 @@ def _finding(measured: LinkMeasurement, expected: float, causes: tuple[Cause, ..
 
 def _without_peer_access(
     graph: MachineGraph, measurements: Sequence[LinkMeasurement], facts: HostFacts
-) -> Iterator[Finding]:
+) -> Iterator[SlowLink]:
     """Pairs that the model gives peer access and CUDA does not; judged against what they would have."""
     reached = {frozenset((m.source, m.target)) for m in measurements if m.peer}
     for measured in measurements:
@@ -110,7 +110,7 @@ def _without_peer_access(
                 next_step="see why with: nvidia-smi topo -p2p r; the driver, an IOMMU or a virtual "
                 "machine can take it away",
             )
-            yield _finding(measured, with_peer, (off, *_blocking_peers(facts), *_virtual(facts)))
+            yield _slow_link(measured, with_peer, (off, *_blocking_peers(facts), *_virtual(facts)))
 
 
 def _suspects(graph: MachineGraph, measured: LinkMeasurement, facts: HostFacts) -> Iterator[Cause]:
@@ -130,7 +130,7 @@ def _suspects(graph: MachineGraph, measured: LinkMeasurement, facts: HostFacts) 
     yield from _other_load(measured, facts)
 
 
-def _slot_causes(slot: Slot) -> Iterator[Cause]:
+def _slot_causes(slot: GpuSlot) -> Iterator[Cause]:
     if slot.width and slot.most_width and slot.width < slot.most_width:
         port = slot.port_most_width
         board = f"; the slot has {port}" if port and port < slot.most_width else ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpuyard.measure.links.records import HostFacts, IommuMode, Slot
+from gpuyard.measure.links.records import GpuSlot, HostFacts, IommuMode
 
 _ADDRESS = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _NVIDIA, _DISPLAY = "0x10de", ("0x0300", "0x0302")  # VGA and 3D controllers
@@ -46,10 +46,10 @@ def gpu_addresses(root: Path = Path("/")) -> tuple[str, ...]:
     )
 
 
-def _slot(root: Path, gpu: str, address: str) -> Slot:
+def _slot(root: Path, gpu: str, address: str) -> GpuSlot:
     device = root / "sys/bus/pci/devices" / address
     port = next(_bridges_above(device), None)
-    return Slot(
+    return GpuSlot(
         gpu=gpu,
         address=address,
         width=_lanes(device / "current_link_width"),

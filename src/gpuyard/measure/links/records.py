@@ -73,7 +73,7 @@ class ComparedLink(RecordPart):
     verdict: Verdict
 
 
-class Finding(RecordPart):
+class SlowLink(RecordPart):
     """A link below what it should be; the likeliest cause comes first."""
 
     source: str
@@ -90,7 +90,7 @@ class Finding(RecordPart):
         return _label(self.source, self.target, self.direction, self.peer)
 
 
-class Slot(RecordPart):
+class GpuSlot(RecordPart):
     """The PCIe link of one GPU as the kernel sees it; the port is what the GPU is plugged into."""
 
     gpu: str
@@ -112,7 +112,7 @@ class HostFacts(RecordPart):
         tuple[str, ...] | None,
         Field(description="PCIe bridges above GPUs that send peer traffic up to the CPU"),
     ]
-    slots: tuple[Slot, ...] = ()
+    slots: tuple[GpuSlot, ...] = ()
     last_level_cache_bytes: int | None = None
     busy_share: Annotated[
         float | None, Field(description="of all cores, by others, before anything was measured")
@@ -128,5 +128,5 @@ class LinkBench(BenchRecord):
     facts: HostFacts
     model: Annotated[str | None, Field(description="the machine graph compared with")]
     links: tuple[ComparedLink, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SlowLink, ...]
     notes: tuple[str, ...] = ()
