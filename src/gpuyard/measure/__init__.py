@@ -13,14 +13,13 @@ from gpuyard.measure.training.measurement import (
     Window,
 )
 from gpuyard.measure.training.run import run_sweep
-from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, plan_sweep
+from gpuyard.measure.training.sweep import Sweep, SweepEvent, plan_sweep
 
 __all__ = [
     "CollectivesBench",
     "LinkBench",
     "MeasuredStep",
     "Measurement",
-    "Point",
     "Provenance",
     "Rejection",
     "Results",

@@ -18,7 +18,7 @@ from gpuyard.measure.progress import ProgressUpdate, Tell
 from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.measure.training.run import expected_seconds, stored_keys, sweep_meter
 from gpuyard.measure.training.size import needs_of
-from gpuyard.measure.training.sweep import Point
+from gpuyard.measure.training.sweep import SweepPoint
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predict import CALIBRATED, Calibration
 from gpuyard.specs import DEFAULT_STRATEGY, Cluster
@@ -212,11 +212,11 @@ def _measure(
 
 def _worth_measuring(
     case: Case, sweep: Sweep, known: Collection[str], *, asked: bool
-) -> tuple[tuple[Point, ...], list[str]]:
+) -> tuple[tuple[SweepPoint, ...], list[str]]:
     """The points that fit into memory and, where the study does not ask for them, that take no longer than somebody
     waits; with the sentence about the others."""
-    points: list[Point] = []
-    reasons: dict[str, list[Point]] = {}
+    points: list[SweepPoint] = []
+    reasons: dict[str, list[SweepPoint]] = {}
     for point in sweep.points:
         needs = needs_of(sweep, case.profile, point.workers, point.batch_per_worker)
         if point.key not in known and not needs.fits:

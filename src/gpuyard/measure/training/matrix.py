@@ -14,7 +14,7 @@ from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.measurement import Measurement
 from gpuyard.measure.training.run import run_sweep, stored_run, sweep_meter
-from gpuyard.measure.training.sweep import Point, Sweep, SweepEvent, check_points, plan_sweep
+from gpuyard.measure.training.sweep import Sweep, SweepEvent, SweepPoint, check_points, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
@@ -57,11 +57,11 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MatrixResult:
     """What was measured, by sweep, and how many points stayed without a credible run."""
 
     measurements: tuple[Measurement, ...]
-    rejected: tuple[tuple[Sweep, Point, str], ...]
+    rejected: tuple[tuple[Sweep, SweepPoint, str], ...]
 
 
 def plan_matrix(spec: SweepFile, directory: Path) -> Matrix:
@@ -98,11 +98,11 @@ def run_matrix(
     *,
     on_event: Callable[[SweepEvent], None] = lambda _event: None,
     fresh: bool = False,
-) -> Outcome:
+) -> MatrixResult:
     """Measure what the store lacks. What is not credible is tried again, and then left out."""
     meter = sweep_meter(matrix.sweeps)
     measurements: list[Measurement] = []
-    rejected: list[tuple[Sweep, Point, str]] = []
+    rejected: list[tuple[Sweep, SweepPoint, str]] = []
     for _, sweeps in matrix.by_link:
         everything_stored = not fresh and all(
             credible_run(store, sweep, point) for sweep in sweeps for point in sweep.points
@@ -116,10 +116,10 @@ def run_matrix(
                 attempts = _Attempts(replace(sweep, place=place), matrix.attempts, meter, on_event)
                 measurements += attempts.run(store, fresh=fresh)
                 rejected += [(sweep, *failed) for failed in attempts.failed.items()]
-    return Outcome(tuple(measurements), tuple(rejected))
+    return MatrixResult(tuple(measurements), tuple(rejected))
 
 
-def credible_run(store: ResultsStore, sweep: Sweep, point: Point) -> Measurement | None:
+def credible_run(store: ResultsStore, sweep: Sweep, point: SweepPoint) -> Measurement | None:
     """What the store has of a point, if it is to be believed."""
     found = stored_run(store, point, Credibility(sweep.workload))
     return None if found is None or found.doubt else found
@@ -133,8 +133,8 @@ class _Attempts:
     ) -> None:
         self._sweep, self._left = sweep, most
         self._meter, self._on_event = meter, on_event
-        self._known: dict[Point, Measurement] = {}
-        self.failed: dict[Point, str] = {}
+        self._known: dict[SweepPoint, Measurement] = {}
+        self.failed: dict[SweepPoint, str] = {}
 
     def run(self, store: ResultsStore, *, fresh: bool) -> list[Measurement]:
         missing = self._sweep.points

@@ -14,7 +14,7 @@ from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
 from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
 from gpuyard.measure.training.size import needs_of
-from gpuyard.measure.training.sweep import Point, State, Sweep, SweepEvent, completed
+from gpuyard.measure.training.sweep import State, Sweep, SweepEvent, SweepPoint, completed
 from gpuyard.run.launch import Environment
 from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.workloads.profiles import catalog_profile
@@ -43,10 +43,10 @@ def run_sweep(
     """
     meter = meter or sweep_meter([sweep])
     judge = Credibility(sweep.workload)
-    known: dict[Point, Measurement] = {}
+    known: dict[SweepPoint, Measurement] = {}
 
     def tell(
-        point: Point, state: State, fraction: float = 1.0, found: Measurement | None = None
+        point: SweepPoint, state: State, fraction: float = 1.0, found: Measurement | None = None
     ) -> None:
         progress = meter.at(point.key, fraction, sweep.point_label(point))
         on_event(SweepEvent(sweep, point, state, progress, found))
@@ -104,7 +104,7 @@ def expected_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:
     return guesses
 
 
-def _least_seconds(sweep: Sweep, profile: ModelProfile, point: Point) -> float:
+def _least_seconds(sweep: Sweep, profile: ModelProfile, point: SweepPoint) -> float:
     """That the fewest steps of a point take, and their exchanges."""
     computing = needs_of(sweep, profile, point.workers, point.batch_per_worker).seconds
     return computing + _FEWEST_EXCHANGES * _exchange_seconds(sweep, profile, point.workers)
@@ -123,7 +123,7 @@ def stored_keys(sweep: Sweep, store: ResultsStore) -> set[str]:
     return {p.key for p in sweep.points if store.latest(Measurement, p.key) is not None}
 
 
-def stored_run(store: ResultsStore, point: Point, judge: Judge) -> Measurement | None:
+def stored_run(store: ResultsStore, point: SweepPoint, judge: Judge) -> Measurement | None:
     """What the store has of a point, with the doubt that was told then or that it deserves now.
 
     What other programs did then is not known any more.
@@ -135,8 +135,8 @@ def stored_run(store: ResultsStore, point: Point, judge: Judge) -> Measurement |
 
 
 def _run_points(
-    sweep: Sweep, todo: Sequence[Point], silence_seconds: float
-) -> Generator[tuple[Point, PointProgress | PointResult], None, None]:
+    sweep: Sweep, todo: Sequence[SweepPoint], silence_seconds: float
+) -> Generator[tuple[SweepPoint, PointProgress | PointResult], None, None]:
     workers = todo[0].workers
     processes = 1 if sweep.strategy == "dataparallel" else workers
     by_batch = {point.batch_per_worker: point for point in todo}
@@ -178,7 +178,7 @@ def _environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
         yield of_horovod
 
 
-def _measurement(sweep: Sweep, point: Point, result: PointResult) -> Measurement:
+def _measurement(sweep: Sweep, point: SweepPoint, result: PointResult) -> Measurement:
     processes = 1 if sweep.strategy == "dataparallel" else point.workers
     cores_by_worker = sweep.cores_by_worker[:processes]
     return Measurement(

@@ -29,7 +29,7 @@ _MOST_POINTS = 10_000
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One measurement to make; the key is the same for the same run on the same machine."""
 
     workers: int
@@ -48,7 +48,7 @@ class Sweep:
     cores_by_worker: tuple[tuple[int, ...], ...]
     seed: int
     testbed: Testbed
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
     remedy: ExchangeOptions
     gpu: str | None
     synthetic: SyntheticGpu | None
@@ -121,7 +121,7 @@ class Sweep:
         )
         return ", ".join(part for part in parts if part)
 
-    def point_label(self, point: Point) -> str:
+    def point_label(self, point: SweepPoint) -> str:
         workers = f"{point.workers} worker{'s' if point.workers > 1 else ''}"
         return f"{self.label}: {workers}, batch {point.batch_per_worker}"
 
@@ -142,7 +142,7 @@ class SweepEvent:
     """What happened to one point, and how far all sweeps are."""
 
     sweep: Sweep
-    point: Point
+    point: SweepPoint
     state: State
     progress: ProgressUpdate
     measurement: Measurement | None = None
@@ -223,7 +223,7 @@ def plan_sweep(
         cores_by_worker=cores_by_worker,
         seed=seed,
         testbed=testbed,
-        points=tuple(Point(w, b, _key(common, w, b)) for w in workers for b in batches),
+        points=tuple(SweepPoint(w, b, _key(common, w, b)) for w in workers for b in batches),
         remedy=remedy,
         gpu=emulated,
         synthetic=synthetic,

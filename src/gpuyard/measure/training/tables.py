@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
 from gpuyard.measure.training.measurement import Measurement, Rejection, place_words
-from gpuyard.measure.training.sweep import Point, Sweep
+from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.table import Column, Table
 from gpuyard.units import (
     counted,
@@ -63,7 +63,7 @@ def matrix_listing(title: str, sweeps: Sequence[Sweep], stored: Collection[str])
     return Table(f"{title}: {len(rows)} points", ["", "workers", "batch", ""], rows)
 
 
-def _state(point: Point, stored: Collection[str]) -> str:
+def _state(point: SweepPoint, stored: Collection[str]) -> str:
     return "in the store" if point.key in stored else "would be measured"
 
 

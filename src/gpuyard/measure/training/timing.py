@@ -31,7 +31,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedWindows:
     """All windows of one point."""
 
     windows: tuple[Window, ...]
@@ -60,7 +60,7 @@ def time_windows(
     device: torch.device,
     budget_seconds: float,
     on_progress: Callable[[float], None],
-) -> Timed:
+) -> TimedWindows:
     """Warm up, then windows of synchronised steps, each followed by one without exchange.
 
     Rank 0 decides how many steps there are of each, so that no rank waits for a step that another
@@ -87,7 +87,7 @@ def time_windows(
                 window, _ = _window(trainer, local_batches, steps, peers, device)
             local.append(window)
     losses = peers.mean([float(loss_first), float(loss)])
-    return Timed(tuple(synchronised), tuple(local), *losses)
+    return TimedWindows(tuple(synchronised), tuple(local), *losses)
 
 
 def measured_step(windows: tuple[Window, ...], local_windows: tuple[Window, ...]) -> MeasuredStep:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.deploy.bench.compared import Compared
 from gpuyard.deploy.bench.plan import DeploymentBench
-from gpuyard.measure.training.matrix import Outcome
+from gpuyard.measure.training.matrix import MatrixResult
 from gpuyard.report.answer import Answer, Chart, Charts, Column, Part, Sentence, Table
 from gpuyard.report.figures.deploy_bench import efficiency_option, performance_option
 from gpuyard.units import format_bit_rate, format_duration, format_per_second, format_share
@@ -54,7 +54,7 @@ def _data_words(bench: DeploymentBench, gpu: str | None) -> str:
     return f"GPUs are synthetic ({gpu}): they take as long as real ones, and {reads}."
 
 
-def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], outcome: Outcome) -> Answer:
+def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], result: MatrixResult) -> Answer:
     """Measured and predicted, as a table, JSON, and charts on a page."""
     columns = (
         "GPUs of", Column("link", 2), "GPUs", "batch", "samples/s", "efficiency",
@@ -82,14 +82,14 @@ def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], outcome: Outc
             f"No credible run of {sweep.point_label(point)}: {why}; run it again when the machines are quiet.",
             "bad",
         )
-        for sweep, point, why in outcome.rejected
+        for sweep, point, why in result.rejected
     ]
     document = {
         "deployment": bench.matrix.name,
         "workload": bench.workload.name,
         "runs": [_document(one) for one in rows],
         "measured": _measured(rows),
-        "rejected": len(outcome.rejected),
+        "rejected": len(result.rejected),
     }
     return Answer(
         parts, document, title=f"{bench.matrix.name}: {bench.workload.name}", verb="deploy bench"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gpuyard.measure.kind import AnyRecord
     from gpuyard.measure.progress import Tell
     from gpuyard.measure.store import ResultsStore
-    from gpuyard.measure.training.matrix import Matrix, Outcome
+    from gpuyard.measure.training.matrix import Matrix, MatrixResult
     from gpuyard.measure.training.sweep import SweepEvent
 
 
@@ -42,7 +42,7 @@ def run_bench(
     return record
 
 
-def run_with_bar(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "Outcome":
+def run_with_bar(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "MatrixResult":
     """Measure what the store lacks, and say of each point how fast it was."""
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ from gpuyard.cli.options import DryRunOption, FreshOption
 from gpuyard.cli.output import JsonOption, show, shown_if_not_stored, writable
 
 if TYPE_CHECKING:
-    from gpuyard.measure.training.matrix import Matrix, Outcome
+    from gpuyard.measure.training.matrix import Matrix, MatrixResult
 
 
 def sweep(
@@ -61,31 +61,31 @@ def sweep(
         json_output=json_output,
         document=lambda one: {"name": matrix.name, "measurements": [one], "rejected": []},
     ):
-        outcome = run_with_bar(matrix, store, fresh=fresh)
+        result = run_with_bar(matrix, store, fresh=fresh)
     try:
         if output is not None:
-            write_text(output, to_json_lines(outcome.measurements))
+            write_text(output, to_json_lines(result.measurements))
         if svg is not None:
             from gpuyard.report.scaling import scaling_picture
 
-            write_text(svg, scaling_picture(outcome.measurements, matrix.name))
+            write_text(svg, scaling_picture(result.measurements, matrix.name))
     except GpuyardError as error:
         raise GpuyardError(
             f"{error}; all measurements are kept in {store.path}: run it again, nothing is measured twice"
         ) from error
-    listing = sweep_listing(matrix.name, outcome.measurements)
-    show(shown_answer([listing], _as_json(matrix, outcome)), json_output=json_output)
-    if outcome.rejected:
+    listing = sweep_listing(matrix.name, result.measurements)
+    show(shown_answer([listing], _as_json(matrix, result)), json_output=json_output)
+    if result.rejected:
         raise GpuyardError(
-            f"{len(outcome.rejected)} of {matrix.points} points have no credible run; see "
+            f"{len(result.rejected)} of {matrix.points} points have no credible run; see "
             "`gpuyard results list --kind rejected`, and run it again when the machine is quiet"
         )
 
 
-def _as_json(matrix: "Matrix", outcome: "Outcome") -> dict[str, object]:
+def _as_json(matrix: "Matrix", result: "MatrixResult") -> dict[str, object]:
     return {
         "name": matrix.name,
-        "measurements": [m.model_dump(mode="json") for m in outcome.measurements],
+        "measurements": [m.model_dump(mode="json") for m in result.measurements],
         "rejected": [
             {
                 "workload": sweep.workload.name,
@@ -94,6 +94,6 @@ def _as_json(matrix: "Matrix", outcome: "Outcome") -> dict[str, object]:
                 "batch_per_worker": point.batch_per_worker,
                 "reason": reason,
             }
-            for sweep, point, reason in outcome.rejected
+            for sweep, point, reason in result.rejected
         ],
     }
