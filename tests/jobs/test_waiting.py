@@ -13,7 +13,7 @@ from gpuyard.jobs.job import Handle, Job, JobState, JobStatus
 from gpuyard.jobs.reported import keep_reported, status_with_progress
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.report.answer import Facts, Words
+from gpuyard.report.answer import DefinitionList, Words
 from gpuyard.report.answers.jobs.status import status_answer
 from gpuyard.specs.job import JobSpec
 from gpuyard.steps.reporter import MARKER
@@ -120,7 +120,7 @@ def test_a_job_that_only_prints_has_its_speed_and_expected_end_too() -> None:
 
 def facts_of(status: JobStatus) -> dict[str, Words]:
     (facts,) = status_answer(status).parts
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, DefinitionList)
     return dict(facts.facts)
 
 

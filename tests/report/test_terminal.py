@@ -10,13 +10,13 @@ from rich.console import Console
 
 from gpuyard.report.answer import (
     Answer,
+    Bullets,
     Card,
     Column,
-    Facts,
-    Items,
+    DefinitionList,
+    Drawing,
     Only,
     Part,
-    Picture,
     Section,
     Sentence,
     Table,
@@ -118,10 +118,10 @@ def test_markup_in_a_name_is_a_name() -> None:
     name = "resnet [fp16] [/v2] :boom:"
     everything = shown(
         Sentence(name),
-        Items([name]),
-        Facts([(name, name)], title=name),
+        Bullets([name]),
+        DefinitionList([(name, name)], title=name),
         Table(name, [name], [[name]], note=name),
-        Picture(lines=lambda _: [name], caption=name),
+        Drawing(lines=lambda _: [name], caption=name),
         Card(name, [Sentence(name)], headline=name, facts=name),
         Section(name, [Sentence(name)]),
         width=200,
@@ -133,10 +133,10 @@ def test_markup_in_a_name_is_a_name() -> None:
 def test_nothing_in_a_name_reaches_the_terminal_as_a_command(name: str) -> None:
     parts = (
         Sentence(name),
-        Items([Text(name, "bad")]),
-        Facts([(name, name)]),
+        Bullets([Text(name, "bad")]),
+        DefinitionList([(name, name)]),
         Table(name, [name], [[name]], note=name),
-        Picture(lines=lambda _: [name], caption=name),
+        Drawing(lines=lambda _: [name], caption=name),
         Card(name, [Sentence(name)], headline=name),
     )
     text = shown(*parts, width=100)

@@ -1,4 +1,4 @@
-"""What a command answers: sentences, tables, charts and pictures for people, one document for programs.
+"""What a command answers: sentences, tables, charts and drawings for people, one document for programs.
 
 An `Answer` says what there is and what it means. How it looks is decided in one place each, for a terminal
 (`terminal.py`), for programs (`json_text`) and on a page (`html.py`).
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Bullets",
     "Card",
-    "Cards",
+    "CardRow",
     "Chart",
     "Charts",
     "Column",
-    "Facts",
-    "Items",
+    "DefinitionList",
+    "Drawing",
+    "Drawings",
     "Only",
     "Option",
     "Part",
-    "Picture",
-    "Pictures",
     "Section",
     "Sentence",
     "Table",
@@ -54,14 +54,14 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Items:
+class Bullets:
     """Things that are said one below the other."""
 
     items: Sequence[Words]
 
 
 @dataclass(frozen=True)
-class Facts:
+class DefinitionList:
     """Names and what stands for them."""
 
     facts: Sequence[tuple[str, Words]]
@@ -102,7 +102,7 @@ class Charts:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Drawing:
     """A drawing: SVG on a page; for a terminal lines of text of some width, or, with colours of its own,
     what rich prints."""
 
@@ -113,10 +113,10 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Small pictures in rows, each with its caption."""
+class Drawings:
+    """Small drawings in rows, each with its caption."""
 
-    pictures: Sequence[Picture]
+    drawings: Sequence[Drawing]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Cards:
+class CardRow:
     """Verdicts beside each other."""
 
     cards: Sequence[Card]
@@ -161,15 +161,15 @@ class Only:
 
 Part: TypeAlias = (
     Sentence
-    | Items
-    | Facts
+    | Bullets
+    | DefinitionList
     | Table
     | Chart
     | Charts
-    | Picture
-    | Pictures
+    | Drawing
+    | Drawings
     | Card
-    | Cards
+    | CardRow
     | Section
     | Only
 )
@@ -198,7 +198,7 @@ def _charts(parts: Sequence[Part]) -> Iterator[Chart]:
                 yield part
             case Charts():
                 yield from part.charts
-            case Cards():
+            case CardRow():
                 yield from _charts(part.cards)
             case Card() | Section():
                 yield from _charts(part.parts)

@@ -72,7 +72,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"text": _text, "tone": _tone, "kind": lambda part: type(part).__name__}
-    environment.globals |= {"columns_of": _columns, "numeric": _numeric, "drawing": Markup}
+    environment.globals |= {"columns_of": _columns, "numeric": _numeric, "svg": Markup}
     return environment
 
 

@@ -11,15 +11,15 @@ from typing import IO, TYPE_CHECKING
 from gpuyard.printable import printable
 from gpuyard.report.answer import (
     Answer,
+    Bullets,
     Card,
-    Cards,
+    CardRow,
     Column,
-    Facts,
-    Items,
+    DefinitionList,
+    Drawing,
+    Drawings,
     Only,
     Part,
-    Picture,
-    Pictures,
     Section,
     Sentence,
     Table,
@@ -106,15 +106,15 @@ def _print(parts: Sequence[Part], out: "Console", *, wide: bool) -> None:
         match part:
             case Sentence():
                 out.print(_prose(part.text, out, part.tone))
-            case Items():
+            case Bullets():
                 for item in part.items:
                     out.print(_item(item, out))
-            case Facts():
+            case DefinitionList():
                 out.print(_facts(part))
             case Table():
                 _print_table(part, out, wide=wide)
-            case Picture():
-                _print_picture(part, out)
+            case Drawing():
+                _print_drawing(part, out)
             case Card():
                 _print_card(part, out, wide=wide)
             case _:
@@ -123,9 +123,9 @@ def _print(parts: Sequence[Part], out: "Console", *, wide: bool) -> None:
 
 def _print_several(part: Part, out: "Console", *, wide: bool) -> None:
     match part:
-        case Pictures():
-            _print(part.pictures, out, wide=wide)
-        case Cards():
+        case Drawings():
+            _print(part.drawings, out, wide=wide)
+        case CardRow():
             _print(part.cards, out, wide=wide)
         case Section():
             out.print()
@@ -168,7 +168,7 @@ def _item(item: Words, out: "Console") -> "RenderableType":
     return _prose(_text(item), out, tone, indent=2, first="- ")
 
 
-def _facts(facts: Facts) -> "RenderableType":
+def _facts(facts: DefinitionList) -> "RenderableType":
     from rich.table import Table as Grid
 
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -195,16 +195,16 @@ def _print_card(card: Card, out: "Console", *, wide: bool) -> None:
             _print([part], out, wide=wide)
 
 
-def _print_picture(picture: Picture, out: "Console") -> None:
-    if picture.drawn is not None:
-        out.print(picture.drawn(), "")
-    if picture.lines is None:
+def _print_drawing(drawing: Drawing, out: "Console") -> None:
+    if drawing.drawn is not None:
+        out.print(drawing.drawn(), "")
+    if drawing.lines is None:
         return
     out.print()
-    for line in picture.lines(min(out.width, _MOST_PROSE)):
+    for line in drawing.lines(min(out.width, _MOST_PROSE)):
         out.print(_rich(line), no_wrap=True, crop=False, overflow="ignore")
-    if picture.caption:
-        out.print(_prose(picture.caption, out, "quiet"))
+    if drawing.caption:
+        out.print(_prose(drawing.caption, out, "quiet"))
     out.print()
 
 

@@ -63,12 +63,12 @@ class View:
 
 def _whole(document: dict[str, Any]) -> "list[Part]":
     """Everything that is known of one row; what has rows of its own is a table below it."""
-    from gpuyard.report.answer import Facts, Part, Table
+    from gpuyard.report.answer import DefinitionList, Part, Table
 
     known = {key: value for key, value in document.items() if value not in (None, "")}
     below = {k: v for k, v in known.items() if isinstance(v, list) and v and isinstance(v[0], dict)}
     parts: list[Part] = [
-        Facts([(key, _shown(value)) for key, value in known.items() if key not in below])
+        DefinitionList([(key, _shown(value)) for key, value in known.items() if key not in below])
     ]
     for key, rows in below.items():
         cells = [[_shown(value) for value in row.values()] for row in rows]

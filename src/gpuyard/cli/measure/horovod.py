@@ -33,7 +33,7 @@ def install(
 
     Example: gpuyard horovod install --dry-run
     """
-    from gpuyard.report.answer import Answer, Picture, Sentence
+    from gpuyard.report.answer import Answer, Drawing, Sentence
     from gpuyard.run.horovod_build import VERSION, build, is_installed, plan_build
 
     if is_installed() and not fresh and not dry_run:
@@ -45,7 +45,7 @@ def install(
     plan = plan_build()
     if dry_run:
         lines = _script(plan)
-        show(Answer([Picture(lines=lambda _: lines)], plan.describe()), json_output=json_output)
+        show(Answer([Drawing(lines=lambda _: lines)], plan.describe()), json_output=json_output)
         return
     from gpuyard.measure.progress import ProgressUpdate
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from gpuyard.hardware.host import ThisHost
 from gpuyard.measure.checkup import Diagnosis
-from gpuyard.report.answer import Answer, Facts, Items, Section, Text
+from gpuyard.report.answer import Answer, Bullets, DefinitionList, Section, Text
 from gpuyard.units import format_bit_rate
 
 
@@ -28,8 +28,8 @@ def doctor_answer(host: ThisHost, diagnoses: Sequence[Diagnosis]) -> Answer:
     )
     return Answer(
         [
-            Section("This machine", [Facts(machine)]),
-            Section("What works here", [Items([_line(one) for one in diagnoses])]),
+            Section("This machine", [DefinitionList(machine)]),
+            Section("What works here", [Bullets([_line(one) for one in diagnoses])]),
         ],
         {"host": asdict(host), "parts": [asdict(one) for one in diagnoses]},
         verb="doctor",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.hardware.lanes import LaneBudget
-from gpuyard.report.answer import Answer, Column, Items, Part, Sentence, Table, Text
+from gpuyard.report.answer import Answer, Bullets, Column, Part, Sentence, Table, Text
 
 
 def lanes_answer(budgets: Sequence[LaneBudget], *, one: bool) -> Answer:
@@ -46,7 +46,7 @@ def _of_one(budget: LaneBudget) -> list[Part]:
         )
     remedies = budget.remedies()
     if remedies:
-        parts += [Sentence("What would feed them:"), Items(remedies)]
+        parts += [Sentence("What would feed them:"), Bullets(remedies)]
     if budget.cpu.note:
         parts.append(Sentence(f"{budget.cpu.name}: {budget.cpu.note}", "quiet"))
     return parts

@@ -10,9 +10,9 @@ from gpuyard.planner.result import dollars
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
+    Bullets,
     Chart,
     Column,
-    Items,
     Only,
     Part,
     Section,
@@ -78,9 +78,12 @@ def plan_parts(result: PlanResult) -> list[Part]:
     if result.runners_up:
         parts.append(_runners_up(result))
     if result.would_change:
-        parts += [Sentence("What would change the decision:", "strong"), Items(result.would_change)]
+        parts += [
+            Sentence("What would change the decision:", "strong"),
+            Bullets(result.would_change),
+        ]
     if result.reasons:
-        parts += [Sentence("Why:", "strong"), Items(result.reasons)]
+        parts += [Sentence("Why:", "strong"), Bullets(result.reasons)]
     if result.front:
         caption = f"{_CAPTION} Trained in {result.trained_in}."
         parts.append(Chart("chart-plan", caption, {ALL_BATCHES: pareto_option(result)}))
@@ -98,7 +101,7 @@ def plan_parts(result: PlanResult) -> list[Part]:
     parts.append(Table(ruled_out, ("why", "candidates"), counts, folded=True))
     said = [*result.assumptions, result.price_dates]
     said += [end.sentence for end in ends_of(g for c in result.shown for g in _gpus_of(c))]
-    parts.append(Section("What this rests on", [Items(said)], folded=True))
+    parts.append(Section("What this rests on", [Bullets(said)], folded=True))
     return parts
 
 

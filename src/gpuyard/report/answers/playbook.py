@@ -3,7 +3,7 @@
 from gpuyard import units
 from gpuyard.planner.playbook import Advice
 from gpuyard.planner.playbook.advice import StageMachines
-from gpuyard.report.answer import Answer, Column, Items, Part, Picture, Sentence, Table
+from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table
 
 _UNDECIDED = ("None of your answers favours either side.",)
 
@@ -16,11 +16,11 @@ def playbook_answer(advice: Advice) -> Answer:
     parts: list[Part] = [
         Sentence(f"{people}, {gpus}, {team.load} load"),
         Sentence(f"Stage: {advice.stage_name}", "strong"),
-        Items([advice.why]),
+        Bullets([advice.why]),
         Sentence(f"Where: {advice.where}", "strong"),
-        Items(advice.reasons or _UNDECIDED),
+        Bullets(advice.reasons or _UNDECIDED),
         Sentence("Software at this scale:", "strong"),
-        Items(advice.software),
+        Bullets(advice.software),
         Table(
             "Software by name",
             ("name", "for", Column("page", 1)),
@@ -33,7 +33,7 @@ def playbook_answer(advice: Advice) -> Answer:
         when = f"; at this growth in {units.format_months(months)}" if months else ""
         parts.append(Sentence(f"Next: {coming.stage}, when {coming.trigger}{when}", "strong"))
     # people copy them, so none is broken into lines
-    commands = Picture(lines=lambda _: [f"  {command}" for command in advice.commands])
+    commands = Drawing(lines=lambda _: [f"  {command}" for command in advice.commands])
     parts += [Sentence("Commands:", "strong"), commands]
     if advice.prices_from:
         parts.append(Sentence(f"Prices in them: {advice.prices_from}"))

@@ -14,8 +14,8 @@ from gpuyard.report import formats
 from gpuyard.report.answer import (
     Answer,
     Column,
+    Drawing,
     Part,
-    Picture,
     Section,
     Sentence,
     Table,
@@ -276,7 +276,7 @@ def _moved(result: ClusterPrediction) -> list[Part]:
     if sweep:
         from gpuyard.draw.bytes_moved import bytes_moved_lines
 
-        drawing = Picture(
+        drawing = Drawing(
             sweep_svg(result),
             lambda width: [Text(line) for line in bytes_moved_lines(sweep, width)],
             "An epoch by its total batch: bytes moved, and time.",
@@ -329,7 +329,7 @@ def _row(p: Prediction) -> list[Words]:
 def _explained(why: "Why", title: str) -> Section:
     from gpuyard.draw.timeline import timeline_lines
 
-    drawing = Picture(
+    drawing = Drawing(
         why_svg(why, title),
         lambda width: [
             Text(text, _LANES[lane]) for text, lane in timeline_lines(why.timeline, width)

@@ -8,7 +8,7 @@ from gpuyard.measure.bench import BenchPlan
 from gpuyard.measure.kind import AnyRecord, ResultKind, Shown
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.report.answer import Answer, Facts, Items, Part, Sentence
+from gpuyard.report.answer import Answer, Bullets, DefinitionList, Part, Sentence
 from gpuyard.table import Column, Table, Text, Tone, Words
 
 _DOUBT = "doubt"
@@ -54,9 +54,9 @@ def shown_answer(shown: Shown, document: Any) -> Answer:
 
 def _part(shown: Table | str) -> Part:
     if isinstance(shown, str):
-        return Items([shown[2:]]) if shown.startswith("- ") else Sentence(shown)
+        return Bullets([shown[2:]]) if shown.startswith("- ") else Sentence(shown)
     if not any(shown.columns):
-        return Facts([(str(name), value) for name, value in shown.rows], shown.title)
+        return DefinitionList([(str(name), value) for name, value in shown.rows], shown.title)
     tones = [_TONES.get(c.name if isinstance(c, Column) else c, {}) for c in shown.columns]
     rows = [
         [_toned(cell, tone) for cell, tone in zip(row, tones, strict=True)] for row in shown.rows

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from gpuyard.deploy.ansible.run import Outcome
 from gpuyard.deploy.stack.lock import Lock
 from gpuyard.deploy.stack.status import Finding
-from gpuyard.report.answer import Answer, Column, Items, Part, Section, Sentence, Table, Text
+from gpuyard.report.answer import Answer, Bullets, Column, Part, Section, Sentence, Table, Text
 
 _NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "mxnet": "MXNet"}
 
@@ -62,16 +62,16 @@ def install_answer(outcome: Outcome, undo: Sequence[str], *, dry_run: bool) -> A
     parts: list[Part] = []
     if changed:
         head = "What would be changed" if dry_run else "What was changed"
-        parts.append(Section(head, [Items(changed)]))
+        parts.append(Section(head, [Bullets(changed)]))
     else:
         parts.append(
             Sentence("Nothing has to be changed: this machine is as the lock says.", "good")
         )
     notes = [note.removeprefix("this machine: ") for note in dict.fromkeys(outcome.notes)]
     if notes:
-        parts.append(Section("To know", [Items(notes)]))
+        parts.append(Section("To know", [Bullets(notes)]))
     if undo and not dry_run:
-        parts.append(Section("To take it away again, as root", [Items(undo)]))
+        parts.append(Section("To take it away again, as root", [Bullets(undo)]))
     document = {
         "dry_run": dry_run,
         "changed_tasks": changed,
@@ -98,11 +98,11 @@ def status_answer(lock: Lock, findings: Sequence[Finding], undo: Sequence[str]) 
             f"{finding.part}: {finding.why}{f' (fix: {finding.fix})' if finding.fix else ''}"
             for finding in wrong
         ]
-        parts.append(Section("Why it matters", [Items(said)]))
+        parts.append(Section("Why it matters", [Bullets(said)]))
     else:
         parts.append(Sentence("This machine is as the lock says.", "good"))
     if undo:
-        parts.append(Section("To take away what was installed here, as root", [Items(undo)]))
+        parts.append(Section("To take away what was installed here, as root", [Bullets(undo)]))
     document = {
         "lock": lock.name,
         "ok": not wrong,

@@ -8,7 +8,7 @@ from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
-from gpuyard.report.answer import Answer, Column, Part, Picture, Sentence, Table
+from gpuyard.report.answer import Answer, Column, Drawing, Part, Sentence, Table
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import format_byte_rate, format_per_second, format_share
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def topology_answer(graph: MachineGraph, summary: TopologySummary) -> Answer:
     """A drawing, the bandwidth of an all-reduce, and which GPUs to take for it."""
-    parts: list[Part] = [Picture(topology_svg(graph), drawn=lambda: topology_terminal(graph))]
+    parts: list[Part] = [Drawing(topology_svg(graph), drawn=lambda: topology_terminal(graph))]
     if summary.all_reduces:
         rows = [
             [str(len(r.gpus)), format_byte_rate(r.bytes_per_second), name_gpus(r.gpus)]

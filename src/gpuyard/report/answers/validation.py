@@ -14,11 +14,11 @@ from gpuyard.predict.validation import (
 )
 from gpuyard.report.answer import (
     Answer,
+    Bullets,
     Column,
-    Items,
+    Drawing,
     Only,
     Part,
-    Picture,
     Section,
     Sentence,
     Table,
@@ -187,7 +187,7 @@ def _section(scored: TableScore) -> Section:
     ]
     return Section(
         source.title,
-        [_short("", "predicted by", formulas), Picture(validation_svg(scored)), Items(facts)],
+        [_short("", "predicted by", formulas), Drawing(validation_svg(scored)), Bullets(facts)],
     )
 
 

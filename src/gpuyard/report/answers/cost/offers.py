@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from gpuyard import units
 from gpuyard.economics.offers import PricedOffer, electricity_of
-from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Column, Items, Only, Sentence, Table
+from gpuyard.report.answer import ALL_BATCHES, Answer, Bullets, Chart, Column, Only, Sentence, Table
 from gpuyard.report.figures.cost_curves import cash_curve_option
 from gpuyard.specs.offers import Offers, OwnedOffer
 
@@ -58,7 +58,7 @@ def offers_answer(offers: Offers, priced: Sequence[PricedOffer], given_on: datet
             Only("page", [Sentence(cheapest), offers_chart(priced)]),
             table,
             Only("terminal", [Sentence(f"{prices}.")]),
-            *([Items(electricity)] if electricity else []),
+            *([Bullets(electricity)] if electricity else []),
         ],
         {"name": offers.name, "offers": documents, "electricity": electricity},
         title=offers.name,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpuyard.catalog.facility import Plug
 from gpuyard.draw.plugs import plug_svg, plug_terminal
-from gpuyard.report.answer import Answer, Column, Only, Part, Picture, Pictures, Sentence, Table
+from gpuyard.report.answer import Answer, Column, Drawing, Drawings, Only, Part, Sentence, Table
 
 _NOT_TO_WIRE_FROM = (
     "The faces show where the holes are and which one is earth; they are no drawings to wire from."
@@ -16,7 +16,7 @@ def plugs_answer(rows: Sequence[Plug], *, alone: bool) -> Answer:
     columns = ("name", "id", "ratings", Column("use", 1), "fits")
     title = f"Plugs and sockets, seen from the front: {len(rows)}"
     drawn: list[Part] = [
-        Pictures([Picture(plug_svg(row), caption=row.name) for row in rows]),
+        Drawings([Drawing(plug_svg(row), caption=row.name) for row in rows]),
         Table("Ratings", columns, [_cells(row, ", ") for row in rows]),
         Sentence(_NOT_TO_WIRE_FROM, "quiet"),
     ]

@@ -13,7 +13,7 @@ from gpuyard.facility.device import Device
 from gpuyard.facility.power.cord_list import cord_counts
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
-from gpuyard.report.answer import Answer, Items, Part, Picture, Pictures, Section, Sentence
+from gpuyard.report.answer import Answer, Bullets, Drawing, Drawings, Part, Section, Sentence
 from gpuyard.report.answers.facility import room_tables as tables
 
 _COSTS = (
@@ -82,24 +82,24 @@ def room_page(design: FacilityDesign) -> Answer:
     """Everything, for printing too."""
     title, *facts = headline(design)
     items = bill_of_materials(design)
-    faces = [Picture(plug_svg(plug), caption=plug.name) for plug in _plugs_used(design)]
+    faces = [Drawing(plug_svg(plug), caption=plug.name) for plug in _plugs_used(design)]
     alike = "Racks that are alike are listed once. A is the current in the cord in the worst case."
     prices = "A price that is not known is left open. Prices marked “estimate” are ours."
     sections: dict[str, list[Part]] = {
-        "Racks": [Picture(racks_svg(design)), tables.rack_table(design)],
+        "Racks": [Drawing(racks_svg(design)), tables.rack_table(design)],
         "Power": _power(design),
         "Networks": _networks(design),
         "Room": [tables.requirement_table(design)],
         "Colocation or on premises": [replace(tables.cost_table(design), note=_COSTS)],
-        "Power cords": [replace(tables.cord_table(design), note=alike), Pictures(faces)],
+        "Power cords": [replace(tables.cord_table(design), note=alike), Drawings(faces)],
         "Bill of materials": [
             replace(tables.bill_table(items), note=f"{known_total(items)} {prices}")
         ],
         "For the electrician": _electrician(design, faces),
         "For the colocation provider": _provider(design),
-        "Assumptions": [Items(_assumptions(design)), Sentence("A licensed electrician decides.")],
+        "Assumptions": [Bullets(_assumptions(design)), Sentence("A licensed electrician decides.")],
     }
-    parts: list[Part] = [Items(facts)]
+    parts: list[Part] = [Bullets(facts)]
     for name, inside in sections.items():
         anchor = name.lower().replace(" ", "-")
         if inside:
@@ -123,7 +123,7 @@ def _power(design: FacilityDesign) -> list[Part]:
         replace(tables.pdu_table(design), note=loads),
         replace(tables.power_table(design), note=parts),
         tables.loss_table(design),
-        Items([loss.sentence for loss in feed_losses(design)]),
+        Bullets([loss.sentence for loss in feed_losses(design)]),
     ]
 
 
@@ -140,13 +140,13 @@ def _networks(design: FacilityDesign) -> list[Part]:
     if network.compute is not None:
         shared = network.storage_attachment is not None and network.storage_attachment.shared
         drawn = fabric_svg(network.compute, "hosts" if shared else "machines")
-        parts.append(Section("Between machines", [Picture(drawn)]))
+        parts.append(Section("Between machines", [Drawing(drawn)]))
     if network.storage is not None and network.storage.shape.tiers > 1:
-        parts.append(Section("Storage", [Picture(fabric_svg(network.storage, "ports"))]))
+        parts.append(Section("Storage", [Drawing(fabric_svg(network.storage, "ports"))]))
     return parts
 
 
-def _electrician(design: FacilityDesign, faces: list[Picture]) -> list[Part]:
+def _electrician(design: FacilityDesign, faces: list[Drawing]) -> list[Part]:
     room = room_requirements(design)
     near = (
         "1.5 m of the machine"
@@ -170,8 +170,8 @@ def _electrician(design: FacilityDesign, faces: list[Picture]) -> list[Part]:
             f"{design.cluster.name}, {design.site.name}. Please install, each on a breaker of its own:"
         ),
         tables.circuit_table(design),
-        Items(items),
-        Pictures(faces[:2]),
+        Bullets(items),
+        Drawings(faces[:2]),
         Sentence(f"Checked against the local code by: {22 * '_'}  Date: {12 * '_'}", "quiet"),
     ]
 
@@ -184,7 +184,7 @@ def _provider(design: FacilityDesign) -> list[Part]:
     return [
         Sentence(f"{design.cluster.name}: please quote for"),
         tables.rack_table(design),
-        Items(
+        Bullets(
             [
                 f"{room.peak_watts / 1000:,.1f} kW at peak, {room.typical_watts / 1000:,.1f} kW typical;"
                 f" {fullest:.1f} kW in the fullest rack.",

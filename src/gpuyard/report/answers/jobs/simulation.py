@@ -11,9 +11,9 @@ from gpuyard.report.answer import (
     Chart,
     Charts,
     Column,
+    Drawing,
     Only,
     Part,
-    Picture,
     Sentence,
     Table,
 )
@@ -155,7 +155,7 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[Part]:
     )
     until_s = max(float(outcome.ended_s.max()) for outcome in outcomes)
     gantts = [
-        Picture(
+        Drawing(
             gantt_svg(_gantt_rows(outcome), f"Jobs under {outcome.policy}", until_s),
             caption=caption,
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from gpuyard.jobs.job import JobState, JobStatus
-from gpuyard.report.answer import Answer, Facts, Text, Tone, Words
+from gpuyard.report.answer import Answer, DefinitionList, Text, Tone, Words
 from gpuyard.units import format_per_second, format_share
 
 _TONES: dict[JobState, Tone] = {
@@ -45,7 +45,7 @@ def status_answer(status: JobStatus) -> Answer:
     if status.command:
         facts.append(("command", one_line(shlex.join(status.command), _LONGEST)))
     facts += [("log", log) for log in status.logs]
-    return Answer([Facts(facts)], status.document(), verb="status")
+    return Answer([DefinitionList(facts)], status.document(), verb="status")
 
 
 def jobs_answer(found: Sequence[JobStatus]) -> Answer:

@@ -9,10 +9,10 @@ from gpuyard.jobs.simulate.trace import Trace
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
+    Bullets,
     Chart,
     Charts,
     Column,
-    Items,
     Only,
     Sentence,
     Table,
@@ -37,7 +37,7 @@ def what_if_answer(named: Sequence[tuple[str, Outcome]], assumed: str = "") -> A
     return Answer(
         [
             Table(heading, _columns(base), _rows(named)),
-            Items([_said(name, outcome, base) for name, outcome in named[1:]]),
+            Bullets([_said(name, outcome, base) for name, outcome in named[1:]]),
             *([Sentence(_reality(trace, base), "quiet")] if _waits(trace) else []),
             *([Sentence(assumed, "quiet")] if assumed else []),
             Only("page", [Charts([chart])]),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from gpuyard.report.answer import Answer, Items, Part, Sentence, Text
+from gpuyard.report.answer import Answer, Bullets, Part, Sentence, Text
 from gpuyard.report.answers.share.who import guard_sentence
 from gpuyard.share.watch.violations import IDLE, Violation
 
@@ -19,7 +19,7 @@ def audit_answer(
     """Each violation, and what was done about it."""
     parts: list[Part] = []
     if found:
-        parts.append(Items([Text(violation.sentence, "bad") for violation in found]))
+        parts.append(Bullets([Text(violation.sentence, "bad") for violation in found]))
     else:
         parts.append(Sentence("Everybody keeps to their leases.", "good"))
     if not readable:

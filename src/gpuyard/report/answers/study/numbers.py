@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from gpuyard.predict import Choke, Constant
 from gpuyard.report import formats
 from gpuyard.report.answer import (
+    Bullets,
     Column,
-    Facts,
-    Items,
+    DefinitionList,
     Part,
     Section,
     Sentence,
@@ -162,7 +162,7 @@ def method_parts(result: StudyResult) -> list[Part]:
              "the horizon, the running costs that the study gives are in as well; what it does not give "
              "costs nothing.")
         )  # fmt: skip
-    parts: list[Part] = [Facts(facts)]
+    parts: list[Part] = [DefinitionList(facts)]
     for workload in result.workloads:
         samples = formats.number(workload.samples_per_epoch)
         said = [f"Samples per epoch: {samples} ({workload.samples_note})"]
@@ -172,7 +172,7 @@ def method_parts(result: StudyResult) -> list[Part]:
         if workload.measured:
             ids = ", ".join(point.measurement_id for point in workload.measured)
             said.append(f"Measurements: {ids}")
-        parts.append(Section(workload.name, [Items(said)]))
+        parts.append(Section(workload.name, [Bullets(said)]))
     if used := _constants(result):
         rows = [
             [x.name, formats.constant(x.value, x.unit), x.basis, x.source, ", ".join(platforms)]

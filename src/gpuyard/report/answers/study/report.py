@@ -8,9 +8,9 @@ from gpuyard.files import make_directory, write_text
 from gpuyard.report import formats
 from gpuyard.report.answer import (
     Answer,
+    Bullets,
     Card,
-    Cards,
-    Items,
+    CardRow,
     Only,
     Part,
     Section,
@@ -51,7 +51,9 @@ def study_answer(result: StudyResult) -> Answer:
         Section("Every number", list(number_sections(result.workloads)), anchor="numbers"),
         Section("How each number was obtained", method_parts(result), anchor="method"),
     ]
-    notes: list[Part] = [Items([f"Note: {note}" for note in result.notes])] if result.notes else []
+    notes: list[Part] = (
+        [Bullets([f"Note: {note}" for note in result.notes])] if result.notes else []
+    )
     return Answer(
         [
             Only("terminal", _short(result)),
@@ -125,7 +127,7 @@ def _verdict_card(slug: str, workload: WorkloadResult) -> Card:
     if workload.open_choice is not None:
         parts.append(Sentence(workload.open_choice))
     if verdict.findings:
-        parts.append(Cards([_finding_card(finding, verdict) for finding in verdict.findings]))
+        parts.append(CardRow([_finding_card(finding, verdict) for finding in verdict.findings]))
     return Card(
         workload.name,
         parts,
