@@ -12,8 +12,7 @@ import torch
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.measure import CollectivesBench, Measurement, ResultsStore, to_json_lines
 from gpuyard.measure.collectives.exchange import Exchange
-from gpuyard.measure.collectives.mpi import check_mpi
-from gpuyard.measure.collectives.plan import OPERATIONS, plan_collectives
+from gpuyard.measure.collectives.plan import OPERATIONS, check_mpi, plan_collectives
 from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
 from gpuyard.measure.collectives.tables import COLLECTIVES

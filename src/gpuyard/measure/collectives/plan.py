@@ -1,8 +1,12 @@
 """Which collectives would be timed, where and at which sizes, as a value, before anything is."""
 
+import importlib.util
 import re
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import psutil
@@ -155,8 +159,6 @@ def _backend(asked: str | None, place: Place, workers: int) -> Backend:
     if asked == "nccl" and (missing := place.missing_gpus(workers)) is not None:
         raise MissingRequirement(f"NCCL needs a GPU for each worker: {missing}; gloo works without")
     if asked == "mpi":
-        from gpuyard.measure.collectives.mpi import check_mpi
-
         check_mpi(place)
     return asked
 
@@ -182,3 +184,19 @@ def _key(plan: CollectivesPlan) -> str:
         "gpuyard": plan.testbed.gpuyard,
     }
     return key_of(asked)
+
+
+def check_mpi(place: Place) -> None:
+    """Raises with what is missing."""
+    if place.meeting is not None:  # mpiexec starts ranks on this machine
+        raise UserMistake("MPI is run on this machine only; leave out --lab, --hosts and --slurm")
+    if importlib.util.find_spec("mpi4py") is None or mpiexec() is None:
+        raise MissingRequirement(
+            "MPI needs mpi4py and an MPI with mpiexec: pip install mpi4py mpich; gloo works without"
+        )
+
+
+def mpiexec() -> str | None:
+    """Where it is; None where there is none."""
+    # a wheel puts it beside the Python that it was installed for
+    return shutil.which("mpiexec") or shutil.which("mpiexec", path=Path(sys.executable).parent)

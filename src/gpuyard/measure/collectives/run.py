@@ -8,7 +8,7 @@ import psutil
 
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, RingLinks
-from gpuyard.measure.collectives.plan import CollectivesPlan
+from gpuyard.measure.collectives.plan import CollectivesPlan, mpiexec
 from gpuyard.measure.collectives.records import (
     CollectivesBench,
     CollectivesJob,
@@ -31,7 +31,8 @@ from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.run.ranks import private_directory, run_crews
 from gpuyard.units import format_bytes
 
-WORKER = "gpuyard.measure.collectives.worker"
+_WORKER = "gpuyard.measure.collectives.worker"
+_MPI_WORKER = "gpuyard.measure.collectives.mpi_worker"
 _LOOK_SECONDS = 0.2
 
 
@@ -89,17 +90,16 @@ def _events(
     )
     if plan.backend == "mpi":
         return _under_mpi(plan, job)
-    return running_ranks(plan.place, plan.cores_by_worker, job, worker=WORKER, read=read_event)
+    return running_ranks(plan.place, plan.cores_by_worker, job, worker=_WORKER, read=read_event)
 
 
 @contextlib.contextmanager
 def _under_mpi(
     plan: CollectivesPlan, job: Callable[..., CollectivesJob]
 ) -> Iterator[Iterator[RankEvent]]:
-    from gpuyard.measure.collectives.mpi import MPI_WORKER, under_mpiexec
-
+    # one command for all ranks: mpiexec starts them, and hands stdin to the first
     variables = {**import_path(), "OMP_NUM_THREADS": str(len(plan.cores_by_worker[0]))}
-    argv = under_mpiexec(plan.workers, module_argv(MPI_WORKER))
+    argv = [mpiexec() or "mpiexec", "-n", str(plan.workers), *module_argv(_MPI_WORKER)]
     with private_directory() as directory:
         # mpiexec decides where its ranks are
         leader = job(rank=0, processes=plan.workers, directory=str(directory), cores=())
