@@ -3,8 +3,7 @@
 import pytest
 from torch import nn
 
-from gpuyard.measure.convergence.rates import rate
-from gpuyard.measure.convergence.recipe import build_optimizer, set_rates
+from gpuyard.measure.convergence.recipe import build_optimizer, rate, set_rates
 
 
 def test_a_rate_goes_with_the_layer_and_falls_with_the_updates() -> None:

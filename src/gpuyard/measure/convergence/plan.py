@@ -7,7 +7,7 @@ from typing import Any
 from gpuyard import files
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.files import check_writable
-from gpuyard.measure.convergence import rates
+from gpuyard.measure.convergence import recipe
 from gpuyard.measure.convergence.checkpoint import default_directory
 from gpuyard.measure.record import Testbed, in_precision, key_of, this_testbed
 from gpuyard.measure.training.strategies import NO_TF32
@@ -122,7 +122,7 @@ def plan_convergence(
         "cores_each": len(cores_by_worker[0]),
         "device": device,
         "seed": seed,
-        "rates": [rates.FIRST, rates.KEPT, rates.KEPT_AFTER_UPDATES, rates.LEAST_KEPT],
+        "rates": [recipe.FIRST_RATE, recipe.KEPT, recipe.KEPT_AFTER_UPDATES, recipe.LEAST_KEPT],
         "torch": testbed.torch,
     }
     return ConvergencePlan(
