@@ -1,6 +1,7 @@
 """One training step under each strategy, with and without the exchange of gradients."""
 
 import copy
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -15,7 +16,6 @@ from gpuyard.errors import UserMistake
 from gpuyard.measure.convergence.recipe import build_optimizer
 from gpuyard.measure.training.exchange import ParameterAverage, compress_gradients
 from gpuyard.measure.training.job import TrainingJob
-from gpuyard.measure.training.stretch import Stretch
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 
@@ -44,7 +44,7 @@ class Trainer:
         self._alone = False
         self._computes = job.synthetic is None
         # a synthetic GPU takes its dilated time by itself
-        self._stretch = Stretch(self.module, job.dilation if self._computes else 1.0)
+        self._stretch = _Stretch(self.module, job.dilation if self._computes else 1.0)
         self._average: ParameterAverage | None = None
         self._model: nn.Module = self.module
         self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
@@ -139,6 +139,44 @@ class Trainer:
     def autocast(self) -> AbstractContextManager[Any]:
         """In which forward passes run."""
         return autocast(self._precision, self._device)
+
+
+class _Stretch:
+    """Time dilation for real computation: what took a second of a core takes `dilation` seconds of the clock.
+
+    In a lab whose links run at a tenth of their rate, computation has to take ten times as long too. It sleeps in
+    backward as soon as a gradient is known and before it is handed on for exchange. Sleeping is counted from CPU
+    time, so nodes that share a core each still look as if they had one of their own.
+    """
+
+    def __init__(self, module: nn.Module, dilation: float) -> None:
+        self._dilation = dilation
+        self._on = dilation > 1
+        self._cpu_seconds = self._due = 0.0
+        self.rest()
+        if self._on:
+            for parameter in module.parameters():
+                if parameter.requires_grad:
+                    parameter.register_hook(self._gradient_known)  # type: ignore[no-untyped-call]
+
+    def catch_up(self) -> None:
+        """Sleep until what was computed so far has taken as long as it should."""
+        if not self._on:
+            return
+        cpu_seconds = time.thread_time()
+        self._due += (cpu_seconds - self._cpu_seconds) * self._dilation
+        self._cpu_seconds = cpu_seconds
+        early_seconds = self._due - time.perf_counter()
+        if early_seconds > 0:
+            time.sleep(early_seconds)
+
+    def rest(self) -> None:
+        """Waiting for others is not computing: count from here."""
+        self._cpu_seconds = time.thread_time()
+        self._due = time.perf_counter()
+
+    def _gradient_known(self, _gradient: Tensor) -> None:
+        self.catch_up()
 
 
 def parameter_checksum(module: nn.Module) -> str:
