@@ -18,10 +18,9 @@ from gpuyard.files import sweep
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
-from gpuyard.measure.storage.dataset import own_files
 from gpuyard.measure.storage.plan import StoragePlan, plan_storage
 from gpuyard.measure.storage.records import StorageBench, Trial
-from gpuyard.measure.storage.run import run_storage
+from gpuyard.measure.storage.run import own_files, run_storage
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 
@@ -147,7 +146,7 @@ def test_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from gpuyard.measure.storage.dataset import own_files
+from gpuyard.measure.storage.run import own_files
 with own_files(Path(sys.argv[1]), 1, 1, lambda _fraction: None):
     print("made", flush=True)
     time.sleep(600)

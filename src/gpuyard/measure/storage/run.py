@@ -1,14 +1,15 @@
 """The bench: the number of GPUs that was asked for, then the largest that still passes."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import held_directory
 from gpuyard.measure.progress import ProgressUpdate, Tell
 from gpuyard.measure.record import key_of, made_now, this_testbed
-from gpuyard.measure.storage.cache import TIMES_MEMORY, bypass_of, filesystem_of
-from gpuyard.measure.storage.dataset import files_of, own_files
+from gpuyard.measure.storage.cache import BLOCK, TIMES_MEMORY, bypass_of, filesystem_of
 from gpuyard.measure.storage.emulate import run_trial
 from gpuyard.measure.storage.plan import StoragePlan
 from gpuyard.measure.storage.records import StorageBench, Trial
@@ -80,7 +81,7 @@ def _search(plan: StoragePlan, trial: Callable[[int], Trial]) -> tuple[Trial, ..
 @contextlib.contextmanager
 def _dataset(plan: StoragePlan, tell: Tell) -> Iterator[list[Path]]:
     if plan.data is not None:
-        yield files_of(plan.data)
+        yield _files_of(plan.data)
         return
     with own_files(
         plan.path,
@@ -89,3 +90,39 @@ def _dataset(plan: StoragePlan, tell: Tell) -> Iterator[list[Path]]:
         lambda fraction: tell(ProgressUpdate("writing a data set", fraction, 1.0)),
     ) as files:
         yield files
+
+
+@contextlib.contextmanager
+def own_files(
+    directory: Path, total_bytes: int, files: int, on_written: Callable[[float], None]
+) -> Iterator[list[Path]]:
+    """Random bytes, which no disk can compress away; gone at the end, or after a kill with the next bench."""
+    each = max(BLOCK, -(-total_bytes // files // BLOCK) * BLOCK)
+    try:
+        with held_directory(directory, "storage", hidden=True) as made:
+            paths = [made / f"{index:04d}.bin" for index in range(files)]
+            for index, path in enumerate(paths):
+                _write(path, each)
+                on_written((index + 1) / files)
+            yield paths
+    except OSError as error:
+        raise GpuyardError(
+            f"the data set of {total_bytes / 1e9:.1f} GB could not be written to {directory}: "
+            f"{error.strerror}; ask for less with --size, or name one with --dataset"
+        ) from error
+
+
+def _files_of(directory: Path) -> list[Path]:
+    """All files of a data set, large enough for a block at least."""
+    found = sorted(p for p in directory.rglob("*") if p.is_file() and p.stat().st_size >= BLOCK)
+    if not found:
+        raise UserMistake(f"{directory} has no files of 1 MiB or more to read")
+    return found
+
+
+def _write(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        for _ in range(size // BLOCK):
+            file.write(os.urandom(BLOCK))
+        file.flush()
+        os.fsync(file.fileno())
