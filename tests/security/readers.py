@@ -562,7 +562,7 @@ READ_BY: dict[str, str] = {
     "predict/calibration/document.py": "calibration.json",
     "predict/constants.py": OWN,
     "report/html.py": OWN,
-    "run/own_user.py": HOST,
+    "run/horovod_rendezvous.py": HOST,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,
     "run/ranks.py": RANKS,

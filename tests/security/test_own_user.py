@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gpuyard.run.own_user import OwnUserOnly
+from gpuyard.run.horovod_rendezvous import OwnUserOnly
 
 ASK = b"PUT /global/rank_0 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 

@@ -5,18 +5,22 @@ says whether it is this user who connects, or on the first node of a lab, where 
 """
 
 import contextlib
+import os
 import queue
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.run.own_user import OwnUserOnly
 from gpuyard.run.places.place import Place
 
 _START_SECONDS = 30.0
+_ESTABLISHED = "01"
+_LOCAL, _REMOTE, _STATE, _UID = 1, 2, 3, 7  # columns of /proc/net/tcp, see proc(5)
 
 
 @dataclass(frozen=True)
@@ -117,3 +121,39 @@ def _assignments(hosts: Sequence[str]) -> Any:
 
     slots = ",".join(f"{host}:{hosts.count(host)}" for host in dict.fromkeys(hosts))
     return get_host_assignments(parse_hosts(slots), len(hosts))
+
+
+class OwnUserOnly:
+    """Mixed into a `socketserver`: on loopback, another user is let go before a byte of theirs is read.
+
+    Elsewhere it lets everybody in: there it listens inside of a lab, where nobody else is.
+    """
+
+    strangers = 0
+    server_address: tuple[str, int]
+
+    def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:
+        """In place of the one that accepts everybody."""
+        del request
+        if not self.server_address[0].startswith("127."):
+            return True
+        own = _uid_of(client_address, self.server_address) == os.geteuid()
+        self.strangers += not own
+        return own
+
+
+def _uid_of(end: tuple[str, int], other: tuple[str, int]) -> int | None:
+    """Whose connection it is that has this end on this machine; None: it is closed by now."""
+    wanted = (_written(end), _written(other), _ESTABLISHED)
+    # of the thread, which may be in a network namespace of its own
+    for line in Path("/proc/thread-self/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        columns = line.split()
+        if (columns[_LOCAL], columns[_REMOTE], columns[_STATE]) == wanted:
+            return int(columns[_UID])
+    return None
+
+
+def _written(address: tuple[str, int]) -> str:
+    """127.0.0.1:80 → 0100007F:0050, where this machine has the lowest byte of a word first."""
+    word = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
+    return f"{word:08X}:{address[1]:04X}"
