@@ -117,7 +117,7 @@ def sync(
     from gpuyard.deploy import deployment as room
     from gpuyard.deploy.access.remote import hosts_of
     from gpuyard.deploy.access.sync import plan_copy, run_copy
-    from gpuyard.report.answers.deploy_access import sync_answer
+    from gpuyard.report.answers.deploy import sync_answer
 
     opened = room.open_deployment(file)
     head = hosts_of(opened, file)[0]

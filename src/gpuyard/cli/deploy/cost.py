@@ -36,7 +36,7 @@ def cost(
     from gpuyard.catalog.electricity import Tariff, tariff_of
     from gpuyard.deploy import deployment as room
     from gpuyard.deploy.cost import cost_of
-    from gpuyard.report.answers.deploy_access import cost_answer
+    from gpuyard.report.answers.deploy import cost_answer
 
     if tariff is not None and country is not None:
         raise UserMistake("give --tariff or --country, not both")
