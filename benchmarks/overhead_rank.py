@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 from bare_ddp import BareLoop
-from gpuyard.measure.training.job import TrainingJob
 from gpuyard.measure.training.point import measure_point, read_samples
+from gpuyard.measure.training.records import TrainingJob
 from gpuyard.run.peers import Peers
 from gpuyard.specs import Dataset, Workload
 

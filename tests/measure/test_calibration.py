@@ -15,7 +15,7 @@ from gpuyard.measure import (
     to_json_lines,
 )
 from gpuyard.measure.calibration import calibration_rows, hardware_of
-from gpuyard.measure.training.measurement import SyntheticGpu
+from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.measure.training.tables import TRAIN
 from gpuyard.predict.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace

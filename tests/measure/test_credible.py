@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.measure import Measurement, Window
 from gpuyard.measure.credible import Credibility
-from gpuyard.measure.training.measurement import SyntheticGpu
+from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import Workload
 

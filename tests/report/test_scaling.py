@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.measure import MeasuredStep, Measurement
-from gpuyard.measure.training.measurement import SyntheticGpu
+from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.report.scaling import scaling_panels, scaling_picture
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions

@@ -110,7 +110,7 @@ def _measured(workload: Workload, device: str | None) -> list[StepWindow]:
     """
     from gpuyard.measure.job_runs.records import JobRun
     from gpuyard.measure.store import ResultsStore
-    from gpuyard.measure.training.measurement import Measurement
+    from gpuyard.measure.training.records import Measurement
 
     path = files.results_file()
     if not path.exists():

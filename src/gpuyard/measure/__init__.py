@@ -5,7 +5,7 @@ from gpuyard.measure.kind import to_json_lines
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.reading import Results, read_results
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.measurement import (
+from gpuyard.measure.training.records import (
     MeasuredStep,
     Measurement,
     Provenance,

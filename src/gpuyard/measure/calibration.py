@@ -16,7 +16,7 @@ from gpuyard.measure.credible import Credibility
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.job_runs.summary import doubt_of
 from gpuyard.measure.links.records import LinkBench
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
 from gpuyard.predict.calibration.document import HardwareCalibration

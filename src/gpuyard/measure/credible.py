@@ -9,7 +9,7 @@ import psutil
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.specs import Precision, Workload
 from gpuyard.units import format_bit_rate, format_per_second, format_share
 from gpuyard.workloads.profiles import catalog_profile

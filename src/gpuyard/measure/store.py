@@ -21,7 +21,7 @@ from gpuyard.files import too_many_values
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.printable import printable
 from gpuyard.sqlite_file import BUSY_SECONDS, address, schema_version, write_ahead
 

@@ -12,7 +12,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.measure.calibration import doubt_about, hardware_of
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.reading import read_results
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predict.compute import precision_on
 from gpuyard.specs import DEFAULT_STRATEGY, KnownThroughput, Precision, StrategyName, Workload
 from gpuyard.workloads.profiles import catalog_profile

@@ -14,7 +14,7 @@ from gpuyard.errors import SpecError
 from gpuyard.measure import Measurement, Rejection, ResultsStore, SweepEvent
 from gpuyard.measure.training import matrix, run
 from gpuyard.measure.training.matrix import credible_run, plan_matrix, run_matrix
-from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.records import Window
 from tests.conftest import MakeMeasurement
 
 ROOT = Path(__file__).parents[3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.records import Window
 from gpuyard.measure.training.statistics import rate_of_windows, student_t_quantile
 from gpuyard.measure.training.timing import Schedule, measured_step, schedule
 

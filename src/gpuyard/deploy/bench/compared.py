@@ -7,7 +7,7 @@ from statistics import fmean
 from gpuyard.deploy.bench.plan import DeploymentBench, Series
 from gpuyard.deploy.deployment import Opened
 from gpuyard.hardware.clusters import network_rate
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predict import Calibration, Placement, Prediction, predict, scenario_of
 from gpuyard.specs import Network
 from gpuyard.specs.cluster import Cluster

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predict import (
     CPU_VARIATION,
     HOP_HERE,

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader
 from gpuyard.measure.record import BenchRecord, RecordPart
-from gpuyard.measure.training.job import TrainingJob
+from gpuyard.measure.training.records import TrainingJob
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Precision
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpuyard.measure.kind import ResultKind, Shown
 from gpuyard.measure.record import in_precision
 from gpuyard.measure.relief.records import ReliefResult, Relieved
-from gpuyard.measure.training.measurement import place_words
+from gpuyard.measure.training.records import place_words
 from gpuyard.table import Column, Table
 from gpuyard.units import format_per_second, format_share
 

@@ -12,7 +12,7 @@ from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure.credible import Credibility
 from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.measurement import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.training.run import run_sweep, stored_run, sweep_meter
 from gpuyard.measure.training.sweep import Sweep, SweepEvent, SweepPoint, check_points, plan_sweep
 from gpuyard.run.places import Here, LabNodes, Place

@@ -6,8 +6,7 @@ import torch
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
-from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob
-from gpuyard.measure.training.measurement import Window
+from gpuyard.measure.training.records import PointProgress, PointResult, TrainingJob, Window
 from gpuyard.measure.training.statistics import rate_of_windows
 from gpuyard.measure.training.timing import finite, measured_step, time_windows
 from gpuyard.measure.training.trainer import Trainer, parameter_checksum

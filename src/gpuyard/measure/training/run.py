@@ -11,8 +11,15 @@ from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.ranks import running_ranks
 from gpuyard.measure.record import made_now
 from gpuyard.measure.store import ResultsStore
-from gpuyard.measure.training.job import PointProgress, PointResult, TrainingJob, read_event
-from gpuyard.measure.training.measurement import Measurement, Provenance, Rejection
+from gpuyard.measure.training.records import (
+    Measurement,
+    PointProgress,
+    PointResult,
+    Provenance,
+    Rejection,
+    TrainingJob,
+    read_event,
+)
 from gpuyard.measure.training.size import needs_of
 from gpuyard.measure.training.sweep import State, Sweep, SweepEvent, SweepPoint, completed
 from gpuyard.run.launch import Environment

@@ -11,7 +11,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.measure.progress import ProgressUpdate
 from gpuyard.measure.record import Testbed, key_of, this_testbed
-from gpuyard.measure.training.measurement import Measurement, SyntheticGpu, place_words
+from gpuyard.measure.training.records import Measurement, SyntheticGpu, place_words
 from gpuyard.measure.training.size import refuse_unfit
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.predict import compute_line

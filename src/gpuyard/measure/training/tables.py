@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
-from gpuyard.measure.training.measurement import Measurement, Rejection, place_words
+from gpuyard.measure.training.records import Measurement, Rejection, place_words
 from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.table import Column, Table
 from gpuyard.units import (

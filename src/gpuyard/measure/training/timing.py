@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gpuyard.measure.training.measurement import MeasuredStep, Window
+from gpuyard.measure.training.records import MeasuredStep, Window
 from gpuyard.measure.training.trainer import Trainer
 from gpuyard.run.peers import Peers, synchronize
 

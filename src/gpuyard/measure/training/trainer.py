@@ -15,7 +15,7 @@ from torch.optim import SGD, Optimizer
 from gpuyard.errors import UserMistake
 from gpuyard.measure.convergence.recipe import build_optimizer
 from gpuyard.measure.training.exchange import ParameterAverage, compress_gradients
-from gpuyard.measure.training.job import TrainingJob
+from gpuyard.measure.training.records import TrainingJob
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 

@@ -2,7 +2,7 @@
 
 import gc
 
-from gpuyard.measure.training.job import TrainingJob
+from gpuyard.measure.training.records import TrainingJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
 
