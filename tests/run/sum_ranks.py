@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device, RankJob, RankRefusal
+from gpuyard.run.protocol import RankDevice, RankJob, RankRefusal
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.run.ranks import private_directory, run_ranks
 
@@ -38,7 +38,7 @@ class SumJob(RankJob):
 
     cores: tuple[int, ...] = ()
     silence_seconds: float = 120
-    device: Device = "cpu"
+    device: RankDevice = "cpu"
     fails: int | None = None
     killed: int | None = None
     hangs: int | None = None

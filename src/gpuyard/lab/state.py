@@ -23,7 +23,7 @@ from gpuyard.files import make_parent, write_text
 from gpuyard.lab.network import check_ours, present
 from gpuyard.lab.plan import LabPlan, NodePlan, check_name, is_name
 
-Stage = Literal["making", "ready", "removing"]
+LabStage = Literal["making", "ready", "removing"]
 Health = Literal["up", "damaged", "gone", "orphan", "being made"]
 _MOST_CHARACTERS = 1_000_000
 
@@ -38,11 +38,11 @@ class LabState:
 
     plan: LabPlan
     namespaces: tuple[str, ...]
-    stage: Stage
+    stage: LabStage
     owned: bool  # True: it lives as long as the process that holds its lock
     made_at: str
 
-    def with_stage(self, stage: Stage) -> "LabState":
+    def with_stage(self, stage: LabStage) -> "LabState":
         return replace(self, stage=stage)
 
 
@@ -200,7 +200,7 @@ def _from_document(document: dict[str, Any]) -> LabState:
     nodes = tuple(NodePlan(**{**node, "cores": tuple(node["cores"])}) for node in plan["nodes"])
     if [node.name for node in nodes] != [f"node{index}" for index in range(len(nodes))]:
         raise ValueError("its nodes have other names than a lab's")
-    if document["stage"] not in get_args(Stage):
+    if document["stage"] not in get_args(LabStage):
         raise ValueError(f"it has no stage called {document['stage']!r}")
     return LabState(
         plan=LabPlan(**{**plan, "nodes": nodes}),

@@ -23,7 +23,7 @@ _LAST_LINES = 5
 _PROBE = module_argv("gpuyard.run.probe")
 
 
-class Found(BaseModel):
+class NodeAnswer(BaseModel):
     """What a node says of itself, as one line of JSON."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
@@ -46,7 +46,7 @@ def cuda_gpus() -> tuple[str, ...]:
     return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
 
 
-def ask(place: "Place") -> tuple[Found, ...]:
+def ask(place: "Place") -> tuple[NodeAnswer, ...]:
     """What each of its nodes answers; all are asked at once."""
     commands = [place.command(node, _PROBE, import_path()) for node in range(len(place.nodes))]
     started = []
@@ -79,10 +79,10 @@ def ask(place: "Place") -> tuple[Found, ...]:
     return tuple(answers)
 
 
-def _read(said: bytes) -> Found | None:
+def _read(said: bytes) -> NodeAnswer | None:
     for line in reversed(said.splitlines()):  # a host's banner may come before it
         with contextlib.suppress(ValidationError):
-            return Found.model_validate_json(line)
+            return NodeAnswer.model_validate_json(line)
     return None
 
 
@@ -96,4 +96,4 @@ def _silent(command: Command, said: bytes) -> GpuyardError:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(Found(gpus=cuda_gpus()).model_dump_json() + "\n")
+    sys.stdout.write(NodeAnswer(gpus=cuda_gpus()).model_dump_json() + "\n")

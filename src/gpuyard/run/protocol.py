@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Device = Literal["cpu", "cuda"]
+RankDevice = Literal["cpu", "cuda"]
 SILENCE_SECONDS = 600.0
 """After which ranks that say nothing are stopped."""
 LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
@@ -46,7 +46,7 @@ class RankJob(BaseModel):
     processes: int
     directory: str
     cores: tuple[int, ...]
-    device: Device
+    device: RankDevice
     silence_seconds: float = SILENCE_SECONDS
     rendezvous: Rendezvous | None = None
 

@@ -17,7 +17,7 @@ from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.measure.collectives.tables import where
 from gpuyard.measure.record import Testbed, key_of, this_testbed
 from gpuyard.run.places import Place
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.table import Table
 from gpuyard.workloads.resolve import require_torch
 
@@ -36,7 +36,7 @@ class CollectivesPlan:
     place: Place
     workers: int
     backend: Backend
-    device: Device
+    device: RankDevice
     operations: tuple[Operation, ...]
     sizes: tuple[int, ...]
     repeats: int
@@ -106,7 +106,7 @@ def plan_collectives(
     if not 1 <= repeats <= MOST_REPEATS:
         raise UserMistake(f"expected 1 to {MOST_REPEATS} repeats, got {repeats}")
     chosen = _backend(backend, place, workers)
-    device: Device = "cuda" if chosen == "nccl" else "cpu"
+    device: RankDevice = "cuda" if chosen == "nccl" else "cpu"
     even = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
     _check_memory(place, workers, max(even))
     plan = CollectivesPlan(

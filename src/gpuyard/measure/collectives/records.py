@@ -7,7 +7,7 @@ from pydantic import Field
 from gpuyard.measure.ranks import EventReader
 from gpuyard.measure.record import BenchRecord, Cause, RecordPart
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.protocol import Device, RankJob
+from gpuyard.run.protocol import RankDevice, RankJob
 
 Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
 Backend = Literal["gloo", "nccl", "mpi"]
@@ -106,7 +106,7 @@ class CollectivesBench(BenchRecord):
 
     kind: Literal["collectives"] = "collectives"
     backend: Backend
-    device: Device
+    device: RankDevice
     ranks: int
     place: RunPlace
     link_bytes_per_second: Annotated[

@@ -12,7 +12,7 @@ from gpuyard.measure.convergence.checkpoint import default_directory
 from gpuyard.measure.record import Testbed, in_precision, key_of, this_testbed
 from gpuyard.measure.training.strategies import NO_TF32
 from gpuyard.run.places import Here
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import Precision, Workload
 from gpuyard.table import Table
 from gpuyard.units import counted, format_share
@@ -27,7 +27,7 @@ class ConvergencePlan:
     """Who trains what, how long, and where it is kept."""
 
     workload: Workload
-    device: Device
+    device: RankDevice
     cores_by_worker: tuple[tuple[int, ...], ...]
     batch_per_worker: int
     epochs: int
@@ -111,7 +111,7 @@ def plan_convergence(
         raise UserMistake(f"{kept} is not a file, so no checkpoint can be written to it")
     cores_by_worker = Here().cores_by_worker(workers, computing=True)
     testbed = this_testbed()
-    device: Device = "cuda" if testbed.gpus else "cpu"
+    device: RankDevice = "cuda" if testbed.gpus else "cpu"
     precision = _precision(workload, device)
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
@@ -140,7 +140,7 @@ def plan_convergence(
     )
 
 
-def _precision(workload: Workload, device: Device) -> Precision | None:
+def _precision(workload: Workload, device: RankDevice) -> Precision | None:
     """The workload's, or fp32 on CPUs; None: as PyTorch does on this GPU."""
     asked = workload.precision
     if asked == "fp16":

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import StrategyName
 
 
@@ -50,7 +50,7 @@ class JobRun(Record):
     workers: Annotated[int, Field(description="processes that train")]
     batch_per_worker: int
     strategy: StrategyName = "ddp"
-    device: Device
+    device: RankDevice
     samples_per_second: Annotated[
         float, Field(description="of all workers while they trained, by the median step")
     ]

@@ -9,7 +9,7 @@ from gpuyard.measure.ranks import EventReader, WorkloadJob
 from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, StrategyName
 from gpuyard.units import format_bit_rate
 
@@ -130,7 +130,7 @@ class Measurement(Record):
     workers: int
     batch_per_worker: int
     strategy: StrategyName
-    device: Device
+    device: RankDevice
     samples_per_second: Annotated[float, Field(description="of all workers together")]
     low: Annotated[float, Field(description="95 % confidence interval of the mean over windows")]
     high: float

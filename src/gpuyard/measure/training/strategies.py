@@ -5,14 +5,14 @@ from typing import get_args
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.run.launch import Launcher
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision
 
 NO_TF32 = "tf32 is a mode of NVIDIA GPUs and there is none here; measure fp32 or bf16 instead"
 MEASURED = ("ddp", "dataparallel", "horovod")
 
 
-def check_strategy(strategy: str, *, precision: Precision, device: Device, gpus: int) -> None:
+def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, gpus: int) -> None:
     """Raise the sentence that says why this strategy can't be measured on this machine."""
     if strategy == "parameter-server":
         raise GpuyardError(

@@ -18,7 +18,7 @@ from gpuyard.predict import compute_line
 from gpuyard.predict.compute import default_precision
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Here, Place
-from gpuyard.run.protocol import Device
+from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 from gpuyard.units import format_bit_rate
 from gpuyard.workloads.own_code import check_allowed, code_digest, code_of
@@ -43,7 +43,7 @@ class Sweep:
 
     workload: Workload
     strategy: StrategyName
-    device: Device
+    device: RankDevice
     seconds_per_point: float
     cores_by_worker: tuple[tuple[int, ...], ...]
     seed: int
@@ -155,7 +155,7 @@ def plan_sweep(
     *,
     strategy: str = "ddp",
     seconds_per_point: float = 3.0,
-    device: Device | None = None,
+    device: RankDevice | None = None,
     seed: int = 0,
     remedy: ExchangeOptions | None = None,
     gpu: str | None = None,
@@ -245,7 +245,7 @@ def check_points(count: int) -> None:
 
 
 def _usual_precision(
-    profile: ModelProfile | None, device: Device, emulated: str | None, place: Place
+    profile: ModelProfile | None, device: RankDevice, emulated: str | None, place: Place
 ) -> Precision | None:
     """What PyTorch computes in there without a setting. It is decided here, so that a record says it.
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.run.places.place import Cores, Kind, Listening, Place, RunPlace, Seat
+from gpuyard.run.places.place import Cores, Listening, Place, PlaceKind, RunPlace, Seat
 from gpuyard.run.probe import cuda_gpus
 from gpuyard.run.process import Command
 
@@ -16,7 +16,7 @@ from gpuyard.run.process import Command
 class Here(Place):
     """This machine; its ranks meet through a file and talk over loopback."""
 
-    kind: ClassVar[Kind] = "here"
+    kind: ClassVar[PlaceKind] = "here"
     on_this_machine: ClassVar[bool] = True
 
     @property

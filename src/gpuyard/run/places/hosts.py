@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.run.places.place import Kind, Meeting, Place, room_for_ranks
+from gpuyard.run.places.place import Meeting, Place, PlaceKind, room_for_ranks
 from gpuyard.run.probe import ask
 from gpuyard.run.process import Command
 
@@ -63,7 +63,7 @@ class Hosts(OtherMachines):
     directory: str | None = None
     """That commands run in; else the one of here, which every host has."""
 
-    kind: ClassVar[Kind] = "hosts"
+    kind: ClassVar[PlaceKind] = "hosts"
 
     def __post_init__(self) -> None:
         for name in self.names:

@@ -9,7 +9,7 @@ from gpuyard import lab
 from gpuyard.errors import UserMistake
 from gpuyard.lab import Lab, LabPlan, NodePlan
 from gpuyard.run.places.here import split_cores
-from gpuyard.run.places.place import Cores, Kind, Listening, Meeting, Place, RunPlace
+from gpuyard.run.places.place import Cores, Listening, Meeting, Place, PlaceKind, RunPlace
 from gpuyard.run.probe import cuda_gpus
 from gpuyard.run.process import Command
 
@@ -24,7 +24,7 @@ class LabNodes(Place):
     lab: Lab | None = None
     ranks_per_node: int = 1
 
-    kind: ClassVar[Kind] = "lab"
+    kind: ClassVar[PlaceKind] = "lab"
     on_this_machine: ClassVar[bool] = True
     emulated: ClassVar[bool] = True
 

@@ -12,7 +12,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.run.process import Command
 
 Cores = tuple[tuple[int, ...], ...]
-Kind = Literal["here", "lab", "hosts", "slurm"]
+PlaceKind = Literal["here", "lab", "hosts", "slurm"]
 
 
 class RunPlace(BaseModel):
@@ -20,7 +20,7 @@ class RunPlace(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
 
-    kind: Kind = "here"
+    kind: PlaceKind = "here"
     nodes: Annotated[tuple[str, ...], Field(description="that had workers, in their order")] = ()
     ranks_per_node: Annotated[
         int | None,
@@ -85,7 +85,7 @@ class Seat:
 class Place(ABC):
     """Nodes with room for ranks. No process is started before a run begins."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[PlaceKind]
     on_this_machine: ClassVar[bool] = False
     """Its nodes' cores, memory and GPUs are those of this machine."""
     emulated: ClassVar[bool] = False

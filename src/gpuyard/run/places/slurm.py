@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.run.places.hosts import OtherMachines
-from gpuyard.run.places.place import Kind, Meeting, room_for_ranks
+from gpuyard.run.places.place import Meeting, PlaceKind, room_for_ranks
 from gpuyard.run.probe import ask
 from gpuyard.run.process import Command
 
@@ -46,7 +46,7 @@ class SlurmAllocation(OtherMachines):
     address: str | None = None  # of the first; None: its name is one
     allocated_gpus: tuple[int, ...] = ()
 
-    kind: ClassVar[Kind] = "slurm"
+    kind: ClassVar[PlaceKind] = "slurm"
 
     @property
     def meeting(self) -> Meeting:
