@@ -16,7 +16,7 @@ Shown = Sequence[Table | str]
 """Tables and sentences, in the order in which they are read."""
 
 
-class Moment(NamedTuple):
+class CourseMoment(NamedTuple):
     """How a training went until then, since the moment before."""
 
     step: int
@@ -54,7 +54,7 @@ class ResultKind(Generic[AnyRecord]):
     listing: Callable[[Sequence[AnyRecord]], Table]
     show: Callable[[AnyRecord], Shown]
     flat: FlatRows[AnyRecord] | None = None
-    course: Callable[[AnyRecord], Iterable[Moment]] | None = None
+    course: Callable[[AnyRecord], Iterable[CourseMoment]] | None = None
     """How it went, for what draws training runs."""
     of_workloads: bool = False
 

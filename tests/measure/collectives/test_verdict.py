@@ -5,15 +5,15 @@ import pytest
 from gpuyard.measure.collectives.expected import RingLinks
 from gpuyard.measure.collectives.records import (
     CollectiveResult,
-    Load,
-    Pair,
+    CoreLoad,
     Probe,
+    RingPair,
     TimedCollective,
 )
 from gpuyard.measure.collectives.verdict import find_slow, judge
 
 LINKS = RingLinks(bytes_per_second=100e6, latency_seconds=100e-6)
-QUIET = Load(before=0.02, during=0.3, ranks_per_core=1.0)
+QUIET = CoreLoad(before=0.02, during=0.3, ranks_per_core=1.0)
 GOOD = Probe(latency_seconds=100e-6, ring_bytes_per_second=98e6)
 
 
@@ -30,7 +30,7 @@ def result(seconds: float, size: int = 10_000_000) -> CollectiveResult:
 def causes(
     *results: CollectiveResult,
     probe: Probe = GOOD,
-    load: Load = QUIET,
+    load: CoreLoad = QUIET,
     link: float | None = 104e6,
     emulated: bool = False,
 ) -> list[str]:
@@ -87,7 +87,8 @@ def test_a_slow_link_is_named_where_its_rate_is_known() -> None:
 def test_a_slow_pair_is_named_where_it_is_a_real_one() -> None:
     rates = (98e6, 98e6, 12e6, 98e6)
     pairs = tuple(
-        Pair(source=i, target=(i + 1) % 4, bytes_per_second=rate) for i, rate in enumerate(rates)
+        RingPair(source=i, target=(i + 1) % 4, bytes_per_second=rate)
+        for i, rate in enumerate(rates)
     )
     probe = Probe(latency_seconds=1e-4, ring_bytes_per_second=98e6, pairs=pairs)
     (finding,) = find_slow(
@@ -103,7 +104,7 @@ def test_a_slow_pair_is_named_where_it_is_a_real_one() -> None:
 
 
 def test_busy_cores_come_first() -> None:
-    busy = Load(before=0.8, during=0.99, ranks_per_core=4.0)
+    busy = CoreLoad(before=0.8, during=0.99, ranks_per_core=4.0)
     slow = Probe(latency_seconds=100e-6, ring_bytes_per_second=50e6)
     assert causes(result(0.3), load=busy, probe=slow) == [
         "other-load",

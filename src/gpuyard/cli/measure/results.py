@@ -25,7 +25,7 @@ app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
 WorkloadOption = Annotated[str | None, typer.Option(help="Only measurements of this workload.")]
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """JSON lines hold everything; CSV is one flat row a measurement."""
 
     JSON = "json"
@@ -172,11 +172,11 @@ def _of_job(text: str, workload: str | None) -> _Told:
 def export(
     *,
     export_format: Annotated[
-        Format,
+        ExportFormat,
         typer.Option(
             "--format", metavar="json|csv", help="JSON lines with everything, or flat CSV rows."
         ),
-    ] = Format.JSON,
+    ] = ExportFormat.JSON,
     to: Annotated[
         Tracker | None,
         typer.Option(
@@ -211,7 +211,7 @@ def export(
         raise UserMistake("--server goes with --to mlflow")
     found, records = _records(kind, workload)
     if to is not None:
-        if export_format is not Format.JSON:
+        if export_format is not ExportFormat.JSON:
             raise UserMistake("--to has a format of its own; leave out --format")
         from gpuyard.measure.export.runs import exported_runs
 
@@ -227,9 +227,9 @@ def export(
 
             _write(prometheus_text(runs), len(runs), output)
         return
-    if export_format is Format.CSV and found.flat is None:
+    if export_format is ExportFormat.CSV and found.flat is None:
         raise UserMistake(f"results of kind {kind!r} have no flat rows: export them as json")
-    text = found.to_csv(records) if export_format is Format.CSV else to_json_lines(records)
+    text = found.to_csv(records) if export_format is ExportFormat.CSV else to_json_lines(records)
     _write(text, len(records), output)
 
 

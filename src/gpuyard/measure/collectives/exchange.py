@@ -11,8 +11,8 @@ from gpuyard.measure.collectives.group import RankGroup
 from gpuyard.measure.collectives.records import (
     CollectivesJob,
     Operation,
-    Pair,
     Probe,
+    RingPair,
     Started,
     TimedCollective,
 )
@@ -96,7 +96,7 @@ def _together(group: RankGroup, seconds: Callable[[], float]) -> float:
     return group.slowest([seconds()])[0]
 
 
-def _each_pair(group: RankGroup, ring_bytes_per_second: float) -> tuple[Pair, ...]:
+def _each_pair(group: RankGroup, ring_bytes_per_second: float) -> tuple[RingPair, ...]:
     size = int(max(_FIRST_PROBE_BYTES, ring_bytes_per_second * _PAIR_SECONDS)) // 4 * 4
     buffer = group.zeros(size // 4)
     pairs = []
@@ -104,7 +104,7 @@ def _each_pair(group: RankGroup, ring_bytes_per_second: float) -> tuple[Pair, ..
         target = (source + 1) % group.count
         alone = partial(_seconds_of, group, partial(group.send, buffer, source, target))
         pairs.append(
-            Pair(source=source, target=target, bytes_per_second=size / _together(group, alone))
+            RingPair(source=source, target=target, bytes_per_second=size / _together(group, alone))
         )
     return tuple(pairs)
 

@@ -11,7 +11,7 @@ from gpuyard.run.protocol import RankDevice, RankJob
 
 Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
 Backend = Literal["gloo", "nccl", "mpi"]
-Verdict = Literal["normal", "below", "wrong"]
+CollectiveVerdict = Literal["normal", "below", "wrong"]
 
 
 class CollectivesJob(RankJob):
@@ -24,7 +24,7 @@ class CollectivesJob(RankJob):
     seconds_per_size: float
 
 
-class Pair(RecordPart):
+class RingPair(RecordPart):
     """One rank sends to the next, and nobody else does."""
 
     source: int
@@ -38,7 +38,7 @@ class Probe(RecordPart):
     event: Literal["probe"] = "probe"
     latency_seconds: Annotated[float, Field(description="of one step of a ring with 4 bytes")]
     ring_bytes_per_second: Annotated[float, Field(description="that each rank sends and receives")]
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[RingPair, ...] = ()
 
 
 class TimedCollective(RecordPart):
@@ -80,7 +80,7 @@ class CollectiveResult(RecordPart):
     ratio: Annotated[float, Field(description="expected over measured time; 1: as the model says")]
     latency_bound: Annotated[bool, Field(description="hops are most of the expected time")]
     correct: bool
-    verdict: Verdict
+    verdict: CollectiveVerdict
 
 
 class SlowCollective(RecordPart):
@@ -93,7 +93,7 @@ class SlowCollective(RecordPart):
     causes: tuple[Cause, ...]
 
 
-class Load(RecordPart):
+class CoreLoad(RecordPart):
     """How busy the cores were, of all that this machine has."""
 
     before: float
@@ -117,7 +117,7 @@ class CollectivesBench(BenchRecord):
         Field(description="what the model takes a link to carry: payload, or the probe's rate"),
     ]
     probe: Probe
-    load: Load
+    load: CoreLoad
     results: tuple[CollectiveResult, ...]
     findings: tuple[SlowCollective, ...]
     notes: tuple[str, ...] = ()

@@ -12,10 +12,10 @@ from gpuyard.measure.collectives.plan import CollectivesPlan, mpiexec
 from gpuyard.measure.collectives.records import (
     CollectivesBench,
     CollectivesJob,
-    Load,
-    Pair,
+    CoreLoad,
     Probe,
     RankEvent,
+    RingPair,
     Started,
     TimedCollective,
     read_event,
@@ -67,7 +67,7 @@ def run_collectives(
     if probe is None:
         raise RuntimeError("the ranks ended without a word")
     cores = {core for cores in plan.cores_by_worker for core in cores}
-    load = Load(
+    load = CoreLoad(
         before=before,
         during=during,
         ranks_per_core=plan.workers / len(cores) if cores else 0.0,
@@ -118,7 +118,7 @@ def _undilated_probe(probe: Probe, dilation: float) -> Probe:
         latency_seconds=probe.latency_seconds / dilation,
         ring_bytes_per_second=probe.ring_bytes_per_second * dilation,
         pairs=tuple(
-            Pair(
+            RingPair(
                 source=pair.source,
                 target=pair.target,
                 bytes_per_second=pair.bytes_per_second * dilation,
@@ -129,7 +129,7 @@ def _undilated_probe(probe: Probe, dilation: float) -> Probe:
 
 
 def _bench(
-    plan: CollectivesPlan, probe: Probe, timed: list[TimedCollective], load: Load
+    plan: CollectivesPlan, probe: Probe, timed: list[TimedCollective], load: CoreLoad
 ) -> CollectivesBench:
     payload = LAB_PAYLOAD if plan.place.emulated else TCP_PAYLOAD.value
     sold = plan.link_bytes_per_second

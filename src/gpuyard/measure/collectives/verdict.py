@@ -12,7 +12,7 @@ from gpuyard.measure.collectives.expected import (
 from gpuyard.measure.collectives.records import (
     Backend,
     CollectiveResult,
-    Load,
+    CoreLoad,
     Operation,
     Probe,
     SlowCollective,
@@ -63,7 +63,7 @@ def find_slow(
     *,
     links: RingLinks,
     probe: Probe,
-    load: Load,
+    load: CoreLoad,
     link_bytes_per_second: float | None,
     emulated: bool,
 ) -> tuple[SlowCollective, ...]:
@@ -143,7 +143,7 @@ def _slow_pairs(probe: Probe) -> Iterator[Cause]:
         )
 
 
-def _busy_cores(slow: Sequence[CollectiveResult], load: Load) -> Iterator[Cause]:
+def _busy_cores(slow: Sequence[CollectiveResult], load: CoreLoad) -> Iterator[Cause]:
     if load.before > _BUSY_BEFORE or max(result.spread for result in slow) > _WIDE_SPREAD:
         signs = [f"{format_share(load.before)} of the cores were busy before the bench began"]
         signs += [f"repeats differ by up to {format_share(max(result.spread for result in slow))}"]

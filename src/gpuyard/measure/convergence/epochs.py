@@ -6,7 +6,6 @@ so sums of three ranks or more would round differently in a run that was taken u
 
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -19,12 +18,11 @@ from gpuyard.measure.convergence.recipe import build_optimizer, prepared, set_ra
 from gpuyard.measure.convergence.records import ConvergenceJob, EpochDone, EpochProgress
 from gpuyard.measure.training.trainer import autocast, parameter_checksum
 from gpuyard.run.peers import Peers
+from gpuyard.run.rank_process import Emit
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import load_samples
 
 _EVALUATED_AT_ONCE = 250
-
-Report = Callable[[EpochDone | EpochProgress], None]
 
 
 class EpochTrainer:
@@ -44,7 +42,7 @@ class EpochTrainer:
         self._peers = Peers(job)
         self._done: list[EpochDone] = []
 
-    def run(self, report: Report) -> None:
+    def run(self, report: Emit) -> None:
         """Go on from the checkpoint, if there is one, until the accuracy or the last epoch."""
         path = Path(self._job.checkpoint)
         about = checkpoints.read_about(path)
@@ -71,7 +69,7 @@ class EpochTrainer:
         about = checkpoints.About(self._job.identity, self._job.processes, epochs)
         checkpoints.save(path, about, self._module, self._optimizer)
 
-    def _epoch(self, number: int, report: Report) -> EpochDone:
+    def _epoch(self, number: int, report: Emit) -> EpochDone:
         began = time.perf_counter()
         job = self._job
         torch.manual_seed(job.seed + 1000 * number + job.rank)

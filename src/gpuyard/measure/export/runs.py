@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure.kind import AnyRecord, Moment, ResultKind
+from gpuyard.measure.kind import AnyRecord, CourseMoment, ResultKind
 from gpuyard.printable import printable
 from gpuyard.units import counted
 
@@ -28,7 +28,7 @@ class ExportedRun:
     """What was set, and where: the columns of CSV that are text or part of the configuration."""
     figures: Mapping[str, float]
     """What came out: those that are numbers."""
-    moments: tuple[Moment, ...]
+    moments: tuple[CourseMoment, ...]
 
     @property
     def name(self) -> str:

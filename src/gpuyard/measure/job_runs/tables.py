@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import CourseMoment, FlatRows, ResultKind, Shown, columns_of
 from gpuyard.table import Column, Table
 from gpuyard.units import (
     counted,
@@ -87,7 +87,7 @@ def _show(run: JobRun) -> Shown:
     return [Table(f"{run.workload}, run {run.id}", ["", ""], rows)]
 
 
-def _course(run: JobRun) -> Iterator[Moment]:
+def _course(run: JobRun) -> Iterator[CourseMoment]:
     step = 0
     for window in run.windows:
         step = window.number if window.number is not None else step + window.steps
@@ -97,7 +97,7 @@ def _course(run: JobRun) -> Iterator[Moment]:
         }
         if window.loss is not None:
             values["loss"] = window.loss
-        yield Moment(step, window.seconds, values)
+        yield CourseMoment(step, window.seconds, values)
 
 
 JOB_RUNS = ResultKind(

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from gpuyard.measure.record import BenchRecord, Cause, RecordPart
 
-LinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
+PlannedLinkKind = Literal["host-gpu", "gpu-gpu", "memory", "loopback"]
 Direction = Literal["one-way", "both-ways"]
-Verdict = Literal["as expected", "slow", "no model"]
+LinkVerdict = Literal["as expected", "slow", "no model"]
 IommuMode = Literal["off", "passthrough", "translating"]
 
 
@@ -22,7 +22,7 @@ def _label(source: str, target: str, direction: Direction, peer: bool | None) ->
 class PlannedLink(RecordPart):
     """One thing to time. GPUs are named as in the machine graph, host memory is `host`."""
 
-    kind: LinkKind
+    kind: PlannedLinkKind
     source: str
     target: str
     direction: Direction
@@ -70,7 +70,7 @@ class ComparedLink(RecordPart):
     measured: LinkMeasurement
     expected_bytes_per_second: float | None
     ratio: float | None
-    verdict: Verdict
+    verdict: LinkVerdict
 
 
 class SlowLink(RecordPart):

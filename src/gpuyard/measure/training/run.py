@@ -21,7 +21,7 @@ from gpuyard.measure.training.records import (
     read_event,
 )
 from gpuyard.measure.training.size import needs_of
-from gpuyard.measure.training.sweep import State, Sweep, SweepEvent, SweepPoint, completed
+from gpuyard.measure.training.sweep import PointState, Sweep, SweepEvent, SweepPoint, completed
 from gpuyard.run.launch import Environment
 from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.workloads.profiles import catalog_profile
@@ -53,7 +53,10 @@ def run_sweep(
     known: dict[SweepPoint, Measurement] = {}
 
     def tell(
-        point: SweepPoint, state: State, fraction: float = 1.0, found: Measurement | None = None
+        point: SweepPoint,
+        state: PointState,
+        fraction: float = 1.0,
+        found: Measurement | None = None,
     ) -> None:
         progress = meter.at(point.key, fraction, sweep.point_label(point))
         on_event(SweepEvent(sweep, point, state, progress, found))

@@ -134,7 +134,7 @@ class Sweep:
         return [core for cores in self.cores_by_worker[:workers] for core in cores]
 
 
-State = Literal["stored", "started", "running", "finished", "rejected"]
+PointState = Literal["stored", "started", "running", "finished", "rejected"]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class SweepEvent:
 
     sweep: Sweep
     point: SweepPoint
-    state: State
+    state: PointState
     progress: ProgressUpdate
     measurement: Measurement | None = None
 

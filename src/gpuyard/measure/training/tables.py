@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from gpuyard.measure.kind import FlatRows, Moment, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import CourseMoment, FlatRows, ResultKind, Shown, columns_of
 from gpuyard.measure.training.records import Measurement, Rejection, place_words
 from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.table import Column, Table
@@ -219,7 +219,7 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _course(m: Measurement) -> Iterator[Moment]:
+def _course(m: Measurement) -> Iterator[CourseMoment]:
     step = 0
     for window in m.windows:
         step += window.steps
@@ -228,7 +228,7 @@ def _course(m: Measurement) -> Iterator[Moment]:
             "samples_per_second": trained / window.seconds,
             "step_seconds": window.seconds / window.steps,
         }
-        yield Moment(step, window.seconds, values)
+        yield CourseMoment(step, window.seconds, values)
 
 
 TRAIN = ResultKind(
