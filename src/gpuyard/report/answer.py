@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gpuyard.printable import printable_json
+from gpuyard.report.figures.frame import Option
 from gpuyard.table import Column, Table, Text, Tone, Words
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ __all__ = [
     "Tone",
     "Words",
 ]
-Option = dict[str, Any]
-"""A chart as Apache ECharts takes it."""
-
 ALL_BATCHES = "all"
 _CHART_HEIGHT = 340  # of a chart without its legend, in CSS pixels
 _BAR_HEIGHT = 36

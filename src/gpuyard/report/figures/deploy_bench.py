@@ -8,7 +8,7 @@ from gpuyard.report.figures.frame import Option, category_axis, finite, frame, v
 from gpuyard.report.figures.marks import SYMBOLS, Look, dashed, dots
 from gpuyard.units import format_bit_rate, format_number
 
-Value = Callable[[Compared], float | None]
+_Value = Callable[[Compared], float | None]
 
 
 def line_name(one: Compared) -> str:
@@ -47,7 +47,7 @@ def efficiency_option(rows: Sequence[Compared], batch: int) -> Option:
 
 
 def _option(
-    rows: Sequence[Compared], batch: int, title: str, measured: Value, predicted: Value
+    rows: Sequence[Compared], batch: int, title: str, measured: _Value, predicted: _Value
 ) -> Option:
     here = [one for one in rows if one.measurement.batch_per_worker == batch]
     names = list(dict.fromkeys(line_name(one) for one in rows))  # the same look at every batch
