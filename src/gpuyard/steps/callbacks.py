@@ -25,7 +25,7 @@ def lightning_callback(samples: float | None = None) -> Any:
     """For `Trainer(callbacks=[…])` of Lightning; without `samples` of a batch, its first tensor says how many."""
     base = _lightning().Callback
 
-    class StepsCallback(base):  # type: ignore[misc, valid-type]
+    class LightningSteps(base):  # type: ignore[misc, valid-type]
         """A step is one of the optimizer: with accumulated gradients it has several batches."""
 
         def __init__(self) -> None:
@@ -49,14 +49,14 @@ def lightning_callback(samples: float | None = None) -> Any:
             )
             self._pending, self._global_step = 0.0, trainer.global_step
 
-    return StepsCallback()
+    return LightningSteps()
 
 
 def huggingface_callback() -> Any:
     """For `Trainer(callbacks=[…])` of Hugging Face's transformers."""
     base = importlib.import_module("transformers").TrainerCallback
 
-    class StepsCallback(base):  # type: ignore[misc, valid-type]
+    class HuggingFaceSteps(base):  # type: ignore[misc, valid-type]
         """A step is one of the optimizer, on as many samples as the arguments say."""
 
         def __init__(self) -> None:
@@ -76,7 +76,7 @@ def huggingface_callback() -> Any:
             said = (logs or {}).get("loss")
             self._loss = float(said) if isinstance(said, int | float) else self._loss
 
-    return StepsCallback()
+    return HuggingFaceSteps()
 
 
 def _lightning() -> Any:
