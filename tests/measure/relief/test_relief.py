@@ -7,8 +7,7 @@ import pytest
 from gpuyard.errors import UserMistake
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore
 from gpuyard.measure.record import Testbed
-from gpuyard.measure.relief.candidates import predicted_gains
-from gpuyard.measure.relief.plan import plan_relief
+from gpuyard.measure.relief.plan import plan_relief, predicted_gains
 from gpuyard.measure.relief.records import ReliefResult, Relieved
 from gpuyard.measure.relief.run import run_relief
 from gpuyard.run.places import Here

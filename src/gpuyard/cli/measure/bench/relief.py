@@ -62,8 +62,7 @@ def relief(
     """
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import UserMistake
-    from gpuyard.measure.relief.candidates import CANDIDATES
-    from gpuyard.measure.relief.plan import plan_relief
+    from gpuyard.measure.relief.plan import CANDIDATES, plan_relief
     from gpuyard.measure.relief.run import run_relief
     from gpuyard.report.terminal import say
     from gpuyard.units import parse_share
@@ -106,7 +105,7 @@ def _predicted(
     None: it names nothing, as the run or the link can't say enough.
     """
     from gpuyard.measure import Measurement, plan_sweep, run_sweep
-    from gpuyard.measure.relief.candidates import predicted_gains
+    from gpuyard.measure.relief.plan import predicted_gains
     from gpuyard.report.terminal import say
     from gpuyard.workloads.profiles import catalog_profile, profile_of
 
