@@ -52,7 +52,6 @@ class _Gpu:
     ) -> None:
         self._plan, self._files, self._bypass = plan, files, bypass
         self._ready: queue.Queue[BaseException | None] = queue.Queue(_AHEAD)
-        self._pieces: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._chosen = random.Random(seed)
         self._fault: BaseException | None = None
         self._threads: list[threading.Thread] = []
