@@ -11,7 +11,7 @@ import pytest
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies import JobView, Pool
 from gpuyard.jobs.policies.max_jobs import MaxJobs
-from gpuyard.jobs.policies.packing import Mode, Task
+from gpuyard.jobs.policies.packing import DeadlineTask, Mode
 from tests.jobs.test_packing import brute_force
 
 
@@ -64,7 +64,7 @@ def test_as_many_end_in_time_as_brute_force_can_plan(seed: int) -> None:
     horizon, pool = 10.0, Pool.uniform(1, 3)
     jobs = random_queue(chance, chance.randrange(2, 5))
     tasks = [
-        Task(
+        DeadlineTask(
             job.id,
             job.deadline_s or horizon,
             tuple(Mode(gpus, job.seconds_left(gpus)) for gpus in range(1, job.most_gpus + 1)),

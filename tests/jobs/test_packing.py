@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.jobs.policies.exact import Search, improve
-from gpuyard.jobs.policies.packing import Block, Calendar, Mode, Packing, Start, Task, pack
+from gpuyard.jobs.policies.exact import ScheduleSearch, improve
+from gpuyard.jobs.policies.packing import (
+    BusyGpus,
+    DeadlinePacking,
+    DeadlineTask,
+    FreeGpus,
+    Mode,
+    PlannedStart,
+    pack,
+)
 
 FOREVER = float("inf")
 ROUNDING = 1e-5
@@ -26,9 +34,11 @@ def fits(placed: Placed, at: float, mode: Mode, gpus: int) -> bool:
     )
 
 
-def in_time(order: Sequence[tuple[Task, Mode]], gpus: int, blocks: Sequence[Block]) -> bool:
+def in_time(
+    order: Sequence[tuple[DeadlineTask, Mode]], gpus: int, busy: Sequence[BusyGpus]
+) -> bool:
     """Each as early as it can be, in this order."""
-    placed: Placed = [(0.0, block.seconds, block.gpus) for block in blocks]
+    placed: Placed = [(0.0, taken.seconds, taken.gpus) for taken in busy]
     for task, mode in order:
         moments = sorted({0.0, *(end for _, end, _ in placed if end < FOREVER)})
         for at in moments[:1] if mode.now_only else moments:
@@ -42,21 +52,23 @@ def in_time(order: Sequence[tuple[Task, Mode]], gpus: int, blocks: Sequence[Bloc
     return True
 
 
-def brute_force(tasks: Sequence[Task], gpus: int, blocks: Sequence[Block]) -> float:
+def brute_force(tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus]) -> float:
     """The best weight: all choices of modes in all orders, which has every active schedule among it."""
     best = 0.0
     for choice in product(*((None, *task.modes) for task in tasks)):
         chosen = [(task, mode) for task, mode in zip(tasks, choice, strict=True) if mode]
         weight = sum(task.weight for task, _ in chosen)
-        if weight > best and any(in_time(order, gpus, blocks) for order in permutations(chosen)):
+        if weight > best and any(in_time(order, gpus, busy) for order in permutations(chosen)):
             best = weight
     return best
 
 
-def check(packing: Packing, tasks: Sequence[Task], gpus: int, blocks: Sequence[Block]) -> None:
+def check(
+    packing: DeadlinePacking, tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus]
+) -> None:
     """Nobody is late, and never are there more GPUs in use than there are."""
     by_id = {task.id: task for task in tasks}
-    placed = [(0.0, block.seconds, block.gpus) for block in blocks]
+    placed = [(0.0, taken.seconds, taken.gpus) for taken in busy]
     for id_, start in packing.starts.items():
         assert start.mode in by_id[id_].modes
         assert start.at_s == 0 or not start.mode.now_only
@@ -72,41 +84,41 @@ seconds = st.floats(1.0, 10.0)
 
 
 @st.composite
-def some_task(draw: st.DrawFn, number: int, gpus: int) -> Task:
+def some_task(draw: st.DrawFn, number: int, gpus: int) -> DeadlineTask:
     work, exponent = draw(seconds), draw(st.floats(0.2, 1.0))
     counts = draw(st.lists(st.integers(1, gpus), min_size=1, max_size=3, unique=True))
     modes = [Mode(count, work / count**exponent) for count in sorted(counts)]
     if draw(st.integers(0, 4)) == 0:
         modes.append(Mode(modes[0].gpus, 0.8 * modes[0].seconds, now_only=True))
     weight = draw(st.sampled_from((1.0, 1.0, 2.0, 3.5)))
-    return Task(f"task-{number}", draw(st.floats(1.5, 9.0)), tuple(modes), weight)
+    return DeadlineTask(f"task-{number}", draw(st.floats(1.5, 9.0)), tuple(modes), weight)
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[Task], int, list[Block]]:
+def cases(draw: st.DrawFn) -> tuple[list[DeadlineTask], int, list[BusyGpus]]:
     gpus = draw(st.integers(1, 4))
     tasks = [draw(some_task(number, gpus)) for number in range(draw(st.integers(1, 4)))]
     held = draw(st.sampled_from((None, None, 2.5, 6.0, FOREVER)))
-    return tasks, gpus, [] if held is None else [Block(1, held)]
+    return tasks, gpus, [] if held is None else [BusyGpus(1, held)]
 
 
 @given(cases())
 def test_brute_force_finds_nothing_better_than_the_exact_packing(
-    case: tuple[list[Task], int, list[Block]],
+    case: tuple[list[DeadlineTask], int, list[BusyGpus]],
 ) -> None:
-    tasks, gpus, blocks = case
-    greedy = pack(tasks, gpus, blocks)
-    exact = improve(greedy, tasks, gpus, blocks)
-    best = brute_force(tasks, gpus, blocks)
-    check(greedy, tasks, gpus, blocks)
-    check(exact, tasks, gpus, blocks)
+    tasks, gpus, busy = case
+    greedy = pack(tasks, gpus, busy)
+    exact = improve(greedy, tasks, gpus, busy)
+    best = brute_force(tasks, gpus, busy)
+    check(greedy, tasks, gpus, busy)
+    check(exact, tasks, gpus, busy)
     assert exact.weight == pytest.approx(best)
     assert exact.proven
     assert greedy.weight <= best + ROUNDING
     assert greedy.bound >= best - ROUNDING, "a bound that can be passed is none"
 
 
-def _team(number: int) -> list[Task]:
+def _team(number: int) -> list[DeadlineTask]:
     """More than 8 GPUs can do."""
     from random import Random
 
@@ -116,7 +128,7 @@ def _team(number: int) -> list[Task]:
         work, exponent = 3600 * chance.lognormvariate(0.8, 1.0), chance.uniform(0.5, 1)
         modes = tuple(Mode(n, work / n**exponent) for n in (1, 2, 4, 8))
         weight = chance.choice((1.0, 1.0, 2.0, 5.0))
-        tasks.append(Task(f"task-{i}", 3600 * chance.uniform(2, 20), modes, weight))
+        tasks.append(DeadlineTask(f"task-{i}", 3600 * chance.uniform(2, 20), modes, weight))
     return tasks
 
 
@@ -141,52 +153,54 @@ def test_a_search_that_is_given_up_keeps_what_was_found_and_its_bound() -> None:
 
 
 def test_a_task_without_all_its_modes_is_never_called_proven() -> None:
-    one = Task("one", 10, (Mode(2, 6),), complete=False)
-    two = Task("two", 10, (Mode(2, 6),))
+    one = DeadlineTask("one", 10, (Mode(2, 6),), complete=False)
+    two = DeadlineTask("two", 10, (Mode(2, 6),))
     greedy = pack([one, two], 2)
     assert greedy.weight == 1
     assert greedy.bound == pytest.approx(1 + 8 / 12)
     assert not improve(greedy, [one, two], 2).proven
-    assert improve(greedy, [two, Task("one", 10, (Mode(2, 6),))], 2).proven
+    assert improve(greedy, [two, DeadlineTask("one", 10, (Mode(2, 6),))], 2).proven
 
 
-def test_a_calendar_has_the_earliest_gap_that_is_long_and_wide_enough() -> None:
-    calendar = Calendar(4, [Block(3, 10), Block(1, 4)])
-    calendar.take(20, 2, 5)
-    assert calendar.free_now == 0
-    assert calendar.earliest(Mode(1, 3)) == 4
-    assert calendar.earliest(Mode(2, 10)) == 10
-    assert calendar.earliest(Mode(4, 10)) == 10
-    assert calendar.earliest(Mode(4, 10.5)) == 25
-    assert calendar.earliest(Mode(1, 3, now_only=True)) == FOREVER
-    assert calendar.earliest(Mode(5, 1)) == FOREVER
-    calendar.take(0, 1, FOREVER)
-    assert calendar.earliest(Mode(4, 1)) == FOREVER
+def test_free_gpus_have_the_earliest_gap_that_is_long_and_wide_enough() -> None:
+    free = FreeGpus(4, [BusyGpus(3, 10), BusyGpus(1, 4)])
+    free.take(20, 2, 5)
+    assert free.free_now == 0
+    assert free.earliest(Mode(1, 3)) == 4
+    assert free.earliest(Mode(2, 10)) == 10
+    assert free.earliest(Mode(4, 10)) == 10
+    assert free.earliest(Mode(4, 10.5)) == 25
+    assert free.earliest(Mode(1, 3, now_only=True)) == FOREVER
+    assert free.earliest(Mode(5, 1)) == FOREVER
+    free.take(0, 1, FOREVER)
+    assert free.earliest(Mode(4, 1)) == FOREVER
 
 
 def test_nothing_to_pack_is_a_proven_packing_of_nothing() -> None:
-    assert pack([], 4) == Packing({}, 0.0, 0.0)
-    hopeless = Task("late", 1.0, (Mode(1, 2.0),))
+    assert pack([], 4) == DeadlinePacking({}, 0.0, 0.0)
+    hopeless = DeadlineTask("late", 1.0, (Mode(1, 2.0),))
     assert pack([hopeless], 4).proven
-    assert pack([Task("now", 5.0, (Mode(1, 2.0),))], 4).starts == {"now": Start(0.0, Mode(1, 2.0))}
+    assert pack([DeadlineTask("now", 5.0, (Mode(1, 2.0),))], 4).starts == {
+        "now": PlannedStart(0.0, Mode(1, 2.0))
+    }
 
 
 def test_a_schedule_lets_gpus_idle_where_that_is_the_only_way() -> None:
-    search = Search([16.0, 6.0], 2, [Block(1, 2.0)], effort=100)
+    search = ScheduleSearch([16.0, 6.0], 2, [BusyGpus(1, 2.0)], effort=100)
     assert search.schedule({0: Mode(1, 10.0), 1: Mode(2, 4.0)}) == {1: 2.0, 0: 6.0}
-    tight = Search([15.0, 6.0], 2, [Block(1, 2.0)], effort=100)
+    tight = ScheduleSearch([15.0, 6.0], 2, [BusyGpus(1, 2.0)], effort=100)
     assert tight.schedule({0: Mode(1, 10.0), 1: Mode(2, 4.0)}) is None
 
 
 def test_what_blocks_hold_is_not_in_the_bound() -> None:
-    tasks = [Task(str(n), 10.0, (Mode(1, 10.0),)) for n in range(4)]
+    tasks = [DeadlineTask(str(n), 10.0, (Mode(1, 10.0),)) for n in range(4)]
     assert pack(tasks, 4).bound == 4
-    assert pack(tasks, 4, [Block(2, 5.0)]).bound == 3
-    assert pack(tasks, 4, [Block(2, FOREVER)]).bound == 2
+    assert pack(tasks, 4, [BusyGpus(2, 5.0)]).bound == 3
+    assert pack(tasks, 4, [BusyGpus(2, FOREVER)]).bound == 2
 
 
 def test_what_can_only_go_on_is_not_begun_later() -> None:
-    search = Search([20.0], 2, [Block(1, 2.0)], effort=100)
+    search = ScheduleSearch([20.0], 2, [BusyGpus(1, 2.0)], effort=100)
     assert search.schedule({0: Mode(2, 4.0)}) == {0: 2.0}
     assert search.schedule({0: Mode(2, 4.0, now_only=True)}) is None
     assert search.schedule({0: Mode(1, 4.0, now_only=True)}) == {0: 0.0}

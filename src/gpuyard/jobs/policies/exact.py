@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gpuyard.jobs.policies.packing import LATE_S, Block, Mode, Packing, Start, Task
+from gpuyard.jobs.policies.packing import (
+    LATE_S,
+    BusyGpus,
+    DeadlinePacking,
+    DeadlineTask,
+    Mode,
+    PlannedStart,
+)
 from gpuyard.quiet import quiet
 
 Choice: TypeAlias = dict[int, Mode]
@@ -33,13 +40,13 @@ class _TooLong(Exception):
 
 
 def improve(
-    found: Packing,
-    tasks: Sequence[Task],
+    found: DeadlinePacking,
+    tasks: Sequence[DeadlineTask],
     gpus: int,
-    blocks: Sequence[Block] = (),
+    busy: Sequence[BusyGpus] = (),
     *,
     effort: int = 50_000,
-) -> Packing:
+) -> DeadlinePacking:
     """The best packing, proven; where that takes too long, what was found, with the bound as far as it came.
 
     `effort` is how many partial schedules are looked at: counted, not timed, so that the same tasks have the same
@@ -50,25 +57,25 @@ def improve(
         return found
     deadlines = [task.deadline_s for task in able]
     cuts: list[_Cut] = []
-    bound, search = found.bound, Search(deadlines, gpus, blocks, effort)
+    bound, search = found.bound, ScheduleSearch(deadlines, gpus, busy, effort)
     for _ in range(_MOST_CUTS):
         try:
-            choice, weight = _chosen(able, gpus, blocks, cuts)
+            choice, weight = _chosen(able, gpus, busy, cuts)
             bound = min(bound, weight)
             if bound <= found.weight + 1e-9:
-                return Packing(found.starts, found.weight, found.weight)
+                return DeadlinePacking(found.starts, found.weight, found.weight)
             starts = search.schedule(choice)
             if starts is not None:
-                named = {able[i].id: Start(at_s, choice[i]) for i, at_s in starts.items()}
-                return Packing(named, weight, weight)
+                named = {able[i].id: PlannedStart(at_s, choice[i]) for i, at_s in starts.items()}
+                return DeadlinePacking(named, weight, weight)
             cuts.append(_cut_off(choice, able, search))
         except _TooLong:
             break
-    return Packing(found.starts, found.weight, bound)
+    return DeadlinePacking(found.starts, found.weight, bound)
 
 
 def _chosen(
-    tasks: Sequence[Task], gpus: int, blocks: Sequence[Block], cuts: Sequence[_Cut]
+    tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus], cuts: Sequence[_Cut]
 ) -> tuple[Choice, float]:
     """The most weight that GPU-seconds and cuts allow, and with that few GPU-seconds."""
     from scipy.optimize import LinearConstraint, milp
@@ -81,7 +88,7 @@ def _chosen(
     rows = [np.array([float(of == i) for of, _ in columns]) for i in range(len(tasks))]
     for deadline in sorted({task.deadline_s for task in tasks}):
         due = np.array([tasks[i].deadline_s <= deadline for i, _ in columns])
-        room = gpus * deadline - sum(b.gpus * min(b.seconds, deadline) for b in blocks)
+        room = gpus * deadline - sum(b.gpus * min(b.seconds, deadline) for b in busy)
         rows.append(used * due / max(room, LATE_S))
         # at most q tasks that need more than 1/(q + 1) of all GPUs run beside each other
         rows += [
@@ -109,7 +116,7 @@ def _chosen(
     return chosen, float(sum(tasks[i].weight for i in chosen))
 
 
-def _cut_off(choice: Choice, tasks: Sequence[Task], search: "Search") -> _Cut:
+def _cut_off(choice: Choice, tasks: Sequence[DeadlineTask], search: "ScheduleSearch") -> _Cut:
     """The fewest of the choice that can't be scheduled together, and other modes of theirs that can't either."""
     kept = dict(choice)
     for i in sorted(choice, key=lambda i: choice[i].gpu_seconds):
@@ -131,15 +138,15 @@ def _cut_off(choice: Choice, tasks: Sequence[Task], search: "Search") -> _Cut:
     return cut
 
 
-class Search:
+class ScheduleSearch:
     """Looks for schedules of tasks in given modes, as long as its effort lasts."""
 
     def __init__(
-        self, deadlines: Sequence[float], gpus: int, blocks: Sequence[Block], effort: int
+        self, deadlines: Sequence[float], gpus: int, busy: Sequence[BusyGpus], effort: int
     ) -> None:
         self._deadlines = deadlines
         self._gpus = gpus
-        self._blocks = tuple(sorted((block.seconds, block.gpus) for block in blocks))
+        self._busy = tuple(sorted((taken.seconds, taken.gpus) for taken in busy))
         self._left = effort
         self._choice: Choice = {}
         self._failed: set[tuple[float, tuple[int, ...], Running, int]] = set()
@@ -148,7 +155,7 @@ class Search:
         """When each begins so that all end in time; None where that can't be."""
         order = sorted(choice, key=lambda i: (self._deadlines[i], -choice[i].gpu_seconds))
         self._choice, self._failed = choice, set()
-        return self._from(0.0, self._blocks, tuple(order))
+        return self._from(0.0, self._busy, tuple(order))
 
     def _from(
         self, now: float, running: Running, left: tuple[int, ...], first: int = 0

@@ -43,7 +43,7 @@ class _State:
 
 
 @dataclass
-class Search:
+class DealSearch:
     """Deals to the last end; `effort` ways are looked at, counted and not timed, so that the answer is the same on
     any machine."""
 

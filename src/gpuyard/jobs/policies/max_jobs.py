@@ -9,12 +9,12 @@ from gpuyard.jobs.policies.base import JobView, Policy, Pool
 from gpuyard.jobs.policies.exact import improve
 from gpuyard.jobs.policies.packing import (
     LATE_S,
-    Block,
-    Calendar,
+    BusyGpus,
+    DeadlinePacking,
+    DeadlineTask,
+    FreeGpus,
     Mode,
-    Packing,
-    Start,
-    Task,
+    PlannedStart,
     pack,
 )
 
@@ -30,8 +30,8 @@ _MOST_EXACT = 10  # jobs for which a proof is tried
 class DeadlinePlan:
     """Who ends in time, and when everybody starts."""
 
-    packing: Packing
-    starts: Mapping[str, Start]
+    packing: DeadlinePacking
+    starts: Mapping[str, PlannedStart]
     """Of those that end in time, and of those that are late and start now."""
     kept: Mapping[str, int]
     """GPUs of jobs that run and can't be stopped."""
@@ -62,20 +62,20 @@ class MaxJobs(Policy):
     def plan(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> DeadlinePlan:
         """Of all that is known now; jobs that come later change it."""
         fixed = [job for job in jobs if job.running and not job.elastic]
-        blocks = [Block(job.gpus, job.seconds_left(job.gpus)) for job in fixed]
+        busy = [BusyGpus(job.gpus, job.seconds_left(job.gpus)) for job in fixed]
         kept = {job.id: job.gpus for job in fixed}
         tasks = [self._task(job, pool.gpus, now_s) for job in jobs if job.id not in kept]
-        packing = pack(tasks, pool.gpus, blocks)
+        packing = pack(tasks, pool.gpus, busy)
         if not packing.proven and len(tasks) <= _MOST_EXACT and _has_scipy():
-            packing = improve(packing, tasks, pool.gpus, blocks, effort=self.effort)
-        calendar = Calendar(pool.gpus, blocks)
+            packing = improve(packing, tasks, pool.gpus, busy, effort=self.effort)
+        free = FreeGpus(pool.gpus, busy)
         for start in packing.starts.values():
-            calendar.take(start.at_s, start.mode.gpus, start.mode.seconds)
-        starts = {**packing.starts, **_late(tasks, packing, calendar)}
-        _hasten(starts, tasks, calendar)
+            free.take(start.at_s, start.mode.gpus, start.mode.seconds)
+        starts = {**packing.starts, **_late(tasks, packing, free)}
+        _hasten(starts, tasks, free)
         return DeadlinePlan(packing, starts, kept)
 
-    def _task(self, job: JobView, gpus: int, now_s: float) -> Task:
+    def _task(self, job: JobView, gpus: int, now_s: float) -> DeadlineTask:
         due_s = self.horizon_s if job.deadline_s is None else job.deadline_s - now_s
         counts = np.arange(job.least_gpus, min(job.most_gpus, gpus) + 1)
         speeds = job.curve.packed[np.minimum(counts, job.curve.most_gpus)]
@@ -93,45 +93,47 @@ class MaxJobs(Policy):
         modes = [Mode(int(g), float(s)) for g, s in zip(counts, seconds, strict=True)]
         if job.running:
             modes.append(Mode(job.gpus, job.seconds_left(job.gpus), now_only=True))
-        return Task(job.id, due_s, tuple(modes), job.weight, complete)
+        return DeadlineTask(job.id, due_s, tuple(modes), job.weight, complete)
 
 
-def _late(tasks: Iterable[Task], packing: Packing, calendar: Calendar) -> dict[str, Start]:
+def _late(
+    tasks: Iterable[DeadlineTask], packing: DeadlinePacking, free: FreeGpus
+) -> dict[str, PlannedStart]:
     """Those that can't be in time and start now all the same, the shortest first."""
     late = [task for task in tasks if task.id not in packing.starts and task.modes]
     starts = {}
     for task in sorted(late, key=lambda task: min(mode.gpu_seconds for mode in task.modes)):
-        if calendar.free_now <= 0:
+        if free.free_now <= 0:
             break
         for mode in _thrifty_first(task):
-            if mode.gpus <= calendar.free_now and calendar.earliest(mode) <= LATE_S:
-                calendar.take(0.0, mode.gpus, mode.seconds)
-                starts[task.id] = Start(0.0, mode)
+            if mode.gpus <= free.free_now and free.earliest(mode) <= LATE_S:
+                free.take(0.0, mode.gpus, mode.seconds)
+                starts[task.id] = PlannedStart(0.0, mode)
                 break
     return starts
 
 
-def _hasten(starts: dict[str, Start], tasks: Iterable[Task], calendar: Calendar) -> None:
+def _hasten(starts: dict[str, PlannedStart], tasks: Iterable[DeadlineTask], free: FreeGpus) -> None:
     """GPUs that would be idle now make jobs quicker, where the plan of the others stays as it is."""
     by_id = {task.id: task for task in tasks}
     for id_, start in sorted(starts.items(), key=lambda item: item[1].at_s):
-        if calendar.free_now <= 0:
+        if free.free_now <= 0:
             break
-        calendar.take(start.at_s, -start.mode.gpus, start.mode.seconds)
+        free.take(start.at_s, -start.mode.gpus, start.mode.seconds)
         modes = _thrifty_first(by_id[id_])
         most = _MOST_WASTE * modes[0].gpu_seconds
         quicker = min(
-            (Start(at_s, mode) for mode in modes if mode.gpu_seconds <= most
-             and (at_s := calendar.earliest(mode)) < float("inf")),
+            (PlannedStart(at_s, mode) for mode in modes if mode.gpu_seconds <= most
+             and (at_s := free.earliest(mode)) < float("inf")),
             key=lambda other: (other.end_s, other.mode.gpus),
             default=start,
         )  # fmt: skip
         chosen = quicker if quicker.end_s < start.end_s - LATE_S else start
         starts[id_] = chosen
-        calendar.take(chosen.at_s, chosen.mode.gpus, chosen.mode.seconds)
+        free.take(chosen.at_s, chosen.mode.gpus, chosen.mode.seconds)
 
 
-def _thrifty_first(task: Task) -> list[Mode]:
+def _thrifty_first(task: DeadlineTask) -> list[Mode]:
     endless = replace(task, deadline_s=float("inf"))
     return list(endless.within(2**31).modes)
 

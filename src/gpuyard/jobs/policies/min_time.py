@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuyard.jobs.curve import Point, hull_of
 from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy, gpus_of
-from gpuyard.jobs.policies.few import Search
+from gpuyard.jobs.policies.few import DealSearch
 from gpuyard.jobs.policies.placement import place
 
 _HORIZON_S = 3600.0  # a restart has to pay for itself within: later the GPUs are dealt anew anyhow
@@ -97,7 +97,7 @@ def _best_of_few(free: Sequence[JobView], left: int) -> dict[str, int] | None:
             total = _followed(free, left, dealt)
             if total < least:
                 best, least = dealt, total
-    return None if best is None else Search(free, left, _EFFORT).improve(best, least)
+    return None if best is None else DealSearch(free, left, _EFFORT).improve(best, least)
 
 
 def _followed(jobs: Sequence[JobView], gpus: int, dealt: Mapping[str, int]) -> float:

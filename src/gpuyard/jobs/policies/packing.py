@@ -31,7 +31,7 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DeadlineTask:
     """A job that counts if it ends by its deadline."""
 
     id: str
@@ -41,7 +41,7 @@ class Task:
     complete: bool = True
     """Has every mode that could be of use; else only the one of the fewest GPU-seconds is sure to be there."""
 
-    def within(self, gpus: int) -> "Task":
+    def within(self, gpus: int) -> "DeadlineTask":
         """With the modes that are quick and narrow enough: to go on as it runs, then by GPU-seconds."""
         usable = [m for m in self.modes if m.gpus <= gpus and m.seconds <= self.deadline_s + LATE_S]
         return replace(
@@ -50,7 +50,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BusyGpus:
     """GPUs that are taken from now for so long, whatever is decided."""
 
     gpus: int
@@ -58,7 +58,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PlannedStart:
     """When a task begins, and in which mode."""
 
     at_s: float
@@ -70,10 +70,10 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Packing:
+class DeadlinePacking:
     """Tasks that end in time, their weight together, and what no packing can pass."""
 
-    starts: Mapping[str, Start]
+    starts: Mapping[str, PlannedStart]
     weight: float
     bound: float
 
@@ -87,18 +87,18 @@ class Packing:
         return self.gap < _LIGHT
 
 
-class Calendar:
+class FreeGpus:
     """How many GPUs are free from now on: stretches of time, each with its beginning, the last without an end."""
 
-    def __init__(self, gpus: int, blocks: Iterable[Block] = ()) -> None:
+    def __init__(self, gpus: int, busy: Iterable[BusyGpus] = ()) -> None:
         self._count = 1
         self._times = np.full(
             64, np.inf
         )  # beginnings; the first one past the last stretch is its end
         self._free = np.zeros(64, dtype=np.int64)
         self._times[0], self._free[0] = 0.0, gpus
-        for block in blocks:
-            self.take(0.0, block.gpus, block.seconds)
+        for taken in busy:
+            self.take(0.0, taken.gpus, taken.seconds)
 
     @property
     def free_now(self) -> int:
@@ -153,22 +153,26 @@ class Calendar:
         return index
 
 
-def pack(tasks: Sequence[Task], gpus: int, blocks: Sequence[Block] = ()) -> Packing:
+def pack(
+    tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus] = ()
+) -> DeadlinePacking:
     """The best of several greedy orders, each with tasks put as early and as late as they can be."""
     able = [task for task in (task.within(gpus) for task in tasks) if task.modes]
-    bound, shares = weight_bound(able, gpus, blocks)
-    best = Packing({}, 0.0, bound)
+    bound, shares = weight_bound(able, gpus, busy)
+    best = DeadlinePacking({}, 0.0, bound)
     for order, late in _orders(able, shares):
         if best.proven:
             break
-        starts = _placed(order, Calendar(gpus, blocks), late=late)
+        starts = _placed(order, FreeGpus(gpus, busy), late=late)
         weight = sum(task.weight for task in able if task.id in starts)
         if weight > best.weight + _LIGHT:
-            best = Packing(starts, weight, bound)
-    return replace(best, starts=_shifted(best.starts, Calendar(gpus, blocks)))
+            best = DeadlinePacking(starts, weight, bound)
+    return replace(best, starts=_shifted(best.starts, FreeGpus(gpus, busy)))
 
 
-def _placed(order: Iterable[Task], calendar: Calendar, *, late: bool) -> dict[str, Start]:
+def _placed(
+    order: Iterable[DeadlineTask], free: FreeGpus, *, late: bool
+) -> dict[str, PlannedStart]:
     """Each in the mode of the fewest GPU-seconds that is in time; else it is left out.
 
     As late as it can be: then the time before is left to those that are due before.
@@ -176,38 +180,38 @@ def _placed(order: Iterable[Task], calendar: Calendar, *, late: bool) -> dict[st
     starts = {}
     for task in order:
         for mode in task.modes:
-            at_s = calendar.latest(mode, task.deadline_s) if late else calendar.earliest(mode)
+            at_s = free.latest(mode, task.deadline_s) if late else free.earliest(mode)
             if at_s + mode.seconds <= task.deadline_s + LATE_S:
-                calendar.take(at_s, mode.gpus, mode.seconds)
-                starts[task.id] = Start(at_s, mode)
+                free.take(at_s, mode.gpus, mode.seconds)
+                starts[task.id] = PlannedStart(at_s, mode)
                 break
     return starts
 
 
-def _shifted(starts: Mapping[str, Start], calendar: Calendar) -> dict[str, Start]:
+def _shifted(starts: Mapping[str, PlannedStart], free: FreeGpus) -> dict[str, PlannedStart]:
     """All earlier, as far as that goes without a change of their order."""
     shifted = {}
     for id_, start in sorted(starts.items(), key=lambda item: item[1].at_s):
-        at_s = min(calendar.earliest(start.mode), start.at_s)
-        calendar.take(at_s, start.mode.gpus, start.mode.seconds)
-        shifted[id_] = Start(at_s, start.mode)
+        at_s = min(free.earliest(start.mode), start.at_s)
+        free.take(at_s, start.mode.gpus, start.mode.seconds)
+        shifted[id_] = PlannedStart(at_s, start.mode)
     return shifted
 
 
 def weight_bound(
-    tasks: Sequence[Task], gpus: int, blocks: Sequence[Block] = ()
+    tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus] = ()
 ) -> tuple[float, Shares]:
     """No packing has more weight than this, which a part of each task would have.
 
-    By each deadline D, tasks that are due then have at most gpus · D GPU-seconds, of which blocks take theirs. With
+    By each deadline D, tasks that are due then have at most gpus · D GPU-seconds, of which those that are busy take theirs. With
     parts of tasks allowed that is a linear program; as its constraints are nested, taking the most weight per
     GPU-second first solves it (a polymatroid: Edmonds 1970).
     """
     due = np.array([task.deadline_s for task in tasks])
     ends = np.unique(due)
     room = gpus * ends
-    for block in blocks:
-        room -= block.gpus * np.minimum(ends, block.seconds)
+    for taken in busy:
+        room -= taken.gpus * np.minimum(ends, taken.seconds)
     room = np.maximum(room, 0.0)
     first = np.searchsorted(ends, due)
     needs = np.array([min(mode.gpu_seconds for mode in task.modes) for task in tasks])
@@ -220,7 +224,9 @@ def weight_bound(
     return float(shares @ weights), shares
 
 
-def _orders(tasks: Sequence[Task], shares: Shares) -> Iterator[tuple[list[Task], bool]]:
+def _orders(
+    tasks: Sequence[DeadlineTask], shares: Shares
+) -> Iterator[tuple[list[DeadlineTask], bool]]:
     """And whether each is to be put late. What runs comes first, so that little is stopped; then those that the bound
     takes whole, by their deadlines, and others that are best at times."""
     density = [task.weight / max(task.modes[0].gpu_seconds, 1e-12) for task in tasks]
