@@ -41,7 +41,7 @@ from gpuyard.jobs.engines.kubernetes.draft import (
     UUID_LABEL,
 )
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.status import Spot, job_of, status_said
+from gpuyard.jobs.engines.kubernetes.status import ObjectReference, job_of, status_said
 from gpuyard.jobs.engines.slurm import commands, rows
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.jobs.simulate.traces.pollux import read_epochs, read_placements, read_pollux
@@ -375,7 +375,7 @@ def _kubernetes(text: str) -> None:
         raise GpuyardError("no answer")
     found, pods = said.get("object", {}), said.get("pods", [])
     for kind in KINDS.values():
-        told = status_said(Spot("c", "n", kind, "digits"), found, pods)
+        told = status_said(ObjectReference("c", "n", kind, "digits"), found, pods)
         assert told.handle.id == f"c/n/{kind.name}/digits"
         json.dumps(told.document())
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.jobs.engines.kubernetes.draft import GPUS_ANNOTATION, JOB_ANNOTATION
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.status import Spot, job_of, status_said
+from gpuyard.jobs.engines.kubernetes.status import ObjectReference, job_of, status_said
 from gpuyard.jobs.engines.slurm import commands, rows
 from gpuyard.jobs.job import Job
 
@@ -50,7 +50,7 @@ def test_an_annotation_that_is_no_job_is_none(written: str) -> None:
 def test_an_object_that_is_none_of_kubernetes_is_one_whose_state_nobody_knows(
     kind: str, found: dict[str, Any], pods: list[dict[str, Any]]
 ) -> None:
-    told = status_said(Spot("c", "n", KINDS[kind], "x"), found, pods)
+    told = status_said(ObjectReference("c", "n", KINDS[kind], "x"), found, pods)
     assert told.gpus is None
     json.dumps(told.document())
 

@@ -32,7 +32,7 @@ _MEANINGS = {
 _NO_TLS = "speaks no TLS, or with a certificate that your kubeconfig does not trust"
 
 
-class Refused(GpuyardError):
+class ApiRefused(GpuyardError):
     """The API answered no."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -79,7 +79,7 @@ def default_place(context: str | None) -> tuple[str | None, str]:
     return chosen["name"], chosen["context"].get("namespace") or "default"
 
 
-class Cluster:
+class KubernetesCluster:
     """One that can be asked."""
 
     def __init__(self, context: str | None) -> None:
@@ -113,7 +113,7 @@ class Cluster:
         return self._asked(resource, "create", namespace, body=manifest, **strict)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
-        """Raises `Refused` with 404 where there is none."""
+        """Raises `ApiRefused` with 404 where there is none."""
         return self._asked(resource, "get" if resource.group else "read", namespace, name=name)
 
     def found(self, resource: Resource, namespace: str, selector: str) -> list[Manifest]:
@@ -246,7 +246,7 @@ class Cluster:
         message = str(said.get("message") or "") if isinstance(said, Mapping) else ""
         for secret in self._secrets():
             message = message.replace(secret, "…")
-        return Refused(status, printable(message)[:_LONGEST_MESSAGE])
+        return ApiRefused(status, printable(message)[:_LONGEST_MESSAGE])
 
     def _secrets(self) -> list[str]:
         """As they are now: a login is renewed while one waits."""

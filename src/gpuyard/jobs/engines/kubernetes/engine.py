@@ -7,9 +7,9 @@ from typing import ClassVar
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.kubernetes.cluster import (
-    Cluster,
+    ApiRefused,
+    KubernetesCluster,
     NoAnswer,
-    Refused,
     default_place,
     why_unusable,
 )
@@ -25,10 +25,15 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import SECRETS, SERVICES
 from gpuyard.jobs.engines.kubernetes.kinds.notebook import TOKEN_KEY
 from gpuyard.jobs.engines.kubernetes.logs import LogSource, followed, printed
 from gpuyard.jobs.engines.kubernetes.pods import PodsView
-from gpuyard.jobs.engines.kubernetes.records import Record, forget, mark_cancelled, record_of
+from gpuyard.jobs.engines.kubernetes.records import (
+    KubernetesRecord,
+    forget,
+    mark_cancelled,
+    record_of,
+)
 from gpuyard.jobs.engines.kubernetes.request import KubernetesRequest
 from gpuyard.jobs.engines.kubernetes.status import (
-    Spot,
+    ObjectReference,
     job_of,
     label,
     selector,
@@ -47,7 +52,7 @@ class KubernetesEngine(Engine):
     plans_anywhere: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._clusters: dict[str | None, Cluster] = {}
+        self._clusters: dict[str | None, KubernetesCluster] = {}
         """By context: a kubeconfig may start a program to log in, which is not to run for every question."""
 
     def available(self) -> Availability:
@@ -73,14 +78,16 @@ class KubernetesEngine(Engine):
         """The object's name has the UUID: what was made before an answer was lost is found again, not made twice."""
         cluster = self._cluster(request.context)
         kind = KINDS[request.kind]
-        spot = Spot(request.context or "", request.namespace, kind, request.name).checked()
-        Record(spot.handle, request.job.document()).write()
+        reference = ObjectReference(
+            request.context or "", request.namespace, kind, request.name
+        ).checked()
+        KubernetesRecord(reference.handle, request.job.document()).write()
         own, *companions = request.manifests
         try:
-            made = _create_once(cluster, spot, own)
+            made = _create_once(cluster, reference, own)
         except GpuyardError as fault:
             if not isinstance(fault, NoAnswer) or not fault.sent:
-                forget(spot.handle)
+                forget(reference.handle)
             raise
         owner = {
             "apiVersion": own["apiVersion"],
@@ -92,20 +99,20 @@ class KubernetesEngine(Engine):
             companions.append(_token_secret(own))
         try:
             for manifest in companions:
-                _create_companion(cluster, spot, manifest, owner)
+                _create_companion(cluster, reference, manifest, owner)
         except GpuyardError as fault:
-            _undo(cluster, spot, fault)
+            _undo(cluster, reference, fault)
             raise
-        return spot.handle
+        return reference.handle
 
     def status(self, handle: Handle) -> JobStatus:
-        spot = Spot.of(handle)
+        reference = ObjectReference.of(handle)
         try:
-            cluster = self._cluster(spot.context)
-            found = cluster.get(spot.kind.resource, spot.namespace, spot.name)
-            pods = _pods_by_job(cluster, spot.namespace, selector(found))
-            return status_said(spot, found, pods.get(label(found, UUID_LABEL), []))
-        except Refused as refused:
+            cluster = self._cluster(reference.context)
+            found = cluster.get(reference.kind.resource, reference.namespace, reference.name)
+            pods = _pods_by_job(cluster, reference.namespace, selector(found))
+            return status_said(reference, found, pods.get(label(found, UUID_LABEL), []))
+        except ApiRefused as refused:
             if refused.status == 404:
                 return status_of_gone(handle)
             return status_unknown(handle, str(refused))
@@ -122,21 +129,23 @@ class KubernetesEngine(Engine):
         for kind in KINDS.values():
             try:
                 objects = cluster.found(kind.resource, namespace, ours)
-            except Refused as refused:
+            except ApiRefused as refused:
                 if refused.status in {403, 404} and kind.needs:
                     continue
                 raise
             for found in objects:
-                spot = Spot(context or "", namespace, kind, found["metadata"]["name"])
+                reference = ObjectReference(
+                    context or "", namespace, kind, found["metadata"]["name"]
+                )
                 own = pods.get(label(found, UUID_LABEL), [])
-                jobs.append(status_said(spot, found, own))
+                jobs.append(status_said(reference, found, own))
         return sorted(jobs, key=lambda job: (job.submitted or 0.0, job.handle))
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
-        spot = Spot.of(handle)
-        cluster = self._cluster(spot.context)
-        found = self._found(cluster, spot)
-        source = LogSource(cluster, spot.namespace, selector(found), spot.kind.container)
+        reference = ObjectReference.of(handle)
+        cluster = self._cluster(reference.context)
+        found = self._found(cluster, reference)
+        source = LogSource(cluster, reference.namespace, selector(found), reference.kind.container)
         job = job_of(found)
         nodes = 1 if job is None else job.spec.nodes or 1
         if not follow:
@@ -144,48 +153,48 @@ class KubernetesEngine(Engine):
 
         def ended() -> bool:
             try:
-                now = cluster.get(spot.kind.resource, spot.namespace, spot.name)
-            except Refused as refused:
+                now = cluster.get(reference.kind.resource, reference.namespace, reference.name)
+            except ApiRefused as refused:
                 if refused.status == 404:
                     return True
                 raise
-            return spot.kind.progress(now, PodsView()).state in {"succeeded", "failed"}
+            return reference.kind.state_of(now, PodsView()).state in {"succeeded", "failed"}
 
         return followed(source, nodes, ended)
 
     def cancel(self, handle: Handle) -> None:
         """Deletes it; one that has ended stays, with what it printed."""
-        spot = Spot.of(handle)
-        cluster = self._cluster(spot.context)
-        found = self._found(cluster, spot)
-        if spot.kind.progress(found, PodsView()).state in {"succeeded", "failed"}:
+        reference = ObjectReference.of(handle)
+        cluster = self._cluster(reference.context)
+        found = self._found(cluster, reference)
+        if reference.kind.state_of(found, PodsView()).state in {"succeeded", "failed"}:
             return
         mark_cancelled(handle)
         try:
-            cluster.delete(spot.kind.resource, spot.namespace, spot.name)
-        except Refused as refused:
+            cluster.delete(reference.kind.resource, reference.namespace, reference.name)
+        except ApiRefused as refused:
             if refused.status != 404:
                 raise
 
     def job(self, handle: Handle) -> Job:
-        spot = Spot.of(handle)
+        reference = ObjectReference.of(handle)
         record = record_of(handle)
         if record is not None:
             return Job.from_document(record.job)
-        job = job_of(self._found(self._cluster(spot.context), spot))
+        job = job_of(self._found(self._cluster(reference.context), reference))
         return job if job is not None else super().job(handle)
 
-    def _cluster(self, context: str | None) -> Cluster:
+    def _cluster(self, context: str | None) -> KubernetesCluster:
         if context not in self._clusters:
-            self._clusters[context] = Cluster(context)
+            self._clusters[context] = KubernetesCluster(context)
         return self._clusters[context]
 
-    def _found(self, cluster: Cluster, spot: Spot) -> Manifest:
+    def _found(self, cluster: KubernetesCluster, reference: ObjectReference) -> Manifest:
         try:
-            return cluster.get(spot.kind.resource, spot.namespace, spot.name)
-        except Refused as refused:
+            return cluster.get(reference.kind.resource, reference.namespace, reference.name)
+        except ApiRefused as refused:
             if refused.status == 404:
-                raise UserMistake(f"there is no job {spot.handle}, or no longer") from None
+                raise UserMistake(f"there is no job {reference.handle}, or no longer") from None
             raise
 
 
@@ -197,22 +206,24 @@ def _caveats(draft: Draft) -> Iterator[str]:
         yield f"priority: {spec.priority} is not passed on; kubernetes.priority_class is"
 
 
-def _create_once(cluster: Cluster, spot: Spot, manifest: Manifest) -> Manifest:
+def _create_once(
+    cluster: KubernetesCluster, reference: ObjectReference, manifest: Manifest
+) -> Manifest:
     """Asked again where no answer came, since the first may have been heard."""
-    kind, heard = spot.kind, False
+    kind, heard = reference.kind, False
     for last in (False, True):
         try:
-            return cluster.create(kind.resource, spot.namespace, manifest)
+            return cluster.create(kind.resource, reference.namespace, manifest)
         except NoAnswer as fault:
             heard = heard or fault.sent
             if last and not heard:
                 raise
             if last:
                 raise NoAnswer(
-                    f"{fault}; it may have been submitted as {spot.handle}: `gpuyard status` says so when "
+                    f"{fault}; it may have been submitted as {reference.handle}: `gpuyard status` says so when "
                     "the cluster answers"
                 ) from None
-        except Refused as refused:
+        except ApiRefused as refused:
             if (
                 refused.status == 404 and kind.needs and not refused.message
             ):  # its kind, not its namespace
@@ -222,37 +233,41 @@ def _create_once(cluster: Cluster, spot: Spot, manifest: Manifest) -> Manifest:
                 ) from None
             if refused.status != 409:
                 raise
-            found = cluster.get(kind.resource, spot.namespace, spot.name)
+            found = cluster.get(kind.resource, reference.namespace, reference.name)
             if label(found, UUID_LABEL) != manifest["metadata"]["labels"][UUID_LABEL]:
                 raise
             return found
     raise AssertionError
 
 
-def _create_companion(cluster: Cluster, spot: Spot, manifest: Manifest, owner: Manifest) -> None:
+def _create_companion(
+    cluster: KubernetesCluster, reference: ObjectReference, manifest: Manifest, owner: Manifest
+) -> None:
     """Owned by the job's object: it goes when that goes, whoever deletes it."""
     resource = SECRETS if manifest["kind"] == SECRETS.kind else SERVICES
     owned = {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
     for last in (False, True):
         try:
-            cluster.create(resource, spot.namespace, owned)
+            cluster.create(resource, reference.namespace, owned)
         except NoAnswer:
             if last:
                 raise
             continue
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status != 409:  # made before its answer was lost
                 raise
         return
 
 
-def _undo(cluster: Cluster, spot: Spot, why: GpuyardError) -> None:
+def _undo(cluster: KubernetesCluster, reference: ObjectReference, why: GpuyardError) -> None:
     """A job that lacks a part would only wait for it."""
     try:
-        cluster.delete(spot.kind.resource, spot.namespace, spot.name)
+        cluster.delete(reference.kind.resource, reference.namespace, reference.name)
     except GpuyardError:
-        raise GpuyardError(f"{why}; a part of it is there: gpuyard cancel {spot.handle}") from None
-    mark_cancelled(spot.handle)
+        raise GpuyardError(
+            f"{why}; a part of it is there: gpuyard cancel {reference.handle}"
+        ) from None
+    mark_cancelled(reference.handle)
 
 
 def _token_secret(own: Manifest) -> Manifest:
@@ -270,13 +285,15 @@ def _token_secret(own: Manifest) -> Manifest:
     }
 
 
-def _pods_by_job(cluster: Cluster, namespace: str, wanted: str) -> dict[str, list[Manifest]]:
+def _pods_by_job(
+    cluster: KubernetesCluster, namespace: str, wanted: str
+) -> dict[str, list[Manifest]]:
     """By the job's UUID. One may be allowed to see jobs and not pods."""
     by_job: dict[str, list[Manifest]] = {}
     try:
         for pod in cluster.pods(namespace, wanted)[0]:
             by_job.setdefault(label(pod, UUID_LABEL), []).append(pod)
-    except Refused as refused:
+    except ApiRefused as refused:
         if refused.status != 403:
             raise
     return by_job

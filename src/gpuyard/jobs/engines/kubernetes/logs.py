@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.engines.kubernetes.cluster import Cluster, NoAnswer, Quiet, Refused
+from gpuyard.jobs.engines.kubernetes.cluster import ApiRefused, KubernetesCluster, NoAnswer, Quiet
 from gpuyard.jobs.engines.kubernetes.draft import Manifest
 
 _LONGEST_LINE = 1_000_000
@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 1.0
 class LogSource:
     """Where the pods of one job are found."""
 
-    cluster: Cluster
+    cluster: KubernetesCluster
     namespace: str
     selector: str
     container: str
@@ -101,7 +101,7 @@ class _Follower:
         seconds = _END_SECONDS if ended and all(ended) else _WATCH_SECONDS
         try:
             source.cluster.wait_for_pods(source.namespace, source.selector, version, seconds)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status == 410:
                 raise NoAnswer(str(refused)) from None
             if refused.status != 403:
@@ -167,7 +167,7 @@ class _Reader:
                     raise
                 time.sleep(_PAUSE_SECONDS)
                 continue
-            except Refused as refused:
+            except ApiRefused as refused:
                 if refused.status in {400, 404}:  # its container has not started, or it is gone
                     return
                 raise

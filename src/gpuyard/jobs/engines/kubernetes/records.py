@@ -15,7 +15,7 @@ from gpuyard.jobs.job import Handle, Job
 
 
 @dataclass(frozen=True)
-class Record:
+class KubernetesRecord:
     """One job, and whether it was cancelled from here."""
 
     handle: Handle
@@ -28,13 +28,13 @@ class Record:
         write_text(make_parent(_path(self.handle)), json.dumps(document) + "\n", mode=0o600)
 
 
-def record_of(handle: Handle) -> Record | None:
+def record_of(handle: Handle) -> KubernetesRecord | None:
     """None: it was not submitted from here."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         document = json.loads(_path(handle).read_text(encoding="utf-8"))
         if document["handle"] == str(handle):
             job = Job.from_document(document["job"])
-            return Record(handle, job.document(), bool(document["cancelled"]))
+            return KubernetesRecord(handle, job.document(), bool(document["cancelled"]))
     return None
 
 

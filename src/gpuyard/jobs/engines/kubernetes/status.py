@@ -24,7 +24,7 @@ _GPUS = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Spot:
+class ObjectReference:
     """What a handle says: `kubernetes://CONTEXT/NAMESPACE/KIND/NAME`."""
 
     context: str
@@ -33,7 +33,7 @@ class Spot:
     name: str
 
     @classmethod
-    def of(cls, handle: Handle) -> "Spot":
+    def of(cls, handle: Handle) -> "ObjectReference":
         """Raises where it is none of ours."""
         parts = handle.id.rsplit("/", 3)  # a context may have slashes
         if len(parts) != 4 or parts[2] not in KINDS:
@@ -47,7 +47,7 @@ class Spot:
     def handle(self) -> Handle:
         return Handle("kubernetes", f"{self.context}/{self.namespace}/{self.kind.name}/{self.name}")
 
-    def checked(self) -> "Spot":
+    def checked(self) -> "ObjectReference":
         """Raises where it can't be said as a handle, before anything is made."""
         try:
             Handle.parse(str(self.handle))
@@ -75,36 +75,36 @@ def job_of(found: Manifest) -> Job | None:
         return None
 
 
-def status_said(spot: Spot, found: Manifest, pods: Sequence[Manifest]) -> JobStatus:
+def status_said(reference: ObjectReference, found: Manifest, pods: Sequence[Manifest]) -> JobStatus:
     """Of an object and its pods as they are told of; one that is not as Kubernetes has them hides no other."""
     try:
-        return status_of(spot, found, PodsView.of(pods))
+        return status_of(reference, found, PodsView.of(pods))
     except (AttributeError, KeyError, TypeError, ValueError):
         return status_unknown(
-            spot.handle, "what the cluster says of it is not as Kubernetes says it"
+            reference.handle, "what the cluster says of it is not as Kubernetes says it"
         )
 
 
-def status_of(spot: Spot, found: Manifest, pods: PodsView) -> JobStatus:
-    progress = spot.kind.progress(found, pods)
+def status_of(reference: ObjectReference, found: Manifest, pods: PodsView) -> JobStatus:
+    seen = reference.kind.state_of(found, pods)
     annotations = found["metadata"].get("annotations") or {}
     job = job_of(found)
-    begun = progress.state == "running" or pods.started is not None
+    begun = seen.state == "running" or pods.started is not None
     gpus = annotations.get(GPUS_ANNOTATION, "")
     status = JobStatus(
-        spot.handle,
-        progress.state,
+        reference.handle,
+        seen.state,
         uuid=label(found, UUID_LABEL),
         name=annotations.get(NAME_ANNOTATION, ""),
         user=label(found, USER_LABEL),
         restarts=pods.restarts,
-        exit_status=_exit_status(progress.state, pods),
+        exit_status=_exit_status(seen.state, pods),
         gpus=int(gpus) if begun and _GPUS.fullmatch(gpus) else None,
         nodes=pods.nodes,
         submitted=moment(found["metadata"].get("creationTimestamp")),
         started=pods.started,
-        ended=progress.ended,
-        reason=progress.reason,
+        ended=seen.ended,
+        reason=seen.reason,
     )
     return status if job is None else _with_job(status, job)
 

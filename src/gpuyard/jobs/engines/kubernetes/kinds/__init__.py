@@ -2,11 +2,11 @@
 
 from gpuyard.jobs.engines.kubernetes.kinds.base import Kind
 from gpuyard.jobs.engines.kubernetes.kinds.batch_job import BatchJob
-from gpuyard.jobs.engines.kubernetes.kinds.notebook import Notebook
+from gpuyard.jobs.engines.kubernetes.kinds.notebook import NotebookStatefulSet
 from gpuyard.jobs.engines.kubernetes.kinds.pytorch_job import PyTorchJob
 from gpuyard.jobs.engines.kubernetes.kinds.train_job import TrainJob
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (BatchJob(), TrainJob(), PyTorchJob(), Notebook())
+    kind.name: kind for kind in (BatchJob(), TrainJob(), PyTorchJob(), NotebookStatefulSet())
 }
 """By the name that job files and handles have."""

@@ -30,7 +30,7 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 
 
 @dataclass(frozen=True)
-class Progress:
+class ObjectState:
     """How far an object is, and why."""
 
     state: JobState
@@ -80,7 +80,7 @@ class Kind(ABC):
         return (own, *self.companions(draft))
 
     @abstractmethod
-    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
         """Of an object that the API gave."""
 
 
@@ -90,25 +90,25 @@ def true_conditions(found: Manifest) -> dict[str, Manifest]:
     return {each["type"]: each for each in conditions if each.get("status") == "True"}
 
 
-def ended_as(state: JobState, condition: Manifest, *, ended: str | None = None) -> Progress:
+def ended_as(state: JobState, condition: Manifest, *, ended: str | None = None) -> ObjectState:
     """A state that stays, with what the controller says of it."""
     said = [condition.get("reason"), condition.get("message")]
     reason = "" if state == "succeeded" else ": ".join(text for text in said if text)
-    return Progress(state, reason, moment(ended or condition.get("lastTransitionTime")))
+    return ObjectState(state, reason, moment(ended or condition.get("lastTransitionTime")))
 
 
-def unfinished(found: Manifest, pods: PodsView, *, suspended: bool, running: bool) -> Progress:
+def unfinished(found: Manifest, pods: PodsView, *, suspended: bool, running: bool) -> ObjectState:
     """Queued, running, or not to be known, of what has not ended."""
     if found["metadata"].get("deletionTimestamp"):
-        return Progress("running", "it is being deleted")
+        return ObjectState("running", "it is being deleted")
     if suspended:
         queue = found["metadata"].get("labels", {}).get(QUEUE_LABEL)
-        return Progress("queued", f"waits in Kueue's queue {queue}" if queue else "is suspended")
+        return ObjectState("queued", f"waits in Kueue's queue {queue}" if queue else "is suspended")
     if pods.unknown:
-        return Progress("unknown", "the node that it runs on does not answer")
+        return ObjectState("unknown", "the node that it runs on does not answer")
     if running or pods.running:
-        return Progress("running")
-    return Progress("queued", pods.waiting)
+        return ObjectState("running")
+    return ObjectState("queued", pods.waiting)
 
 
 def headless_service(draft: Draft, port: int) -> Manifest:

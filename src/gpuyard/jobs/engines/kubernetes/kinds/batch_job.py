@@ -10,7 +10,7 @@ from typing import ClassVar
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
-    Progress,
+    ObjectState,
     Resource,
     ended_as,
     headless_service,
@@ -63,7 +63,7 @@ class BatchJob(Kind):
             )
         return ()
 
-    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
         conditions = true_conditions(found)
         status = found.get("status", {})
         if "Complete" in conditions:

@@ -12,7 +12,7 @@ from gpuyard.jobs.engines.kubernetes.draft import UUID_LABEL, Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     SERVICES,
     Kind,
-    Progress,
+    ObjectState,
     Resource,
     unfinished,
 )
@@ -30,7 +30,7 @@ _OPTIONS = (
 _TOKEN_VARIABLE = "JUPYTER_TOKEN"  # noqa: S105
 
 
-class Notebook(Kind):
+class NotebookStatefulSet(Kind):
     """Two at once would share GPUs and files: a StatefulSet never has two pods of one name."""
 
     name: ClassVar[str] = "notebook"
@@ -81,7 +81,7 @@ class Notebook(Kind):
             "make it first",
         )
 
-    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
         ready = bool(found.get("status", {}).get("readyReplicas"))
         return unfinished(found, pods, suspended=False, running=ready)
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
-    Progress,
+    ObjectState,
     Resource,
     ended_as,
     true_conditions,
@@ -44,20 +44,20 @@ class PyTorchJob(Kind):
             "pytorchReplicaSpecs": replicas,
         }
 
-    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
         conditions = true_conditions(found)
         ended = found.get("status", {}).get("completionTime")
         if "Succeeded" in conditions:
             return ended_as("succeeded", conditions["Succeeded"], ended=ended)
         if "Failed" in conditions:
             return ended_as("failed", conditions["Failed"], ended=ended)
-        progress = unfinished(
+        seen = unfinished(
             found,
             pods,
             suspended=bool(found["spec"].get("runPolicy", {}).get("suspend"))
             or "Suspended" in conditions,
             running="Running" in conditions,
         )
-        if progress.state == "queued" and not progress.reason and "Restarting" in conditions:
-            return Progress("queued", conditions["Restarting"].get("message", ""))
-        return progress
+        if seen.state == "queued" and not seen.reason and "Restarting" in conditions:
+            return ObjectState("queued", conditions["Restarting"].get("message", ""))
+        return seen

@@ -11,7 +11,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     Kind,
-    Progress,
+    ObjectState,
     Resource,
     ended_as,
     true_conditions,
@@ -66,7 +66,7 @@ class TrainJob(Kind):
             )
         return said
 
-    def progress(self, found: Manifest, pods: PodsView) -> Progress:
+    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
         conditions = true_conditions(found)
         if "Complete" in conditions:
             return ended_as("succeeded", conditions["Complete"])
