@@ -2,6 +2,7 @@
 
     GpuyardError             could not be done here: exit status 1
     ├── NotStored            what was measured can't be kept, and is carried along; in `measure.store`
+    ├── NoAnswer             a scheduler or service was asked and said nothing: it may have been done or not
     ├── MissingRequirement   a package, device or right is not here; says how to get it
     └── UserMistake          what was asked for is wrong: exit status 2
         ├── BadQuantity      "10 GBit" where a rate was expected
@@ -25,6 +26,14 @@ class GpuyardError(Exception):
 
 class MissingRequirement(GpuyardError):
     """This machine lacks something that the command needs."""
+
+
+class NoAnswer(GpuyardError):
+    """Who was asked said nothing: what was `sent` may have been done or not, and nothing may be concluded."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        self.sent = sent
+        super().__init__(message)
 
 
 class UserMistake(GpuyardError):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import UserMistake
+from gpuyard.errors import NoAnswer, UserMistake
 
 _OFTEN_SECONDS = 10.0  # Slurm's controller is everybody's
 
@@ -98,7 +98,6 @@ def _explain(handle: str, *, json_output: bool) -> None:
 
 def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.jobs.engines.local.engine import LocalEngine
-    from gpuyard.jobs.engines.slurm.commands import NoAnswer
     from gpuyard.jobs.engines.slurm.rebalancing import rebalance
     from gpuyard.report.answers.jobs.queue import rebalance_answer
     from gpuyard.report.terminal import say

@@ -4,15 +4,10 @@ import os
 from pathlib import Path
 
 from gpuyard import files
-from gpuyard.errors import GpuyardError
 from gpuyard.share.store.config import config_file
 
 MACHINE = Path("/var/lib/gpuyard")
 SOCKET = "lease.socket"
-
-
-class NoAnswer(GpuyardError):
-    """The service is down, or being started again: nobody has said no."""
 
 
 def share_directory() -> Path:

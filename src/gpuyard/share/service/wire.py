@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.service.location import SOCKET, NoAnswer
+from gpuyard.errors import GpuyardError, NoAnswer, UserMistake
+from gpuyard.share.service.location import SOCKET
 from gpuyard.share.store.lease import Lease, NoneFree
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, NoAnswer
 from gpuyard.share.service.desk import Desk
-from gpuyard.share.service.location import NoAnswer
 from gpuyard.share.store.lease import Lease, NoneFree, Request
 from gpuyard.share.store.state import Turn
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
+from gpuyard.errors import GpuyardError, MissingRequirement, NoAnswer, UserMistake, quoted
 from gpuyard.jobs.engines.kubernetes.draft import Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import Resource
 from gpuyard.printable import printable
@@ -39,14 +39,6 @@ class ApiRefused(GpuyardError):
         self.status, self.message = status, message
         meaning = _MEANINGS.get(status, f"the cluster answered with status {status}")
         super().__init__(f"{meaning}: {message}" if message else meaning)
-
-
-class NoAnswer(GpuyardError):
-    """The API could not be asked; what was `sent` may have been done or not."""
-
-    def __init__(self, message: str, *, sent: bool = True) -> None:
-        self.sent = sent
-        super().__init__(message)
 
 
 class Quiet(NoAnswer):

@@ -4,12 +4,11 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.errors import GpuyardError, NoAnswer, UserMistake
 from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.kubernetes.cluster import (
     ApiRefused,
     KubernetesCluster,
-    NoAnswer,
     default_place,
     why_unusable,
 )

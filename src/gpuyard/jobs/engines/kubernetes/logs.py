@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.errors import GpuyardError
-from gpuyard.jobs.engines.kubernetes.cluster import ApiRefused, KubernetesCluster, NoAnswer, Quiet
+from gpuyard.errors import GpuyardError, NoAnswer
+from gpuyard.jobs.engines.kubernetes.cluster import ApiRefused, KubernetesCluster, Quiet
 from gpuyard.jobs.engines.kubernetes.draft import Manifest
 
 _LONGEST_LINE = 1_000_000

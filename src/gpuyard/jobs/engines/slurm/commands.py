@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quoted
+from gpuyard.errors import GpuyardError, MissingRequirement, NoAnswer, UserMistake, quoted
 from gpuyard.printable import printable
 from gpuyard.specs.job import MOST_GPUS
 
@@ -29,10 +29,6 @@ _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:([0-9]{1,6})\b")
 _KINDS = re.compile(r"\bgpu:([^:,(]+):\d+")
 _NODE_COLUMNS = ("NodeList", "Partition", "Gres", "GresUsed", "StateCompact")
 _TAKES_JOBS = re.compile(r"(?:idle|mix|alloc|comp|plnd)[^*]*$")  # a star: it does not answer
-
-
-class NoAnswer(GpuyardError):
-    """Slurm was asked and said nothing: what it runs is not known now, and nothing may be concluded."""
 
 
 class NotSetUp(GpuyardError):

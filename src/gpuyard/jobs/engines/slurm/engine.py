@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.errors import GpuyardError, NoAnswer, UserMistake
 from gpuyard.files import write_text
 from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.commands import Facts, NoAnswer
+from gpuyard.jobs.engines.slurm.commands import Facts
 from gpuyard.jobs.engines.slurm.rebalancing import end_companion_asked_for
 from gpuyard.jobs.engines.slurm.records import Record
 from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress

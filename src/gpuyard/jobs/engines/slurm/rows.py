@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.errors import GpuyardError
-from gpuyard.jobs.engines.slurm.commands import NoAnswer, ask
+from gpuyard.errors import GpuyardError, NoAnswer
+from gpuyard.jobs.engines.slurm.commands import ask
 from gpuyard.jobs.engines.slurm.script.nodes import COMMENT, COMPANION_COMMENT
 from gpuyard.jobs.job import FINAL, JobState
 
