@@ -312,10 +312,10 @@ def _slurm(text: str) -> None:
     with _answered(commands, "ask", lambda *_: text):
         said = [
             _or_mistake(lambda _: commands.nodes(None), ""),
-            _or_mistake(lambda _: commands.facts(), ""),
+            _or_mistake(lambda _: commands.slurm_config(), ""),
         ]
     if not found and all(
-        isinstance(one, GpuyardError) or one == commands.Nodes((), ()) for one in said
+        isinstance(one, GpuyardError) or one == commands.PartitionNodes((), ()) for one in said
     ):
         raise GpuyardError("nothing")
 

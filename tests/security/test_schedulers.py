@@ -73,5 +73,5 @@ def test_a_long_setting_of_slurm_is_read_in_one_go(monkeypatch: pytest.MonkeyPat
     """A pattern that looked for its end from each of its characters took minutes."""
     said = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType ="
     monkeypatch.setattr(commands, "ask", lambda *_: f"{said}a{' ' * 200_000}x")
-    found = commands.facts()
+    found = commands.slurm_config()
     assert (found.cluster, found.next_number, found.gpus_per_node) == ("lab", 12, True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.jobs.engines.slurm import rows
-from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
+from gpuyard.jobs.engines.slurm.commands import PartitionNodes, SlurmConfig
 from gpuyard.jobs.engines.slurm.engine import SlurmEngine
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request, tasks_of_array
 from gpuyard.jobs.engines.slurm.script import batch, launch, program
@@ -21,14 +21,14 @@ from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.specs.job import JobSpec
 from tests.conftest import Cli
 
-FACTS = Facts("here", 17, 300.0, gpus_per_node=True, switches=False)
-NODES = Nodes((4, 4, 4, 8))
+CONFIG = SlurmConfig("here", 17, 300.0, gpus_per_node=True, switches=False)
+NODES = PartitionNodes((4, 4, 4, 8))
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=200)
 
 
-def request(facts: Facts = FACTS, **keys: Any) -> SlurmRequest:
+def request(config: SlurmConfig = CONFIG, **keys: Any) -> SlurmRequest:
     job = Job.of(JobSpec.model_validate({"command": ["true"], **keys}), now=time.time())
-    return make_request(job, facts, NODES, Path("/home/ann/jobs"), ())
+    return make_request(job, config, NODES, Path("/home/ann/jobs"), ())
 
 
 def options(**keys: Any) -> dict[str, str | None]:
@@ -123,7 +123,7 @@ def test_each_option_says_what_the_job_says(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_older_plugins_are_asked_by_gres_and_switches_are_hinted_where_slurm_knows_them() -> None:
-    old = Facts("here", 17, 300.0, gpus_per_node=False, switches=True)
+    old = SlurmConfig("here", 17, 300.0, gpus_per_node=False, switches=True)
     own = {"cpus_per_gpu": 4, "memory_per_gpu": "1 GiB"}
     said = dict(request(old, gpus=8, nodes=2, slurm=own).options)
     assert (said["gres"], said["cpus-per-task"], said["mem"]) == ("gpu:4", "16", "4096M")

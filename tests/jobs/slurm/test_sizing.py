@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from gpuyard.jobs.engines.slurm.commands import NOT_ASKED, Facts, Nodes
+from gpuyard.jobs.engines.slurm.commands import NOT_ASKED, PartitionNodes, SlurmConfig
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, make_request
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.policies import policy_of
 from gpuyard.specs.job import JobSpec
 
-FACTS = Facts("here", 17, 300.0, gpus_per_node=True, switches=True)
-IDLE = Nodes((4, 4, 4, 4), (0, 0, 0, 0), frozenset({"t4"}))
+CONFIG = SlurmConfig("here", 17, 300.0, gpus_per_node=True, switches=True)
+IDLE = PartitionNodes((4, 4, 4, 4), (0, 0, 0, 0), frozenset({"t4"}))
 SLOW = "4x4xt4@1G"  # over which more nodes only slow it
 TORCHRUN = ["torchrun", "train.py"]
 
 
-def request(policy: str = "fifo", nodes: Nodes = IDLE, **keys: Any) -> SlurmRequest:
+def request(policy: str = "fifo", nodes: PartitionNodes = IDLE, **keys: Any) -> SlurmRequest:
     said = {"command": TORCHRUN, "workload": "resnet50", "gpus": "2..16", **keys}
     job = Job.of(JobSpec.model_validate(said), now=time.time())
-    return make_request(job, FACTS, nodes, Path("/x"), (), policy=policy_of(policy))
+    return make_request(job, CONFIG, nodes, Path("/x"), (), policy=policy_of(policy))
 
 
 def shape(made: SlurmRequest) -> tuple[int, int, int]:
@@ -41,7 +41,7 @@ def test_a_network_that_only_slows_it_is_not_crossed() -> None:
 
 def test_without_a_workload_or_a_curve_it_asks_for_the_most_that_fit() -> None:
     assert shape(request(workload=None)) == (1, 4, 4)
-    unknown = Nodes((4, 4, 4, 4), (0, 0, 0, 0), frozenset({"our-gpus"}))
+    unknown = PartitionNodes((4, 4, 4, 4), (0, 0, 0, 0), frozenset({"our-gpus"}))
     assert shape(request(nodes=unknown)) == (1, 4, 4)
     assert request(nodes=unknown).speed is None
 
@@ -65,21 +65,21 @@ def test_a_dry_run_without_slurm_takes_the_nodes_that_the_job_describes() -> Non
         ),
         now=time.time(),
     )
-    made = make_request(job, NOT_ASKED, Nodes(), Path("/x"), ())
+    made = make_request(job, NOT_ASKED, PartitionNodes(), Path("/x"), ())
     assert shape(made) == (1, 1, 4)
     assert "a node is taken as slurm.cluster describes it" in made.text()
 
 
 def test_nodes_with_more_gpus_than_are_described_are_used_as_described() -> None:
-    larger = Nodes((8, 8), (0, 0), frozenset({"t4"}))
+    larger = PartitionNodes((8, 8), (0, 0), frozenset({"t4"}))
     made = request(nodes=larger, gpus="2..8", slurm={"cluster": SLOW})
     assert shape(made) == (1, 1, 4)
 
 
 def test_what_others_have_is_left_to_them() -> None:
-    busy = Nodes((4, 4), (4, 2), frozenset({"t4"}))
+    busy = PartitionNodes((4, 4), (4, 2), frozenset({"t4"}))
     assert shape(request("min-time", busy, gpus="1..4")) == (1, 1, 2), "what is free now"
-    full = Nodes((4, 4), (4, 4), frozenset({"t4"}))
+    full = PartitionNodes((4, 4), (4, 4), frozenset({"t4"}))
     assert shape(request("min-time", full, gpus="1..4")) == (1, 1, 4), "else it waits for all"
 
 

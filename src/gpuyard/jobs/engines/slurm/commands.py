@@ -36,7 +36,7 @@ class NotSetUp(GpuyardError):
 
 
 @dataclass(frozen=True)
-class Facts:
+class SlurmConfig:
     """What the controller says of itself."""
 
     cluster: str
@@ -49,12 +49,12 @@ class Facts:
     """Whether it knows which nodes are at which switch."""
 
 
-NOT_ASKED = Facts("", 0, 0.0, gpus_per_node=True, switches=False)
+NOT_ASKED = SlurmConfig("", 0, 0.0, gpus_per_node=True, switches=False)
 """Where there is no Slurm, for a dry run: what most clusters have."""
 
 
 @dataclass(frozen=True)
-class Nodes:
+class PartitionNodes:
     """Those that a job could get: GPUs of each; None where Slurm was not asked."""
 
     gpus: tuple[int, ...] | None = None
@@ -77,11 +77,11 @@ def ask(*words: str) -> str:
     return _run(words, client_environment(), _ASK_SECONDS)
 
 
-def facts() -> Facts:
+def slurm_config() -> SlurmConfig:
     lines = (line.partition("=") for line in ask("scontrol", "show", "config").split("\n"))
     said = {name.strip(): value.strip() for name, equals, value in lines if equals}
     try:
-        return Facts(
+        return SlurmConfig(
             cluster=said["ClusterName"],
             next_number=int(said["NEXT_JOB_ID"]),
             forgets_after_seconds=float(said["MinJobAge"].split()[0]),
@@ -95,7 +95,7 @@ def facts() -> Facts:
         ) from error
 
 
-def nodes(partition: str | None) -> Nodes:
+def nodes(partition: str | None) -> PartitionNodes:
     """Those of this partition, or of the default one."""
     chosen = (f"--partition={partition}",) if partition else ()
     columns = ",".join(f"{name}:|" for name in _NODE_COLUMNS)
@@ -111,7 +111,7 @@ def nodes(partition: str | None) -> Nodes:
         for row, there in zip(by_name.values(), gpus, strict=True)
     )
     kinds = frozenset(kind for row in rows for kind in _KINDS.findall(row[2]))
-    return Nodes(gpus, used, kinds)
+    return PartitionNodes(gpus, used, kinds)
 
 
 def _gpus(gres: str) -> int:

@@ -14,21 +14,21 @@ from gpuyard.files import write_text
 from gpuyard.jobs.engines.base import Availability, Engine
 from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.commands import Facts
+from gpuyard.jobs.engines.slurm.commands import SlurmConfig
 from gpuyard.jobs.engines.slurm.rebalancing import end_companion_asked_for
-from gpuyard.jobs.engines.slurm.records import Record
+from gpuyard.jobs.engines.slurm.records import SlurmRecord
 from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
 from gpuyard.jobs.engines.slurm.rows import accounting_rows, numbered_rows, queue_rows
 from gpuyard.jobs.engines.slurm.starts import messages_of, starts_of
 from gpuyard.jobs.engines.slurm.status import (
-    Look,
-    Part,
+    QueueSnapshot,
+    TaskStatus,
     combined,
     finish,
     finished,
-    look,
-    part_of,
+    queue_snapshot,
+    task_status,
 )
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
@@ -55,26 +55,26 @@ class SlurmEngine(Engine):
         if (missing := commands.missing_program()) is not None:
             return Availability(ok=False, reason=f"{missing} is not on the PATH")
         try:
-            commands.facts()
+            commands.slurm_config()
         except GpuyardError as error:
             return Availability(ok=False, reason=str(error), down=isinstance(error, NoAnswer))
         return Availability(ok=True)
 
     def plan(self, job: Job) -> SlurmRequest:
-        facts, nodes = commands.NOT_ASKED, commands.Nodes()
+        config, nodes = commands.NOT_ASKED, commands.PartitionNodes()
         try:
-            facts, nodes = commands.facts(), commands.nodes(default_partition(job))
+            config, nodes = commands.slurm_config(), commands.nodes(default_partition(job))
         except UserMistake:
             raise
         except GpuyardError:
             pass  # a dry run, maybe where there is no Slurm
         directory, after = records.directory_of(job.uuid), self._after(job)
-        return make_request(job, facts, nodes, directory, after, policy=LocalEngine().policy())
+        return make_request(job, config, nodes, directory, after, policy=LocalEngine().policy())
 
     def submit(self, request: SlurmRequest) -> Handle:
         uuid = request.job.uuid
         if not request.cluster:  # it was planned without Slurm
-            commands.facts()
+            commands.slurm_config()
             request = self.plan(request.job)
         with records.held(uuid):
             environment = commands.job_environment()
@@ -101,7 +101,7 @@ class SlurmEngine(Engine):
 
     def list(self) -> Sequence[JobStatus]:
         found = records.read_all()
-        seen = look() if any(not record.end for record in found) else None
+        seen = queue_snapshot() if any(not record.end for record in found) else None
         return [self._status(record, seen) for record in found]
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
@@ -146,17 +146,19 @@ class SlurmEngine(Engine):
             return None
         if status.final:
             raise UserMistake(f"{handle} is {status.state}: it neither waits nor runs")
-        rows = look().rows or ()
+        rows = queue_snapshot().rows or ()
         meant = [row.started for row in rows if row.uuid == record.job.uuid and not row.final]
         return explain_job(record, status, meant[0] if meant else None, time.time())
 
-    def _status(self, record: Record, seen: Look | None, task: str | None = None) -> JobStatus:
+    def _status(
+        self, record: SlurmRecord, seen: QueueSnapshot | None, task: str | None = None
+    ) -> JobStatus:
         logs = [str(path) for path in self._logs(record, task)]
         if task is None and (end := finished(record)) is not None:
             return combined(record, [end], logs)
-        seen = seen or look()
+        seen = seen or queue_snapshot()
         tasks = record.tasks if task is None else [task]
-        parts = [part_of(record, one, seen.rows, seen.reason) for one in tasks]
+        parts = [task_status(record, one, seen.rows, seen.reason) for one in tasks]
         if any(part is None for part in parts):
             record, found = self._missing(record, tasks)
             parts = [part or other for part, other in zip(parts, found, strict=True)]
@@ -168,42 +170,42 @@ class SlurmEngine(Engine):
         return with_progress(status, record)
 
     def _missing(
-        self, record: Record, tasks: Sequence[str | None]
-    ) -> tuple[Record, Sequence[Part]]:
+        self, record: SlurmRecord, tasks: Sequence[str | None]
+    ) -> tuple[SlurmRecord, Sequence[TaskStatus]]:
         """Slurm has answered, and does not know the job, and no script of it says that it has ended."""
         with records.held(record.job.uuid, wait=False) as ours:
             if not ours:
-                return record, [Part("queued", reason="it is being submitted")] * len(tasks)
+                return record, [TaskStatus("queued", reason="it is being submitted")] * len(tasks)
             record = records.read(record.job.uuid)
             try:
-                facts = commands.facts()
-                if facts.cluster != record.cluster:
-                    reason = f"Slurm here is {facts.cluster}, and the job is on {record.cluster}"
-                    return record, [Part("unknown", reason=reason)] * len(tasks)
+                config = commands.slurm_config()
+                if config.cluster != record.cluster:
+                    reason = f"Slurm here is {config.cluster}, and the job is on {record.cluster}"
+                    return record, [TaskStatus("unknown", reason=reason)] * len(tasks)
                 rows = queue_rows()  # now that nobody else submits it
                 numbers = [one.number for one in record.submissions]
                 if numbers and not any(row.uuid == record.job.uuid for row in rows):
                     rows = accounting_rows(numbers, record.job.uuid)
-                found = [part_of(record, task, rows, "") for task in tasks]
+                found = [task_status(record, task, rows, "") for task in tasks]
                 if all(part is None for part in found) and not record.cancelled:
-                    record, lost = self._lost(record, facts)
+                    record, lost = self._lost(record, config)
                 else:
                     lost = _forgotten(record)
             except GpuyardError as silent:
-                return record, [Part("unknown", reason=str(silent))] * len(tasks)
+                return record, [TaskStatus("unknown", reason=str(silent))] * len(tasks)
             return record, [part or lost for part in found]
 
-    def _lost(self, record: Record, facts: Facts) -> tuple[Record, Part]:
+    def _lost(self, record: SlurmRecord, config: SlurmConfig) -> tuple[SlurmRecord, TaskStatus]:
         """Submit it again if Slurm has certainly lost it, and only once."""
         if not record.submissions:
-            return record, Part(
+            return record, TaskStatus(
                 "lost", reason="Slurm never took it; submit it again with: gpuyard retry"
             )
         last = record.submissions[-1]
         age = time.time() - last.at
         certain = (
-            last.number >= facts.next_number  # it counts from before
-            or age < facts.forgets_after_seconds - _SURE_SECONDS  # it can't have ended long ago
+            last.number >= config.next_number  # it counts from before
+            or age < config.forgets_after_seconds - _SURE_SECONDS  # it can't have ended long ago
             or any(row.uuid != record.job.uuid for row in numbered_rows(last.number))
         )
         if not certain or len(record.submissions) >= _MOST_SUBMISSIONS:
@@ -213,12 +215,14 @@ class SlurmEngine(Engine):
         except NoAnswer:
             raise
         except GpuyardError as error:
-            return record, Part("lost", reason=f"Slurm has lost it; submitting it again: {error}")
+            return record, TaskStatus(
+                "lost", reason=f"Slurm has lost it; submitting it again: {error}"
+            )
         record = record.submitted_as(number, time.time())
         record.write()
-        return record, Part("queued", reason=_LOST_AND_BACK)
+        return record, TaskStatus("queued", reason=_LOST_AND_BACK)
 
-    def _submit_again(self, record: Record) -> int:
+    def _submit_again(self, record: SlurmRecord) -> int:
         """The same script and environment, after jobs whose numbers may have changed."""
         if record.job.spec.after:
             after = ":".join(map(str, self._after(record.job)))
@@ -250,7 +254,7 @@ class SlurmEngine(Engine):
             numbers.append(number if task is None else f"{number}_{task}")
         return numbers
 
-    def _after_silence(self, record: Record, silent: NoAnswer) -> int:
+    def _after_silence(self, record: SlurmRecord, silent: NoAnswer) -> int:
         """sbatch got no answer: Slurm may have the job nevertheless."""
         try:
             rows = [row for row in queue_rows() if row.uuid == record.job.uuid]
@@ -264,15 +268,15 @@ class SlurmEngine(Engine):
             raise silent
         return rows[0].number
 
-    def _logs(self, record: Record, task: str | None) -> Sequence[Path]:
+    def _logs(self, record: SlurmRecord, task: str | None) -> Sequence[Path]:
         tasks = record.tasks if task is None else [task]
         return [start.log for one in tasks for start in starts_of(record.directory, one)]
 
 
-def _forgotten(record: Record) -> Part:
+def _forgotten(record: SlurmRecord) -> TaskStatus:
     if record.cancelled:
-        return Part("cancelled")
-    return Part(
+        return TaskStatus("cancelled")
+    return TaskStatus(
         "lost",
         reason="Slurm does not know it any more, and it left no word of its end; submit it again with: "
         "gpuyard retry",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gpuyard.jobs.engines.slurm.records import Record
+from gpuyard.jobs.engines.slurm.records import SlurmRecord
 from gpuyard.jobs.explain import Explanation, Range, deadline_sentence
 from gpuyard.jobs.job import JobStatus
 from gpuyard.share.turns.when import shown
@@ -12,7 +12,7 @@ _NEVER_SECONDS = 100 * 365 * 86400.0
 
 
 def explain_job(
-    record: Record, status: JobStatus, slurm_start: float | None, now: float
+    record: SlurmRecord, status: JobStatus, slurm_start: float | None, now: float
 ) -> Explanation:
     """`slurm_start` is when Slurm means to start it, as far as it has looked; None: it does not say."""
     runs = status.state == "running"
@@ -36,7 +36,7 @@ def explain_job(
     )
 
 
-def _end(record: Record, status: JobStatus, begins: float | None, now: float) -> Range | None:
+def _end(record: SlurmRecord, status: JobStatus, begins: float | None, now: float) -> Range | None:
     """By its reports where it makes some, else by its curve."""
     if begins is None or record.speed is None:
         return None
@@ -50,7 +50,7 @@ def _end(record: Record, status: JobStatus, begins: float | None, now: float) ->
     return Range(max(now, expected), max(now, low), max(now, high))
 
 
-def _reasons(record: Record, status: JobStatus) -> Iterator[str]:
+def _reasons(record: SlurmRecord, status: JobStatus) -> Iterator[str]:
     if status.state == "running":
         yield f"It runs on {status.gpus} GPUs of {', '.join(status.nodes)}."
     elif status.reason:
@@ -67,7 +67,7 @@ def _reasons(record: Record, status: JobStatus) -> Iterator[str]:
 
 
 def _prospects(
-    record: Record, start: float | None, end: Range | None, chance: float | None
+    record: SlurmRecord, start: float | None, end: Range | None, chance: float | None
 ) -> Iterator[str]:
     if start is not None:
         yield f"Slurm means to start it {shown(start)}."

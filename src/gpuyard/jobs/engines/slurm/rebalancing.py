@@ -19,11 +19,11 @@ from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.engines.local.turns import LocalJob, resized
 from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.commands import Nodes
-from gpuyard.jobs.engines.slurm.records import Record
+from gpuyard.jobs.engines.slurm.commands import PartitionNodes
+from gpuyard.jobs.engines.slurm.records import SlurmRecord
 from gpuyard.jobs.engines.slurm.reports import all_reports
 from gpuyard.jobs.engines.slurm.request import default_partition
-from gpuyard.jobs.engines.slurm.rows import Row, queue_rows
+from gpuyard.jobs.engines.slurm.rows import SlurmJob, queue_rows
 from gpuyard.jobs.engines.slurm.script.nodes import COMPANION_COMMENT, WANTED
 from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, known_curve, speed_of_shape
 from gpuyard.jobs.engines.slurm.starts import Start, starts_of
@@ -65,8 +65,8 @@ class Rebalance:
 class _Seen:
     """A job that has not ended, with Slurm's row of it."""
 
-    record: Record
-    row: Row
+    record: SlurmRecord
+    row: SlurmJob
     start: Start | None
     """The one that runs."""
     elastic: bool = False
@@ -91,7 +91,7 @@ def rebalance(policy: Policy, *, dry_run: bool) -> Rebalance:
     return Rebalance(policy.name, tuple(resizes), tuple(kept.items()), len(seen))
 
 
-def _seen(record: Record, rows: Sequence[Row]) -> _Seen | None:
+def _seen(record: SlurmRecord, rows: Sequence[SlurmJob]) -> _Seen | None:
     own = [row for row in rows if row.uuid == record.job.uuid and not row.final]
     if record.end or record.array is not None or not own:
         return None
@@ -100,7 +100,7 @@ def _seen(record: Record, rows: Sequence[Row]) -> _Seen | None:
     return _Seen(record, own[0], starts[-1] if runs else None)
 
 
-def _busy(one: _Seen, rows: Sequence[Row], kept: dict[str, str], *, dry_run: bool) -> bool:
+def _busy(one: _Seen, rows: Sequence[SlurmJob], kept: dict[str, str], *, dry_run: bool) -> bool:
     """Whether its nodes can't change now. A companion that is still waited for is given up: this look decides anew."""
     handle = str(one.record.handle)
     if one.start is None:
@@ -129,7 +129,11 @@ def _busy(one: _Seen, rows: Sequence[Row], kept: dict[str, str], *, dry_run: boo
 
 
 def _decided(
-    seen: Sequence[_Seen], nodes: Nodes, partition: str, policy: Policy, kept: dict[str, str]
+    seen: Sequence[_Seen],
+    nodes: PartitionNodes,
+    partition: str,
+    policy: Policy,
+    kept: dict[str, str],
 ) -> list[tuple[_Seen, Resize]]:
     now = time.time()
     views = [_view(one, nodes, now) for one in seen]
@@ -180,7 +184,7 @@ def _decided(
     return found
 
 
-def _view(one: _Seen, nodes: Nodes, now: float) -> JobView | None:
+def _view(one: _Seen, nodes: PartitionNodes, now: float) -> JobView | None:
     """None: it waits for something else than GPUs."""
     record, spec = one.record, one.record.job.spec
     each = record.gpus_per_node
@@ -270,19 +274,19 @@ def _have_done(one: _Seen, resize: Resize) -> None:
     files.write_text(record.directory / WANTED, json.dumps(wanted) + "\n", mode=0o600)
 
 
-def end_companion_asked_for(record: Record) -> None:
+def end_companion_asked_for(record: SlurmRecord) -> None:
     """Of a job that is cancelled: its script may be killed before it can do so."""
     for row in _companions(record, queue_rows()) if _wanted(record) else ():
         commands.scancel(str(row.number))
 
 
-def _companions(record: Record, rows: Sequence[Row]) -> list[Row]:
+def _companions(record: SlurmRecord, rows: Sequence[SlurmJob]) -> list[SlurmJob]:
     """Those that were asked for last. Its number alone does not tell: Slurm may have given it to another job since."""
     more = _wanted(record).get("more")
     return [r for r in rows if r.companion_of == record.job.uuid and str(r.number) == more]
 
 
-def _wanted(record: Record) -> Mapping[str, Any]:
+def _wanted(record: SlurmRecord) -> Mapping[str, Any]:
     try:
         found = json.loads(files.read_text(record.directory / WANTED, most_bytes=_MOST_BYTES))
     except (GpuyardError, ValueError):

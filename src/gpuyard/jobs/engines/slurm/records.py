@@ -35,7 +35,7 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class Record:
+class SlurmRecord:
     """One job as it was submitted, and how it ended, once that is known."""
 
     job: Job
@@ -75,7 +75,7 @@ class Record:
         )
         return {str(name): str(value) for name, value in said.items()}
 
-    def submitted_as(self, number: int, at: float, handle_id: str | None = None) -> "Record":
+    def submitted_as(self, number: int, at: float, handle_id: str | None = None) -> "SlurmRecord":
         numbers = (*self.submissions, Submission(number, at))
         return replace(self, submissions=numbers, handle_id=handle_id or self.handle_id)
 
@@ -104,13 +104,13 @@ def directory_of(uuid: str) -> Path:
     return (root() / uuid).absolute()
 
 
-def create(request: SlurmRequest, environment: dict[str, str]) -> Record:
+def create(request: SlurmRequest, environment: dict[str, str]) -> SlurmRecord:
     """On disk before Slurm is asked for anything."""
     directory = directory_of(request.job.uuid)
     files.make_parent(directory / _NAME)
     directory.chmod(0o700)
     own = request.job.spec.slurm
-    record = Record(
+    record = SlurmRecord(
         job=request.job,
         cluster=request.cluster,
         gpus_per_node=request.gpus_per_node,
@@ -125,13 +125,13 @@ def create(request: SlurmRequest, environment: dict[str, str]) -> Record:
     return record
 
 
-def read(uuid: str) -> Record:
+def read(uuid: str) -> SlurmRecord:
     """Raises GpuyardError where it is damaged, UserMistake where there is none."""
     path = directory_of(uuid) / _NAME
     text = files.read_text(path, most_bytes=_MOST_BYTES)
     try:
         said = json.loads(text)
-        return Record(
+        return SlurmRecord(
             job=Job.from_document(said["job"]),
             cluster=str(said["cluster"]),
             gpus_per_node=int(said["gpus_per_node"]),
@@ -148,7 +148,7 @@ def read(uuid: str) -> Record:
         raise GpuyardError(f"{path} is damaged: {str(error)[:200]}") from error
 
 
-def read_all() -> list[Record]:
+def read_all() -> list[SlurmRecord]:
     """In the order in which they were submitted; damaged ones are left out."""
     found = []
     for name in _folders():
@@ -164,7 +164,7 @@ def _folders() -> list[str]:
         return []
 
 
-def find(handle: Handle) -> tuple[Record, str | None]:
+def find(handle: Handle) -> tuple[SlurmRecord, str | None]:
     """The job of this handle, and the task of its array that the handle may name."""
     cluster, _, name = handle.id.rpartition("/")
     name, _, task = name.partition("_")

@@ -11,11 +11,11 @@ from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.base import Request
-from gpuyard.jobs.engines.slurm.commands import Facts, Nodes
+from gpuyard.jobs.engines.slurm.commands import PartitionNodes, SlurmConfig
 from gpuyard.jobs.engines.slurm.script import program
 from gpuyard.jobs.engines.slurm.script.launch import OWN_MEETING, given_options, words_of_torchrun
 from gpuyard.jobs.engines.slurm.script.nodes import COMMENT
-from gpuyard.jobs.engines.slurm.sizing import Shape, Speed, chosen, machines_of
+from gpuyard.jobs.engines.slurm.sizing import JobShape, Speed, chosen, machines_of
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.policies import Policy, policy_of
 from gpuyard.specs.engines.slurm import SlurmOptions
@@ -128,24 +128,24 @@ class SlurmRequest(Request):
 
 def make_request(
     job: Job,
-    facts: Facts,
-    nodes: Nodes,
+    config: SlurmConfig,
+    nodes: PartitionNodes,
     directory: Path,
     after: Sequence[int | str],
     *,
     policy: Policy | None = None,
 ) -> SlurmRequest:
     """Raises where the job asks for what this cluster can't give. The policy says how many GPUs of a range."""
-    shape, speed = chosen(job, nodes, facts.cluster, policy or policy_of("fifo"))
+    shape, speed = chosen(job, nodes, config.cluster, policy or policy_of("fifo"))
     tasks_of_array(_options(job).array)
     return SlurmRequest(
         job=job,
-        cluster=facts.cluster,
+        cluster=config.cluster,
         directory=directory,
         fewest_nodes=shape.fewest_nodes,
         most_nodes=shape.nodes,
         gpus_per_node=shape.gpus_per_node,
-        options=tuple(_sbatch_options(job, facts, shape)),
+        options=tuple(_sbatch_options(job, config, shape)),
         after=tuple(after),
         speed=speed,
     )
@@ -173,7 +173,7 @@ def _options(job: Job) -> SlurmOptions:
     return job.spec.slurm or SlurmOptions()
 
 
-def _sbatch_options(job: Job, facts: Facts, shape: Shape) -> list[tuple[str, str | None]]:
+def _sbatch_options(job: Job, config: SlurmConfig, shape: JobShape) -> list[tuple[str, str | None]]:
     spec, own = job.spec, _options(job)
     fewest, most, gpus = shape.fewest_nodes, shape.nodes, shape.gpus_per_node
     found: list[tuple[str, str | None]] = [
@@ -190,19 +190,21 @@ def _sbatch_options(job: Job, facts: Facts, shape: Shape) -> list[tuple[str, str
     found += [
         ("nodes", str(most) if fewest == most else f"{fewest}-{most}"),
         ("gpus-per-node", f"{kind}{gpus}")
-        if facts.gpus_per_node
+        if config.gpus_per_node
         else ("gres", f"gpu:{kind}{gpus}"),
     ]
     if own.cpus_per_gpu:
         each, all_ = str(own.cpus_per_gpu), str(own.cpus_per_gpu * gpus)
-        found.append(("cpus-per-gpu", each) if facts.gpus_per_node else ("cpus-per-task", all_))
+        found.append(("cpus-per-gpu", each) if config.gpus_per_node else ("cpus-per-task", all_))
     if own.memory_per_gpu:
         mega = math.ceil(own.memory_per_gpu / 2**20)
-        per_gpu = ("mem-per-gpu", f"{mega}M") if facts.gpus_per_node else ("mem", f"{mega * gpus}M")
+        per_gpu = (
+            ("mem-per-gpu", f"{mega}M") if config.gpus_per_node else ("mem", f"{mega * gpus}M")
+        )
         found.append(per_gpu)
     if own.exclusive:
         found.append(("exclusive", None))
-    found += _placement(job, facts, most)
+    found += _placement(job, config, most)
     found += _time(job)
     if spec.priority < 0:
         found.append(("nice", str(-spec.priority)))
@@ -215,13 +217,13 @@ def _sbatch_options(job: Job, facts: Facts, shape: Shape) -> list[tuple[str, str
     ]
 
 
-def _placement(job: Job, facts: Facts, nodes: int) -> list[tuple[str, str | None]]:
+def _placement(job: Job, config: SlurmConfig, nodes: int) -> list[tuple[str, str | None]]:
     """Nodes at one switch, or at as few as hold them, where Slurm knows the switches: a hint that it need not follow for
     ever."""
     own, switches = _options(job), 0
     if own.switches is not None:
         switches = own.switches
-    elif facts.switches:
+    elif config.switches:
         machines = machines_of(job)
         rack = machines.nodes_per_rack if machines else None
         switches = math.ceil(nodes / rack) if rack else 1

@@ -65,7 +65,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class SlurmJob:
     """One job of Slurm's, or one task."""
 
     number: int
@@ -101,12 +101,12 @@ class Row:
         return _REASONS.get(self.slurm_reason, self.slurm_reason.replace("_", " "))
 
 
-def queue_rows() -> list[Row]:
+def queue_rows() -> list[SlurmJob]:
     """Those of this user that Slurm has not forgotten."""
     return _queue(f"--user={os.getuid()}")
 
 
-def numbered_rows(number: int) -> list[Row]:
+def numbered_rows(number: int) -> list[SlurmJob]:
     """Whoever's it is; none where Slurm knows no such number."""
     try:
         return _queue(f"--jobs={number}")
@@ -116,7 +116,7 @@ def numbered_rows(number: int) -> list[Row]:
         return []  # Invalid job id specified
 
 
-def _queue(which: str) -> list[Row]:
+def _queue(which: str) -> list[SlurmJob]:
     columns = ",".join(f"{name}:|" for name in _QUEUE)
     said = ask("squeue", "--noheader", "--states=all", "--array", which, f"--Format={columns}")
     found = []
@@ -127,7 +127,7 @@ def _queue(which: str) -> list[Row]:
     return found
 
 
-def accounting_rows(numbers: Sequence[int], uuid: str) -> list[Row]:
+def accounting_rows(numbers: Sequence[int], uuid: str) -> list[SlurmJob]:
     """What Slurm's database says, where there is one: by number, and only where the script was this job's."""
     columns = ",".join((*_ACCOUNTING, "SubmitLine"))
     try:
@@ -145,7 +145,7 @@ def accounting_rows(numbers: Sequence[int], uuid: str) -> list[Row]:
     return [row for row in found if row.number]
 
 
-def _row(said: dict[str, str]) -> Row | None:
+def _row(said: dict[str, str]) -> SlurmJob | None:
     """None: it has no number, so it is no job but, say, a line more of somebody's comment."""
     comment = said["Comment"].removesuffix("|")
     uuid = comment.removeprefix(COMMENT)
@@ -154,7 +154,7 @@ def _row(said: dict[str, str]) -> Row | None:
     number = _count(said["JobID"] if task is None else said["ArrayJobID"])
     if not number:
         return None
-    return Row(
+    return SlurmJob(
         number=number,
         task=task,
         uuid=uuid if ours else None,
@@ -173,9 +173,9 @@ def _row(said: dict[str, str]) -> Row | None:
     )
 
 
-def _accounted(said: dict[str, str], uuid: str) -> Row:
+def _accounted(said: dict[str, str], uuid: str) -> SlurmJob:
     number, _, task = said["JobID"].partition("_")
-    return Row(
+    return SlurmJob(
         number=_count(number),
         task=task if _NUMBER.fullmatch(task) else None,
         uuid=uuid,

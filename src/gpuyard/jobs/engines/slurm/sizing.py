@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.curve import Curve
-from gpuyard.jobs.engines.slurm.commands import Nodes
+from gpuyard.jobs.engines.slurm.commands import PartitionNodes
 from gpuyard.jobs.engines.slurm.script.launch import words_of_torchrun
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.policies import JobView, Policy, Pool
@@ -22,7 +22,7 @@ _NORMAL_90 = 1.645  # standard deviations to each side that 90 % are within
 
 
 @dataclass(frozen=True)
-class Shape:
+class JobShape:
     """Nodes, and GPUs of each."""
 
     fewest_nodes: int
@@ -67,7 +67,7 @@ class Speed:
         return 0.5 * math.erfc(math.log(expected / seconds) / sigma / math.sqrt(2))
 
 
-def shapes(job: Job, nodes: Nodes) -> list[Shape]:
+def shapes(job: Job, nodes: PartitionNodes) -> list[JobShape]:
     """That this cluster could give, the most GPUs first, each number on its fewest nodes. Raises where there is none.
 
     What is not torchrun would be run once on each node, so it gets several only if it asks for them.
@@ -80,7 +80,7 @@ def shapes(job: Job, nodes: Nodes) -> list[Shape]:
             if gpus % count == 0 and nodes.with_gpus(gpus // count) >= count:
                 each = gpus // count
                 fewest = spec.nodes or math.ceil(spec.gpus.min / each)
-                found.append(Shape(fewest, count, each))
+                found.append(JobShape(fewest, count, each))
                 break
     if found:
         return found
@@ -94,7 +94,9 @@ def shapes(job: Job, nodes: Nodes) -> list[Shape]:
     )
 
 
-def chosen(job: Job, nodes: Nodes, cluster: str, policy: Policy) -> tuple[Shape, Speed | None]:
+def chosen(
+    job: Job, nodes: PartitionNodes, cluster: str, policy: Policy
+) -> tuple[JobShape, Speed | None]:
     """The shape to ask for; where the job's curve is not known, the most GPUs that the cluster has for it."""
     if nodes.gpus is None:
         nodes = _described(job) or nodes
@@ -114,7 +116,7 @@ def chosen(job: Job, nodes: Nodes, cluster: str, policy: Policy) -> tuple[Shape,
     best = next((one for one in speeds if one.gpus <= gpus), list(speeds)[-1])
     words = ""
     if len(possible) > 1:
-        best = Shape(best.nodes, best.nodes, best.gpus_per_node)
+        best = JobShape(best.nodes, best.nodes, best.gpus_per_node)
         others = [one for one in (next(iter(speeds)), list(speeds)[-1]) if one.gpus != best.gpus]
         compared = "".join(
             f"; with {one.gpus} it would be {format_per_second(speeds[one])}" for one in others
@@ -143,14 +145,14 @@ def machines_of(job: Job) -> Cluster | None:
     return None if named is None else read_cluster(named)
 
 
-def _described(job: Job) -> Nodes | None:
+def _described(job: Job) -> PartitionNodes | None:
     """Where Slurm was not asked: the nodes that the job file describes."""
     from gpuyard.hardware.clusters import machine_of
 
     machines = machines_of(job)
     if machines is None:
         return None
-    return Nodes((machine_of(machines)[1].gpus,) * machines.nodes)
+    return PartitionNodes((machine_of(machines)[1].gpus,) * machines.nodes)
 
 
 def speed_of_shape(curve: Curve, nodes: int, gpus_per_node: int) -> float:
@@ -163,7 +165,9 @@ def speed_of_shape(curve: Curve, nodes: int, gpus_per_node: int) -> float:
         return 0.0
 
 
-def known_curve(job: Job, nodes: Nodes, cluster: str) -> tuple[Curve | None, float | None, str]:
+def known_curve(
+    job: Job, nodes: PartitionNodes, cluster: str
+) -> tuple[Curve | None, float | None, str]:
     """The curve on these nodes: predicted, and corrected by what jobs on this cluster have reported."""
     from gpuyard.jobs.known_work import known_work
 
@@ -179,7 +183,7 @@ def known_curve(job: Job, nodes: Nodes, cluster: str) -> tuple[Curve | None, flo
     return known.curve, known.samples, known.basis
 
 
-def _like(nodes: Nodes, job: Job) -> Cluster | None:
+def _like(nodes: PartitionNodes, job: Job) -> Cluster | None:
     """One node as Slurm names its GPUs; nobody says what joins several."""
     from gpuyard.hardware.clusters import read_cluster
     from gpuyard.hardware.product_names import catalog_gpu
@@ -197,8 +201,8 @@ def _like(nodes: Nodes, job: Job) -> Cluster | None:
 
 def _dealt(
     job: Job,
-    nodes: Nodes,
-    speeds: dict[Shape, float],
+    nodes: PartitionNodes,
+    speeds: dict[JobShape, float],
     samples: float | None,
     policy: Policy,
 ) -> int:

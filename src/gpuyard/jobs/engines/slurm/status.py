@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.slurm import records
-from gpuyard.jobs.engines.slurm.records import Record
-from gpuyard.jobs.engines.slurm.rows import Row, queue_rows
+from gpuyard.jobs.engines.slurm.records import SlurmRecord
+from gpuyard.jobs.engines.slurm.rows import SlurmJob, queue_rows
 from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
 from gpuyard.jobs.engines.slurm.starts import Start, starts_of
 from gpuyard.jobs.job import FINAL, JobState, JobStatus
@@ -23,15 +23,15 @@ _NOT_STARTED = {
 
 
 @dataclass(frozen=True)
-class Look:
+class QueueSnapshot:
     """What Slurm's queue said at one moment; `rows` is None where it did not answer."""
 
-    rows: tuple[Row, ...] | None
+    rows: tuple[SlurmJob, ...] | None
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class Part:
+class TaskStatus:
     """How far a job is, or one task of an array."""
 
     state: JobState
@@ -44,14 +44,16 @@ class Part:
     reason: str = ""
 
 
-def look() -> Look:
+def queue_snapshot() -> QueueSnapshot:
     try:
-        return Look(tuple(queue_rows()))
+        return QueueSnapshot(tuple(queue_rows()))
     except GpuyardError as silent:
-        return Look(None, str(silent))
+        return QueueSnapshot(None, str(silent))
 
 
-def part_of(record: Record, task: str | None, rows: Sequence[Row] | None, why: str) -> Part | None:
+def task_status(
+    record: SlurmRecord, task: str | None, rows: Sequence[SlurmJob] | None, why: str
+) -> TaskStatus | None:
     """None where neither Slurm nor the script tell how it ended, or that it has not."""
     starts = starts_of(record.directory, task)
     last = starts[-1] if starts else None
@@ -65,7 +67,7 @@ def part_of(record: Record, task: str | None, rows: Sequence[Row] | None, why: s
     return _from_start(starts) if last and last.end else None
 
 
-def combined(record: Record, parts: Sequence[Part], logs: Sequence[str]) -> JobStatus:
+def combined(record: SlurmRecord, parts: Sequence[TaskStatus], logs: Sequence[str]) -> JobStatus:
     """One status of all parts: of an array, it runs until its last task has ended."""
     job = record.job
     states = [part.state for part in parts]
@@ -104,9 +106,9 @@ def combined(record: Record, parts: Sequence[Part], logs: Sequence[str]) -> JobS
     )
 
 
-def finish(record: Record, status: JobStatus) -> bool:
+def finish(record: SlurmRecord, status: JobStatus) -> bool:
     """Keep how it ended, as Slurm forgets it; whether nobody had done so before."""
-    names = [field.name for field in fields(Part)]
+    names = [field.name for field in fields(TaskStatus)]
     end = {name: value for name, value in asdict(status).items() if name in names}
     with records.held(record.job.uuid, wait=False) as ours:
         latest = records.read(record.job.uuid)
@@ -116,17 +118,17 @@ def finish(record: Record, status: JobStatus) -> bool:
         return True
 
 
-def finished(record: Record) -> Part | None:
+def finished(record: SlurmRecord) -> TaskStatus | None:
     """As `finish` kept it."""
     if not record.end:
         return None
     try:
-        return Part(**{**record.end, "nodes": tuple(record.end["nodes"])})
+        return TaskStatus(**{**record.end, "nodes": tuple(record.end["nodes"])})
     except (TypeError, KeyError):
         return None  # written by another version
 
 
-def _from_row(record: Record, row: Row, starts: Sequence[Start]) -> Part:
+def _from_row(record: SlurmRecord, row: SlurmJob, starts: Sequence[Start]) -> TaskStatus:
     so_far = _so_far(starts)
     told = _from_start(starts)
     if row.state == "failed" and told is not None and told.state in {"failed", "lost"}:
@@ -135,7 +137,7 @@ def _from_row(record: Record, row: Row, starts: Sequence[Start]) -> Part:
     if row.state == "failed" and not starts:
         reason = _NOT_STARTED.get(row.exit_status or 0, reason)
     has_run = row.final or row.state == "running"
-    return Part(
+    return TaskStatus(
         state=row.state,
         exit_status=row.exit_status if row.final else None,
         restarts=max(so_far.restarts, row.restarts),
@@ -151,17 +153,17 @@ def _from_row(record: Record, row: Row, starts: Sequence[Start]) -> Part:
     )
 
 
-def _from_start(starts: Sequence[Start]) -> Part | None:
+def _from_start(starts: Sequence[Start]) -> TaskStatus | None:
     if not starts or (state := starts[-1].end) is None:
         return None
     return replace(_so_far(starts), state=state, exit_status=starts[-1].exit_status)
 
 
-def _so_far(starts: Sequence[Start]) -> Part:
+def _so_far(starts: Sequence[Start]) -> TaskStatus:
     if not starts:
-        return Part("unknown")
+        return TaskStatus("unknown")
     last = starts[-1]
-    return Part(
+    return TaskStatus(
         "unknown",
         restarts=len(starts) - 1,
         gpus=last.gpus,

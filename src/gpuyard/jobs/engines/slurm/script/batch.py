@@ -18,9 +18,9 @@ from gpuyard.jobs.engines.slurm.script.launch import (
     start_on_nodes,
     words_of_torchrun,
 )
-from gpuyard.jobs.engines.slurm.script.nodes import Nodes, hold_nodes
+from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, hold_nodes
 from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact, say
-from gpuyard.jobs.engines.slurm.script.running import Running, Told, ask
+from gpuyard.jobs.engines.slurm.script.running import HeardSignals, Running, ask
 
 KILLED = 128 + int(signal.SIGKILL)
 TIMED_OUT = 124  # as of timeout(1): what ended well, and too late, has not succeeded
@@ -35,10 +35,13 @@ class Batch:
     def __init__(self, job: Document, script: str) -> None:
         self.job, self.script = job, script
         # a controller that was killed may start the same number twice
-        self.told, self.place = Told(), TaskDirectory(job["directory"], os.urandom(16).hex())
+        self.told, self.place = (
+            HeardSignals(),
+            TaskDirectory(job["directory"], os.urandom(16).hex()),
+        )
         self.place.take_messages()
         self.change: Optional[Document] = None
-        self.nodes = Nodes(self.place, job["uuid"])
+        self.nodes = JobNodes(self.place, job["uuid"])
         if len(self.nodes.all()) != int(os.environ["SLURM_JOB_NUM_NODES"]):
             say("scontrol does not say which nodes the job has")
             sys.exit(1)
@@ -102,7 +105,7 @@ class Batch:
             meeting = meeting_of(nodes, self.job["uuid"], name)
             script = self.place.file("script.py")
             running = start_on_nodes(self.nodes, meeting, script, output, self.place)
-        watch = Watch(self.job, running, self.told, output, used, self.nodes, name)
+        watch = BatchWatch(self.job, running, self.told, output, used, self.nodes, name)
         status = running.wait(self.told, watch.look)
         if status:
             time.sleep(0.5)  # where Slurm ends it, this script may hear of it last
@@ -113,7 +116,7 @@ class Batch:
         self.change = watch.change
         return start
 
-    def judge(self, status: int, watch: "Watch", log: str) -> Document:
+    def judge(self, status: int, watch: "BatchWatch", log: str) -> Document:
         """How it ended, and whether it starts again."""
         job = self.job
         if status and self.place.superseded():
@@ -164,17 +167,17 @@ class Batch:
         return 1
 
 
-class Watch:
+class BatchWatch:
     """What is due while it runs: a checkpoint when the time is nearly over or its nodes change, the end of its time."""
 
     def __init__(
         self,
         job: Document,
         running: Running,
-        told: Told,
+        told: HeardSignals,
         output: int,
         used: float,
-        nodes: Nodes,
+        nodes: JobNodes,
         start: str,
     ) -> None:
         self.job, self.running, self.told, self.output = job, running, told, output

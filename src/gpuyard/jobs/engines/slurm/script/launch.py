@@ -9,9 +9,9 @@ import sys
 import time
 from typing import Dict, List, Set
 
-from gpuyard.jobs.engines.slurm.script.nodes import Nodes, environment_of
+from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, environment_of
 from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact
-from gpuyard.jobs.engines.slurm.script.running import Launch, Running, Told, ask
+from gpuyard.jobs.engines.slurm.script.running import HeardSignals, Launch, Running, ask
 
 LAST_WORDS_SECONDS = 10.0
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
@@ -118,7 +118,7 @@ def start_here(
 
 
 def start_on_nodes(
-    nodes: Nodes, meeting: Document, script: bytes, output: int, place: TaskDirectory
+    nodes: JobNodes, meeting: Document, script: bytes, output: int, place: TaskDirectory
 ) -> Running:
     """This script once on each node, by srun."""
     launches: List[Launch] = []
@@ -148,7 +148,7 @@ def signal_job(job: Document, running: Running) -> None:
 
 def run_on_node(job: Document, told_by_first: Document) -> int:
     """One node of several."""
-    told, place = Told(), TaskDirectory(job["directory"], told_by_first["token"])
+    told, place = HeardSignals(), TaskDirectory(job["directory"], told_by_first["token"])
     place.join()
     node = told_by_first["first"] + int(os.environ["SLURM_PROCID"])
     running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)

@@ -38,7 +38,7 @@ def nodes_of(number: str) -> List[str]:
     return ask("scontrol", "show", "hostnames", listed).split() if listed else []
 
 
-class Nodes:
+class JobNodes:
     """In the order of the ranks: (Slurm's number, nodes), the job's own first."""
 
     def __init__(self, place: TaskDirectory, uuid: str) -> None:

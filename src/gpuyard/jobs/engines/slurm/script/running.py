@@ -62,7 +62,7 @@ def send(pid: int, number: int) -> None:
         pass  # it has ended
 
 
-class Told:
+class HeardSignals:
     """What signals have said. Slurm sends USR1 to the script when its time is nearly over."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Running:
                 break
             self.processes.append(process)
 
-    def wait(self, told: Told, look: Callable[[], None]) -> int:
+    def wait(self, told: HeardSignals, look: Callable[[], None]) -> int:
         """How it ended, as a shell says it; meanwhile looks again and again."""
         alone_since = None
         while self.status is None:
@@ -137,7 +137,7 @@ class Running:
         kill_descendants()
         return self.status
 
-    def end_all(self, told: Told) -> None:
+    def end_all(self, told: HeardSignals) -> None:
         """One allocation's part has ended, and not well: those of the others end with it."""
         deadline = time.time() + TOGETHER_SECONDS
         while any(process.poll() is None for process in self.processes):
