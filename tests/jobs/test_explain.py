@@ -9,7 +9,7 @@ import pytest
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.explain import explain
-from gpuyard.jobs.forecast import forecast, spread
+from gpuyard.jobs.forecast import drawn_times, forecast
 from gpuyard.jobs.policies import POLICIES, JobView, Pool, policy_of
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
@@ -129,7 +129,7 @@ def test_the_interval_of_a_job_that_is_resized_is_around_what_is_expected() -> N
     jobs = [job(f"job-{n}", 1 + n / 3, 4, **elastic, curve=curve) for n in range(12)]
     told = explain("job-9", jobs, EIGHT, policy_of("min-time"), now_s=0.0)
     found = forecast(jobs, EIGHT, policy_of("min-time"), 0.0, "job-9")
-    drawn = spread(found, jobs, EIGHT, "job-9").ends_s
+    drawn = drawn_times(found, jobs, EIGHT, "job-9").ends_s
     assert sum(stay.job == "job-9" for stay in found.stays) > 1, "it should be resized"
     assert told.end is not None
     assert float((drawn <= told.end.expected_s).mean()) == pytest.approx(0.5, abs=0.15)
@@ -164,7 +164,7 @@ def test_a_forecast_is_what_the_simulator_would_do(name: str, seed: int) -> None
     last = views[int(outcome.ended_s.argmax())].id
     found = forecast(views, pool, policy_of(name), 0.0, last)
     assert [found.ends[view.id] for view in views] == pytest.approx(list(outcome.ended_s))
-    replayed = spread(found, views, pool, last)
+    replayed = drawn_times(found, views, pool, last)
     assert replayed.ends_s == pytest.approx([outcome.ended_s.max()])
 
 

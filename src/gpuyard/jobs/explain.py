@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.errors import UserMistake, quoted
-from gpuyard.jobs.forecast import Forecast, Moments, Stay, forecast, spread
+from gpuyard.jobs.forecast import Forecast, ForecastStay, Moments, drawn_times, forecast
 from gpuyard.jobs.policies.base import JobView, Policy, Pool
 from gpuyard.units import counted, format_seconds, format_share
 
@@ -77,7 +77,7 @@ def explain(
     first, end_s = found.first(job_id), found.ends.get(job_id)
     start = end = chance = None
     if first is not None:
-        drawn = spread(found, jobs, pool, job_id)
+        drawn = drawn_times(found, jobs, pool, job_id)
         start = None if job.running else _range(first.begin_s, drawn.starts_s)
         end = None if end_s is None else _range(end_s, drawn.ends_s)
         chance = None if job.deadline_s is None else drawn.chance_by(job.deadline_s)
@@ -112,7 +112,7 @@ class _Words:
     """What there is to say about one job."""
 
     job: JobView
-    first: Stay | None
+    first: ForecastStay | None
     found: Forecast
     say: Say
 

@@ -26,7 +26,7 @@ Replay = Callable[[Mapping[str, float], str], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class ForecastStay:
     """A job on a number of GPUs for some time."""
 
     job: str
@@ -41,18 +41,18 @@ class Forecast:
     """What a policy would do from now to the end of one job."""
 
     now_s: float
-    stays: tuple[Stay, ...]
+    stays: tuple[ForecastStay, ...]
     """In the order in which they begin."""
     ends: Mapping[str, float]
     """Of the jobs that have ended by then."""
 
-    def first(self, job: str) -> Stay | None:
+    def first(self, job: str) -> ForecastStay | None:
         """None where it never gets GPUs."""
         return next((stay for stay in self.stays if stay.job == job), None)
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class DrawnTimes:
     """When one job starts and ends, once for each draw of speeds."""
 
     starts_s: Moments
@@ -91,7 +91,7 @@ class _Active:
         )
         self.seen_s = to_s
 
-    def deal(self, gpus: int) -> Stay | None:
+    def deal(self, gpus: int) -> ForecastStay | None:
         """Other GPUs from now on; what was before is a stay that is over."""
         if gpus == self.view.gpus:
             return None
@@ -104,13 +104,13 @@ class _Active:
         self.begin_s, self.ready_s = self.seen_s, self.seen_s + self.view.restart_s
         return over
 
-    def stay(self) -> Stay | None:
+    def stay(self) -> ForecastStay | None:
         """From its beginning until it was seen."""
         if not self.view.running:
             return None
         lost_s = max(0.0, min(self.ready_s, self.seen_s) - self.begin_s)
         worked_s = self.seen_s - self.begin_s - lost_s
-        return Stay(self.view.id, self.view.gpus, self.begin_s, lost_s, worked_s)
+        return ForecastStay(self.view.id, self.view.gpus, self.begin_s, lost_s, worked_s)
 
 
 def forecast(
@@ -118,7 +118,7 @@ def forecast(
 ) -> Forecast:
     """Each job as fast as its curve says, up to the end of the job `until`."""
     active = {job.id: _Active(job, now_s, now_s, now_s) for job in jobs}
-    over: list[Stay | None] = []
+    over: list[ForecastStay | None] = []
     ends: dict[str, float] = {}
     time_s, at_once = now_s, max(1, len(jobs) // _SINGLE_ENDS)
     for _ in range(_MOST_DECISIONS):
@@ -148,16 +148,16 @@ def _soonest(jobs: Iterable[_Active], at_once: int) -> float:
     return heapq.nsmallest(at_once, ends)[-1] if ends else math.inf
 
 
-def spread(
+def drawn_times(
     found: Forecast, jobs: Sequence[JobView], pool: Pool, job: str, draws: int = DRAWS
-) -> Spread:
+) -> DrawnTimes:
     """The same again with every job faster or slower than expected by what its curve's interval allows; always the
     same draws."""
     chance = random.Random(0)
     curves = {view.id: view.curve for view in jobs}
     if all(curve.low == curve.high == 1 for curve in curves.values()):
         draws = 1
-    chains: dict[str, list[Stay]] = {}
+    chains: dict[str, list[ForecastStay]] = {}
     for stay in found.stays:
         chains.setdefault(stay.job, []).append(stay)
     resized = any(len(chain) > 1 for chain in chains.values())
@@ -167,7 +167,7 @@ def spread(
         for _ in range(draws)
     ]
     starts, ends = np.array(drawn).T
-    return Spread(starts, ends if job in found.ends else np.full(draws, np.inf))
+    return DrawnTimes(starts, ends if job in found.ends else np.full(draws, np.inf))
 
 
 def _factor(curve: Curve, chance: random.Random) -> float:
@@ -176,7 +176,7 @@ def _factor(curve: Curve, chance: random.Random) -> float:
     return float(curve.high**deviations if deviations > 0 else curve.low**-deviations)
 
 
-def _in_line(found: Forecast, chains: Mapping[str, Sequence[Stay]], gpus: int) -> Replay:
+def _in_line(found: Forecast, chains: Mapping[str, Sequence[ForecastStay]], gpus: int) -> Replay:
     """Jobs that keep their GPUs to the end: each starts when its GPUs are free, in the order of the forecast."""
 
     def replay(factors: Mapping[str, float], job: str) -> tuple[float, float]:
@@ -196,7 +196,7 @@ def _in_line(found: Forecast, chains: Mapping[str, Sequence[Stay]], gpus: int) -
     return replay
 
 
-def _after_ends(found: Forecast, chains: Mapping[str, Sequence[Stay]]) -> Replay:
+def _after_ends(found: Forecast, chains: Mapping[str, Sequence[ForecastStay]]) -> Replay:
     """Jobs that are moved: each starts as long after the end that made room for it as in the forecast, and goes on
     through the same numbers of GPUs."""
     by_end = sorted((end_s, id_) for id_, end_s in found.ends.items())

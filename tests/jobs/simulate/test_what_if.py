@@ -14,9 +14,9 @@ from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.jobs.simulate.what_if import (
-    Case,
     Change,
     Ratio,
+    SimulationCase,
     network_of,
     network_ratio,
     parse_change,
@@ -32,8 +32,10 @@ def no_network(network: str, workload: str) -> Ratio:
     raise AssertionError(network, workload)
 
 
-def case(trace: Trace | None = None, pool: Pool | None = None) -> Case:
-    return Case("now", trace or Trace("none", ()), pool or Pool.uniform(2, 4), policy_of("fifo"))
+def case(trace: Trace | None = None, pool: Pool | None = None) -> SimulationCase:
+    return SimulationCase(
+        "now", trace or Trace("none", ()), pool or Pool.uniform(2, 4), policy_of("fifo")
+    )
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def simulate(
     Example: gpuyard simulate --format leases --what-if "add 2 gpus" --what-if policy=fair-share
     """
     from gpuyard.jobs.simulate.loop import simulate as run
-    from gpuyard.jobs.simulate.what_if import AS_IT_IS, Case, parse_change
+    from gpuyard.jobs.simulate.what_if import AS_IT_IS, SimulationCase, parse_change
     from gpuyard.measure.progress import ProgressUpdate
     from gpuyard.report.answers.jobs.simulation import simulation_answer
     from gpuyard.report.answers.jobs.what_if import what_if_answer
@@ -111,7 +111,7 @@ def simulate(
     pool = _pool(machines, read)
     if deadlines is not None:
         read = _due(read, deadlines, pool)
-    cases = [Case(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
+    cases = [SimulationCase(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
     cases += [change.case(cases[0], _faster(machines, workload)) for change in changes]
     with progress_bar("simulating") as tell:
 

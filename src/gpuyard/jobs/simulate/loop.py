@@ -16,7 +16,7 @@ from gpuyard.jobs.policies.base import Allocation, JobView, Lines, Policy, Pool,
 from gpuyard.jobs.policies.placement import choose, take
 from gpuyard.jobs.simulate.outcome import Outcome, Stay
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.work import Shape
+from gpuyard.jobs.simulate.work import GpusByMachine
 from gpuyard.units import format_duration
 
 Tell = Callable[[int, int], None]
@@ -58,7 +58,7 @@ class _Running:
     job: TraceJob
     done: float = 0.0
     allocation: Allocation | None = None
-    shape: Shape = ()
+    shape: GpusByMachine = ()
     racks: int = 1
     since_s: float = 0.0  # of this allocation
     resumed_s: float = 0.0  # when it works again after its restart

@@ -14,12 +14,12 @@ from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies import policy_of
 from gpuyard.jobs.policies.base import Policy, Pool
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.work import Shape, SteadyWork, packed_shape
+from gpuyard.jobs.simulate.work import GpusByMachine, SteadyWork, packed_shape
 from gpuyard.predict import Placement, predict, scenario_of
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import parse_rate
 
-Ratio = Callable[[Shape], float]
+Ratio = Callable[[GpusByMachine], float]
 """How many times as fast a job gets that runs on so many GPUs of each machine."""
 Faster = Callable[[str, str], Ratio]
 """By the network, in words, and the workload; none is "" for jobs of which nobody says what they train."""
@@ -31,7 +31,7 @@ _POLICY = re.compile(r"policy\s*=\s*(\S+)")
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulationCase:
     """One thing to simulate."""
 
     name: str
@@ -52,7 +52,7 @@ class Change:
     """A rate or the name of a link."""
     policy: str | None = None
 
-    def case(self, base: Case, faster: Faster) -> Case:
+    def case(self, base: SimulationCase, faster: Faster) -> SimulationCase:
         """`faster` says what a network makes of a job that trains some workload."""
         trace = base.trace
         if self.network is not None:
@@ -60,7 +60,7 @@ class Change:
             trace = with_network(trace, base.pool, lambda workload: faster(network, workload))
         pool = _resized(base.pool, self.gpus + self.machines * max(base.pool.gpus_by_machine), self)
         policy = base.policy if self.policy is None else policy_of(self.policy)
-        return Case(self.words, trace, pool, policy)
+        return SimulationCase(self.words, trace, pool, policy)
 
 
 def parse_change(text: str) -> Change:
@@ -104,7 +104,7 @@ def _faster(curve: Curve, machine: int, ratio: Ratio) -> Curve:
         for gpus in range(len(curve.packed))
     ]
 
-    def split(shape: Shape, racks: int) -> float:
+    def split(shape: GpusByMachine, racks: int) -> float:
         return curve.speed_on(shape, racks) * (ratio(shape) if len(shape) > 1 else 1.0)
 
     return Curve(
@@ -147,7 +147,7 @@ def network_ratio(
     after = scenario_of(workload, profile, cluster.model_copy(update={"network": network}))
 
     @cache
-    def ratio(shape: Shape) -> float:
+    def ratio(shape: GpusByMachine) -> float:
         placement = [Placement(sum(shape), len(shape), max(shape))]
         speeds = [predict(s, placement).predictions[0].samples_per_second for s in (before, after)]
         return speeds[1] / speeds[0]

@@ -9,11 +9,11 @@ import numpy as np
 
 from gpuyard.jobs.curve import Curve, Speeds
 
-Shape = tuple[int, ...]
+GpusByMachine = tuple[int, ...]
 """GPUs by machine, the largest first: with the number of racks, all that speed depends on."""
 
 
-def packed_shape(gpus: int, machine: int) -> Shape:
+def packed_shape(gpus: int, machine: int) -> GpusByMachine:
     """On as few machines of that many GPUs as hold them."""
     whole, rest = divmod(gpus, machine)
     return (machine,) * whole + ((rest,) if rest else ())
@@ -29,11 +29,11 @@ class Work(ABC):
         """As it is known when so much is done."""
 
     @abstractmethod
-    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+    def seconds(self, done: float, shape: GpusByMachine, racks: int = 1) -> float:
         """From there to the end on these GPUs, in so many racks; infinite where they can't do it."""
 
     @abstractmethod
-    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
+    def after(self, done: float, shape: GpusByMachine, seconds: float, racks: int = 1) -> float:
         """What is done then."""
 
 
@@ -48,11 +48,11 @@ class SteadyWork(Work):
         del done
         return self.speeds
 
-    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+    def seconds(self, done: float, shape: GpusByMachine, racks: int = 1) -> float:
         speed = self.speeds.speed_on(shape, racks)
         return (self.total - done) / speed if speed > 0 else float("inf")
 
-    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
+    def after(self, done: float, shape: GpusByMachine, seconds: float, racks: int = 1) -> float:
         return min(self.total, done + seconds * self.speeds.speed_on(shape, racks))
 
 
@@ -62,8 +62,8 @@ class PhasedWork(Work):
 
     ends: Speeds  # work that is done at the end of each phase
     packed: Speeds  # [phase, GPUs]
-    split: Callable[[Shape], Speeds]  # speed in each phase
-    _clocks: dict[Shape, Speeds] = field(default_factory=dict)
+    split: Callable[[GpusByMachine], Speeds]  # speed in each phase
+    _clocks: dict[GpusByMachine, Speeds] = field(default_factory=dict)
     _curves: dict[int, Curve] = field(default_factory=dict)
 
     @property
@@ -79,12 +79,12 @@ class PhasedWork(Work):
             )
         return self._curves[phase]
 
-    def seconds(self, done: float, shape: Shape, racks: int = 1) -> float:
+    def seconds(self, done: float, shape: GpusByMachine, racks: int = 1) -> float:
         del racks  # what was measured says nothing of them
         clock = self._clock(shape)
         return float(clock[-1] - np.interp(done, self._starts, clock))
 
-    def after(self, done: float, shape: Shape, seconds: float, racks: int = 1) -> float:
+    def after(self, done: float, shape: GpusByMachine, seconds: float, racks: int = 1) -> float:
         del racks
         clock = self._clock(shape)
         then = np.interp(done, self._starts, clock) + seconds
@@ -94,7 +94,7 @@ class PhasedWork(Work):
     def _starts(self) -> Speeds:
         return np.concatenate(([0.0], self.ends))
 
-    def _clock(self, shape: Shape) -> Speeds:
+    def _clock(self, shape: GpusByMachine) -> Speeds:
         """When each phase begins, and when the last one ends, were it on these GPUs from its beginning."""
         if shape not in self._clocks:
             each = np.diff(self._starts) / self.split(shape)

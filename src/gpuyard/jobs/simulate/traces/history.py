@@ -16,7 +16,7 @@ from gpuyard.files import read_text
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies.base import Pool
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.traces.rows import MOST_BYTES, Row, read_rows, rows_of
+from gpuyard.jobs.simulate.traces.rows import MOST_BYTES, TraceRow, read_rows, rows_of
 from gpuyard.jobs.simulate.work import SteadyWork
 from gpuyard.share.store.lease import Lease
 
@@ -135,7 +135,7 @@ def _rigid(gpus: int) -> Curve:
     return Curve.rigid(gpus)
 
 
-def _seconds(row: Row, column: str) -> float:
+def _seconds(row: TraceRow, column: str) -> float:
     """Of a time without zone, as if it were UTC: only differences count."""
     text = row.text(column)
     try:

@@ -16,7 +16,7 @@ import numpy as np
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.traces.rows import Row, read_rows
+from gpuyard.jobs.simulate.traces.rows import TraceRow, read_rows
 from gpuyard.jobs.simulate.work import SteadyWork
 from gpuyard.specs import Cluster
 
@@ -37,7 +37,7 @@ def read_own(path: Path, cluster: Cluster | None = None) -> Trace:
     return Trace.of(path, jobs)
 
 
-def _job(row: Row, name: str, curves: "_Curves") -> TraceJob:
+def _job(row: TraceRow, name: str, curves: "_Curves") -> TraceJob:
     gpus = row.count("gpus", most=_MOST_GPUS)
     least = row.count("min_gpus", gpus, most=_MOST_GPUS)
     most = row.count("max_gpus", max(gpus, least), most=_MOST_GPUS)
@@ -71,7 +71,7 @@ def _job(row: Row, name: str, curves: "_Curves") -> TraceJob:
     )
 
 
-def _work(row: Row, gpus: int, curve: Curve) -> float:
+def _work(row: TraceRow, gpus: int, curve: Curve) -> float:
     if curve.speed(gpus) <= 0:
         raise row.wrong("gpus", f"it can't run on {gpus}: the model does not fit into their memory")
     if row.text("work"):
@@ -88,7 +88,7 @@ class _Curves:
     cluster: Cluster | None
     made: dict[tuple[str, int], Curve] = field(default_factory=dict)
 
-    def of(self, row: Row, gpus: int, most: int) -> Curve:
+    def of(self, row: TraceRow, gpus: int, most: int) -> Curve:
         text = row.text("curve")
         key = text, most if text else gpus
         if key not in self.made:
@@ -100,7 +100,7 @@ class _Curves:
                 self.made[key] = self._predicted(row, text, most)
         return self.made[key]
 
-    def _predicted(self, row: Row, name: str, most: int) -> Curve:
+    def _predicted(self, row: TraceRow, name: str, most: int) -> Curve:
         if self.cluster is None:
             raise row.wrong(
                 "curve",
@@ -121,7 +121,7 @@ class _Curves:
         return curve
 
 
-def _points(row: Row, text: str, most: int) -> Curve:
+def _points(row: TraceRow, text: str, most: int) -> Curve:
     points: dict[int, float] = {}
     for word in text.split():
         count, colon, speed = word.partition(":")
@@ -138,7 +138,7 @@ def _points(row: Row, text: str, most: int) -> Curve:
     return Curve.of_points(points, most)
 
 
-def _yes(row: Row, column: str, *, otherwise: bool) -> bool:
+def _yes(row: TraceRow, column: str, *, otherwise: bool) -> bool:
     text = row.text(column).lower()
     if text and text not in _YES | _NO:
         raise row.wrong(column, f"expected yes or no, got {quoted(text)}")

@@ -19,8 +19,8 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.jobs.curve import Curve, Speeds
 from gpuyard.jobs.policies.base import Pool
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.traces.rows import Row, read_rows
-from gpuyard.jobs.simulate.work import PhasedWork, Shape, SteadyWork, Work, packed_shape
+from gpuyard.jobs.simulate.traces.rows import TraceRow, read_rows
+from gpuyard.jobs.simulate.work import GpusByMachine, PhasedWork, SteadyWork, Work, packed_shape
 
 Batch = Literal["user", "adaptive"]
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
@@ -67,8 +67,8 @@ class Application:
     progress: Speeds  # at the end of each epoch
     sqr: Speeds  # [batch, epoch]
     var: Speeds
-    _speeds: dict[tuple[Shape, int], float] = field(default_factory=dict)
-    _goodputs: dict[Shape, Speeds] = field(default_factory=dict)
+    _speeds: dict[tuple[GpusByMachine, int], float] = field(default_factory=dict)
+    _goodputs: dict[GpusByMachine, Speeds] = field(default_factory=dict)
 
     @cached_property
     def least_local(self) -> float:
@@ -95,11 +95,11 @@ class Application:
         local = np.minimum(local, np.floor(self.batches[-1] / passes))
         return Split(local, further, local * passes)
 
-    def step_seconds(self, shape: Shape, split: Split) -> Speeds:
+    def step_seconds(self, shape: GpusByMachine, split: Split) -> Speeds:
         step, sync = self._measured(shape, split.local)
         return step + (step - sync) * split.further
 
-    def _measured(self, shape: Shape, local: Speeds) -> tuple[Speeds, Speeds]:
+    def _measured(self, shape: GpusByMachine, local: Speeds) -> tuple[Speeds, Speeds]:
         known = self.placements.get(_rotated("".join(map(str, shape))))
         if known is not None:
             return known.at(local)
@@ -131,7 +131,7 @@ class Application:
         gain: Speeds = (var + sqr) / (var / scale + sqr)
         return gain
 
-    def samples_per_second(self, shape: Shape, batch: int) -> float:
+    def samples_per_second(self, shape: GpusByMachine, batch: int) -> float:
         """With the user's total batch."""
         key = (shape, batch)
         if key not in self._speeds:
@@ -140,7 +140,7 @@ class Application:
             self._speeds[key] = float(split.total[0] / seconds[0])
         return self._speeds[key]
 
-    def goodput(self, shape: Shape) -> Speeds:
+    def goodput(self, shape: GpusByMachine) -> Speeds:
         """By epoch: progress a second with the best batch for these GPUs in that epoch."""
         if shape not in self._goodputs:
             gpus = sum(shape)
@@ -290,7 +290,7 @@ def _by_count(placements: dict[str, Measured], file: Path) -> dict[int, dict[int
     return dict(found)
 
 
-def _times(row: Row) -> tuple[float, float, float]:
+def _times(row: TraceRow) -> tuple[float, float, float]:
     step = row.number("step_time", least=1e-9, most=1e6)
     return (row.number("local_bsz", least=1), step, row.number("sync_time", most=step))
 

@@ -16,7 +16,7 @@ _MOST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One line of a table."""
 
     name: str
@@ -68,14 +68,14 @@ class Row:
         return UserMistake(f"{self.name}:{self.line}: {column}: {what}")
 
 
-def read_rows(path: Path, needed: Sequence[str], *, what: str) -> Iterator[Row]:
+def read_rows(path: Path, needed: Sequence[str], *, what: str) -> Iterator[TraceRow]:
     """Of a file whose first line names the columns."""
     yield from rows_of(read_text(path, most_bytes=MOST_BYTES), str(path), needed, what=what)
 
 
 def rows_of(
     text: str, name: str, needed: Sequence[str], *, what: str, delimiter: str = ",", free: str = ""
-) -> Iterator[Row]:
+) -> Iterator[TraceRow]:
     """The same of a text. Where the delimiter is no comma, nothing is quoted; a column `free` may have delimiters in
     it if it is the last."""
     before = csv.field_size_limit(_LONGEST_CELL)
@@ -105,7 +105,7 @@ def rows_of(
                 raise UserMistake(
                     f"{name}:{reader.line_num}: {len(cells)} cells, the first line has {len(header)}"
                 )
-            yield Row(name, reader.line_num, cells, columns)
+            yield TraceRow(name, reader.line_num, cells, columns)
     except csv.Error as error:
         raise UserMistake(f"{name}:{reader.line_num}: this is not CSV: {error}") from None
     finally:
