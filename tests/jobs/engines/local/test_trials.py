@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import replace
 
-from gpuyard.jobs.engines.local.start import End, Progress, write_end, write_progress
+from gpuyard.jobs.engines.local.start import StartEnd, StartProgress, write_end, write_progress
 from gpuyard.jobs.engines.local.store import Store
 from gpuyard.jobs.engines.local.views import Reports, view_of
 from gpuyard.jobs.progress import latest_loss
@@ -79,9 +79,9 @@ def test_what_a_trial_had_is_counted_over_all_of_its_starts(jobs: Jobs) -> None:
         start.directory.mkdir(exist_ok=True)
         start.log.touch()
         os.utime(start.log, (910.0, 910.0))
-        write_progress(start, Progress(1, 1, lease="a", gpus=(0, 1), started=begin))
+        write_progress(start, StartProgress(1, 1, lease="a", gpus=(0, 1), started=begin))
         if end is not None:
-            write_end(start, End("exit", end, 143))
+            write_end(start, StartEnd("exit", end, 143))
     start.end.unlink(missing_ok=True)  # the last one was lost after what it printed
     view = view_of(row, Reports(jobs.paths), GPUS, 5000.0)
     assert view.attained_gpu_s == 2 * (30 + 5 + 10)

@@ -9,7 +9,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
 from gpuyard.jobs.engines.local.settling import leaves_something
 from gpuyard.jobs.engines.local.start import StartView, ask_to_end, end_all, read_order
-from gpuyard.jobs.engines.local.store import Row
+from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.log_files import open_log
 from gpuyard.share.service.desk import open_desk
 from gpuyard.specs.job import Checkpoint
@@ -26,7 +26,7 @@ class Endings:
         self._writing: dict[StartPaths, subprocess.Popen[bytes]] = {}
         """Commands that make a job write a checkpoint."""
 
-    def look(self, row: Row, view: StartView) -> None:
+    def look(self, row: StoredJob, view: StartView) -> None:
         """Go one step further with a start, if it is to end."""
         if row.cancelled is None and row.stopping is None and not leaves_something(row, view):
             return

@@ -13,7 +13,7 @@ from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner, policy_set
 from gpuyard.jobs.engines.local.settling import settle
-from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.views import Reports, progress
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
@@ -193,7 +193,7 @@ class LocalEngine(Engine):
             job.spec, gpu=kinds.pop() if len(kinds) == 1 else None, gpus=len(config.gpus)
         )
 
-    def _row(self, handle: Handle) -> Row:
+    def _row(self, handle: Handle) -> StoredJob:
         if not self._paths.store.exists():
             raise UserMistake(f"there is no job {handle}; nothing was submitted here yet")
         with Store(self._paths.store) as store:
@@ -210,11 +210,11 @@ class LocalEngine(Engine):
             except GpuyardError as error:
                 self._problem = str(error)
 
-    def _logs(self, row: Row) -> Sequence[Path]:
+    def _logs(self, row: StoredJob) -> Sequence[Path]:
         every = (self._paths.start(row.number, number).log for number in range(1, row.starts + 1))
         return [log for log in every if os.path.lexists(log)]  # a link is never followed
 
-    def _status(self, row: Row) -> JobStatus:
+    def _status(self, row: StoredJob) -> JobStatus:
         job = row.job
         made, reports = None, Reports(self._paths)
         if row.state == "running":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.start import look
-from gpuyard.jobs.engines.local.store import Row
+from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.engines.local.views import (
     UNKNOWN_SECONDS,
     Reports,
@@ -26,7 +26,7 @@ _NAMED = 3  # whose length is not known; more are counted
 
 
 def explain_job(
-    row: Row, rows: Sequence[Row], paths: JobPaths, policy: Policy, now: float
+    row: StoredJob, rows: Sequence[StoredJob], paths: JobPaths, policy: Policy, now: float
 ) -> Explanation:
     """`rows` are all jobs that have not ended; the leases of others are jobs that nobody can stop."""
     desk = open_desk()

@@ -22,7 +22,7 @@ from gpuyard.jobs.engines.local.ending import Endings
 from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
 from gpuyard.jobs.engines.local.settling import settle_one
 from gpuyard.jobs.engines.local.start import Order, StartView, look, prepared
-from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.turns import (
     LocalJob,
     free_for_jobs,
@@ -137,7 +137,7 @@ class Runner:
             keep_measurements(row, self._reports)
         return bool(rows)
 
-    def _is_new(self, rows: Sequence[Row]) -> bool:
+    def _is_new(self, rows: Sequence[StoredJob]) -> bool:
         """Whether jobs have changed since the last decision; what others do is looked at now and then."""
         seen = tuple((row.number, row.state, row.starts, row.gpus) for row in rows)
         if seen == self._seen and time.monotonic() - self._decided_at < _AGAIN_SECONDS:
@@ -145,7 +145,7 @@ class Runner:
         self._seen, self._decided_at = seen, time.monotonic()
         return True
 
-    def _may_start(self, row: Row) -> bool:
+    def _may_start(self, row: StoredJob) -> bool:
         """Whether the jobs that it comes after have succeeded; where one can't any more, it won't start."""
         for text in row.job.spec.after:
             before = self._store.row(Handle.parse(text))
@@ -159,7 +159,7 @@ class Runner:
             return False
         return True
 
-    def _may_resize(self, started: Sequence[Row]) -> bool:
+    def _may_resize(self, started: Sequence[StoredJob]) -> bool:
         """Now and then, where the policy is one that changes what running jobs have."""
         round_s = self._store.seconds_set("every") or self._policy().round_s
         if round_s is None or not any(row.job.spec.checkpoint for row in started):
@@ -174,8 +174,8 @@ class Runner:
 
     def _decide(
         self,
-        waiting: Sequence[Row],
-        started: Sequence[Row],
+        waiting: Sequence[StoredJob],
+        started: Sequence[StoredJob],
         views: dict[int, StartView],
         *,
         resizes: bool,
@@ -212,13 +212,13 @@ class Runner:
             if row.number in chosen:
                 self.start_one(row, chosen[row.number])
 
-    def _stop_to_resize(self, row: Row, gpus: int) -> None:
+    def _stop_to_resize(self, row: StoredJob, gpus: int) -> None:
         why = "was stopped to let others go on"
         if gpus:
             why = f"was stopped to go on with {gpus} GPUs instead of {row.gpus}"
         self._store.change(row, stopping=why)
 
-    def start_one(self, row: Row, gpus: int) -> None:
+    def start_one(self, row: StoredJob, gpus: int) -> None:
         """On so many GPUs, unless somebody has cancelled it meanwhile."""
         start = self._paths.start(row.number, row.starts + 1)
         shutil.rmtree(start.directory, ignore_errors=True)  # of a runner that was killed right here
@@ -229,7 +229,7 @@ class Runner:
         shutil.rmtree(start.directory)
 
 
-def order_of(row: Row, environment: dict[str, str], gpus: int, start: StartPaths) -> Order:
+def order_of(row: StoredJob, environment: dict[str, str], gpus: int, start: StartPaths) -> Order:
     """Exactly what runs."""
     job = row.job
     reports = {FILE_VARIABLE: str(start.steps)}

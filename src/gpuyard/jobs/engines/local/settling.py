@@ -3,8 +3,8 @@
 import time
 
 from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.start import End, StartView, look
-from gpuyard.jobs.engines.local.store import Row, Store
+from gpuyard.jobs.engines.local.start import StartEnd, StartView, look
+from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.specs.job import Retries
 
 _LOST = ("evicted", "stopped")
@@ -17,7 +17,7 @@ def settle(store: Store, paths: JobPaths) -> None:
             settle_one(store, row, look(paths.start(row.number, row.starts)))
 
 
-def settle_one(store: Store, row: Row, view: StartView) -> None:
+def settle_one(store: Store, row: StoredJob, view: StartView) -> None:
     """Write down what this start has come to, if that is something new."""
     if view.alive and (view.end is None or leaves_something(row, view)):
         _write_progress(store, row, view)
@@ -39,7 +39,7 @@ def settle_one(store: Store, row: Row, view: StartView) -> None:
         _finished(store, row, view)
 
 
-def leaves_something(row: Row, view: StartView) -> bool:
+def leaves_something(row: StoredJob, view: StartView) -> bool:
     """It has ended, but what it started has not, and has to before the job can be called over or go on."""
     if view.end is None or not view.alive:
         return False
@@ -47,7 +47,7 @@ def leaves_something(row: Row, view: StartView) -> bool:
     return stopped or _is_retried(row, view.end)
 
 
-def _write_progress(store: Store, row: Row, view: StartView) -> None:
+def _write_progress(store: Store, row: StoredJob, view: StartView) -> None:
     progress = view.progress
     if progress is None:
         return
@@ -62,7 +62,7 @@ def _write_progress(store: Store, row: Row, view: StartView) -> None:
         store.change(row, state=state, reason=reason, started=started)
 
 
-def _lost(store: Store, row: Row, view: StartView) -> None:
+def _lost(store: Store, row: StoredJob, view: StartView) -> None:
     if not view.began:  # the runner was killed before it set it off: nothing ran
         store.change(row, state="queued", gpus=None)
     elif row.lost < _retries(row).lost:
@@ -72,7 +72,7 @@ def _lost(store: Store, row: Row, view: StartView) -> None:
         store.change(row, state="lost", ended=_ended(view), reason=reason)
 
 
-def _finished(store: Store, row: Row, view: StartView) -> None:
+def _finished(store: Store, row: StoredJob, view: StartView) -> None:
     end, started = view.end, _started(row, view)
     assert end is not None  # noqa: S101 - for mypy
     if end.exit_status == 0:
@@ -101,17 +101,17 @@ def _finished(store: Store, row: Row, view: StartView) -> None:
         )
 
 
-def _started(row: Row, view: StartView) -> float | None:
+def _started(row: StoredJob, view: StartView) -> float | None:
     """For the first time."""
     return row.started or (view.progress.started if view.progress is not None else None)
 
 
-def _is_retried(row: Row, end: End) -> bool:
+def _is_retried(row: StoredJob, end: StartEnd) -> bool:
     failed = end.how == "exit" and end.exit_status != 0
     return failed and row.failed < _retries(row).failed
 
 
-def _retries(row: Row) -> Retries:
+def _retries(row: StoredJob) -> Retries:
     return row.job.spec.retries
 
 

@@ -39,7 +39,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StartProgress:
     """How far a supervisor is; `lease` is empty while it waits for its turn."""
 
     pid: int
@@ -53,7 +53,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class End:
+class StartEnd:
     """How a start ended; `exit_status` is None where its command never ran."""
 
     how: How
@@ -66,8 +66,8 @@ class End:
 class StartView:
     """What can be known of a start now."""
 
-    end: End | None
-    progress: Progress | None
+    end: StartEnd | None
+    progress: StartProgress | None
     alive: bool
     """Its supervisor or something that it started lives."""
     began: bool
@@ -160,11 +160,11 @@ def read_order(paths: StartPaths) -> Order:
     return Order(**{**document, "argv": tuple(document["argv"])})
 
 
-def write_progress(paths: StartPaths, progress: Progress) -> None:
+def write_progress(paths: StartPaths, progress: StartProgress) -> None:
     write_text(paths.progress, json.dumps(asdict(progress)), mode=0o600)
 
 
-def write_end(paths: StartPaths, end: End) -> None:
+def write_end(paths: StartPaths, end: StartEnd) -> None:
     write_text(paths.end, json.dumps(asdict(end)), mode=0o600)
 
 
@@ -201,9 +201,9 @@ def _read(path: Path, made: Any) -> Any:
         raise GpuyardError(f"{path} can't be read: {error}") from error
 
 
-def _progress(document: dict[str, Any]) -> Progress:
-    return Progress(**{**document, "gpus": tuple(document["gpus"])})
+def _progress(document: dict[str, Any]) -> StartProgress:
+    return StartProgress(**{**document, "gpus": tuple(document["gpus"])})
 
 
-def _end(document: dict[str, Any]) -> End:
-    return End(**document)
+def _end(document: dict[str, Any]) -> StartEnd:
+    return StartEnd(**document)

@@ -50,7 +50,7 @@ _OPEN = "state IN ('queued', 'running')"
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredJob:
     """A job as the store has it."""
 
     number: int
@@ -152,39 +152,39 @@ class Store:
             )
         return Handle("local", str(done.lastrowid))
 
-    def row(self, handle: Handle) -> Row:
+    def row(self, handle: Handle) -> StoredJob:
         """Raises where there is none."""
         found = self._select("number = ?", handle.id) if handle.id.isdigit() else []
         if not found or str(found[0].handle) != str(handle):
             raise UserMistake(f"there is no job {handle}; `gpuyard queue --all` lists them")
         return found[0]
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[StoredJob]:
         """All, in the order of their submission."""
         return self._select("1")
 
-    def open_rows(self) -> Sequence[Row]:
+    def open_rows(self) -> Sequence[StoredJob]:
         """Those that have not ended."""
         return self._select(_OPEN)
 
-    def unmeasured_rows(self) -> Sequence[Row]:
+    def unmeasured_rows(self) -> Sequence[StoredJob]:
         """Those with starts that are over, of which nothing was kept yet."""
         return [
             row for row in self._select("measured < starts") if row.measured < row.finished_starts
         ]
 
-    def note_measured(self, row: Row, starts: int) -> None:
+    def note_measured(self, row: StoredJob, starts: int) -> None:
         """The reports of so many starts are kept, or there were none."""
         with self._sentences():
             self._connection.execute(
                 "UPDATE jobs SET measured = ? WHERE number = ?", (starts, row.number)
             )
 
-    def environment(self, row: Row) -> dict[str, str]:
+    def environment(self, row: StoredJob) -> dict[str, str]:
         """Of whoever submitted it."""
         return dict(json.loads(row.environment))
 
-    def change(self, row: Row, **values: Any) -> bool:
+    def change(self, row: StoredJob, **values: Any) -> bool:
         """Set columns if the job is still as it was read; False: somebody was faster, so look again."""
         names = ", ".join(f"{name} = ?" for name in values)
         with self._sentences():
@@ -226,13 +226,13 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _select(self, where: str, *values: object) -> list[Row]:
+    def _select(self, where: str, *values: object) -> list[StoredJob]:
         with self._sentences():
             found = self._connection.execute(
                 f"SELECT {_COLUMNS} FROM jobs WHERE {where} ORDER BY number",  # noqa: S608 - our own words
                 values,
             )
-            return [Row(*row) for row in found]
+            return [StoredJob(*row) for row in found]
 
     def _prepare(self) -> None:
         self.path.chmod(0o600)  # environments have secrets

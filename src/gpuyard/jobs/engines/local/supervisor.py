@@ -12,10 +12,10 @@ from typing import NoReturn
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.local.paths import StartPaths
 from gpuyard.jobs.engines.local.start import (
-    End,
     How,
     Order,
-    Progress,
+    StartEnd,
+    StartProgress,
     read_order,
     write_end,
     write_progress,
@@ -43,7 +43,7 @@ class Supervisor:
         self._paths = paths
         self._order = order
         self._pid, self._process_start = os.getpid(), start_time(os.getpid())
-        self._end: End | None = None
+        self._end: StartEnd | None = None
 
     def run(self) -> None:
         """To its end, whatever that is; it is written down."""
@@ -54,11 +54,13 @@ class Supervisor:
             desk, lease, lock = self._lease()
             self._run_on(desk, lease, lock)
         except _Stopped:
-            self._write(End("stopped", time.time()))
+            self._write(StartEnd("stopped", time.time()))
         except UserMistake as mistake:  # this can't be had here, and asking again won't change it
-            self._write(End("refused", time.time(), reason=str(mistake)))
+            self._write(StartEnd("refused", time.time(), reason=str(mistake)))
         except OSError as error:
-            self._write(End("refused", time.time(), reason=f"{error.filename}: {error.strerror}"))
+            self._write(
+                StartEnd("refused", time.time(), reason=f"{error.filename}: {error.strerror}")
+            )
         while self._end is not None:  # a disk that was full: nobody else knows how it ended
             time.sleep(_AGAIN_SECONDS)
             self._write(self._end)
@@ -95,13 +97,13 @@ class Supervisor:
 
         run_leased(desk, lease, lock, self._order.argv, ended)
 
-    def _ended(self, status: int, lease: Lease, lock: int) -> End:
+    def _ended(self, status: int, lease: Lease, lock: int) -> StartEnd:
         lease = cut_again(lease, lock)
         over = lease.until_boot is not None and lease.until_boot <= Clock().boot()
         how: How = "exit"
         if over and status != 0:
             how = "time" if lease.seconds is not None else "evicted"
-        return End(how, time.time(), exit_status=status)
+        return StartEnd(how, time.time(), exit_status=status)
 
     def _tell(
         self,
@@ -115,10 +117,12 @@ class Supervisor:
         with contextlib.suppress(GpuyardError):  # a full disk stops no job
             write_progress(
                 self._paths,
-                Progress(self._pid, self._process_start, waits_for, place, lease, gpus, started),
+                StartProgress(
+                    self._pid, self._process_start, waits_for, place, lease, gpus, started
+                ),
             )
 
-    def _write(self, end: End) -> None:
+    def _write(self, end: StartEnd) -> None:
         self._end = end
         with contextlib.suppress(GpuyardError):
             write_end(self._paths, end)

@@ -11,7 +11,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.start import gpu_seconds
-from gpuyard.jobs.engines.local.store import Row
+from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.policies import JobView
 from gpuyard.jobs.progress import Progress, latest_loss, progress_of
 from gpuyard.jobs.reported import keep_reported
@@ -30,14 +30,14 @@ class Reports:
         self._gpu_seconds: dict[tuple[int, int], float] = {}
         self._files: dict[Path, tuple[StepsFile, list[StepWindow]]] = {}
 
-    def windows(self, row: Row) -> Sequence[StepWindow]:
+    def windows(self, row: StoredJob) -> Sequence[StepWindow]:
         """Of all starts, oldest first."""
         found: list[StepWindow] = []
         for number in range(1, row.starts + 1):
             found += self.of_start(row, number)
         return found
 
-    def of_start(self, row: Row, number: int) -> Sequence[StepWindow]:
+    def of_start(self, row: StoredJob, number: int) -> Sequence[StepWindow]:
         """From the file that it was given, and out of what it prints where it reports by itself."""
         start, found = self._paths.start(row.number, number), []
         for path in (start.steps, start.log):
@@ -47,7 +47,7 @@ class Reports:
             found += windows
         return found
 
-    def gpu_seconds(self, row: Row, now: float) -> float:
+    def gpu_seconds(self, row: StoredJob, now: float) -> float:
         """Of all starts: a trial that was stopped has been tried, though it waits."""
         total = 0.0
         for number in range(1, row.starts + 1):
@@ -62,7 +62,7 @@ class Reports:
         return total
 
 
-def progress(row: Row, reports: Reports, now: float) -> Progress:
+def progress(row: StoredJob, reports: Reports, now: float) -> Progress:
     """How far it is, by what it reports and by what was known of it before."""
     known, spec = row.known_work, row.job.spec
     return progress_of(
@@ -75,7 +75,7 @@ def progress(row: Row, reports: Reports, now: float) -> Progress:
     )
 
 
-def view_of(row: Row, reports: Reports, total_gpus: int, now: float) -> JobView:
+def view_of(row: StoredJob, reports: Reports, total_gpus: int, now: float) -> JobView:
     """Its work is in samples; in seconds where its curve is not known, and then it gets what it asks for."""
     job, spec = row.job, row.job.spec
     most = min(spec.gpus.max, total_gpus)
@@ -112,13 +112,13 @@ def view_of(row: Row, reports: Reports, total_gpus: int, now: float) -> JobView:
     )
 
 
-def length_is_known(row: Row, reports: Reports, now: float) -> bool:
+def length_is_known(row: StoredJob, reports: Reports, now: float) -> bool:
     """Whether more than its time limit says how long it takes."""
     made = progress(row, reports, now)
     return made.curve is not None and made.total_samples is not None
 
 
-def _unknown_seconds(row: Row, now: float) -> float:
+def _unknown_seconds(row: StoredJob, now: float) -> float:
     """Of a job that does not say how much it does: all of its time limit, or an hour; and never nothing."""
     whole = row.job.spec.time_limit or UNKNOWN_SECONDS
     elapsed = now - row.started if row.started is not None and row.gpus is not None else 0.0
@@ -142,7 +142,7 @@ def _fastest(curve: Curve, least: int, most: int) -> int:
     return next(count for count, speed in speeds.items() if speed >= _AS_GOOD_AS_BEST * best)
 
 
-def keep_measurements(row: Row, reports: Reports) -> None:
+def keep_measurements(row: StoredJob, reports: Reports) -> None:
     """Every run is a measurement: what the starts that are over have reported goes to the results store."""
     if row.job.spec.workload is None:
         return
