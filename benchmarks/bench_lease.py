@@ -16,7 +16,7 @@ from pathlib import Path
 from gpuyard.share.service.caller import this_process
 from gpuyard.share.setup import set_up
 from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 
 PROCESSES, SECONDS, STARTS = 8, 5.0, 15
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
@@ -24,7 +24,7 @@ EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 def client(directory: Path, begin: float, count: "multiprocessing.Queue[int]") -> None:
     """Take any GPU and give it back, as the launcher does, without a command between."""
-    broker, caller, request = Broker(directory), this_process(), Request()
+    broker, caller, request = Broker(directory), this_process(), LeaseRequest()
     while time.monotonic() < begin:
         time.sleep(0.001)
     trips = 0

@@ -10,7 +10,7 @@ import pytest
 from gpuyard.deploy.clouds.lambda_cloud import LambdaCloud
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.export.mlflow import MlflowServer
-from gpuyard.share.notebook.jupyter import Server
+from gpuyard.share.notebook.jupyter import JupyterServer
 from gpuyard.web_client import opener, read_json
 
 DEEP = b"[" * 200_000
@@ -82,5 +82,5 @@ def test_those_who_ask_say_so_in_a_sentence(
 def test_what_poses_as_a_notebook_is_none(
     junk: HTTPServer, monkeypatch: pytest.MonkeyPatch, junk_path: str
 ) -> None:
-    server = Server(junk.server_port, "token")
+    server = JupyterServer(junk.server_port, "token")
     assert server._get(f"/{junk_path}", "token") is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpuyard.share.launcher import run_leased
 from gpuyard.share.service.desk import open_desk
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 from gpuyard.share.turns.waiting import wait_for_lease
 
 SCRIPT = r"""
@@ -35,7 +35,7 @@ def main(directory: Path, seed: int, longest_seconds: float) -> None:
     while not stop.exists():
         desk = open_desk()
         count = chance.choice((1, 1, 1, 2, 3))
-        lease, lock = wait_for_lease(desk, Request(count=count), None, lambda _: None)
+        lease, lock = wait_for_lease(desk, LeaseRequest(count=count), None, lambda _: None)
         pause = f"{chance.uniform(0, longest_seconds):.3f}"
         run_leased(desk, lease, lock, ["bash", "-c", SCRIPT, "race", str(directory), pause])
         desk.close()

@@ -19,7 +19,7 @@ from gpuyard.share.service.caller import this_process
 from gpuyard.share.setup import set_up
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.clock import Clock
-from gpuyard.share.store.lease import NoneFree, Request
+from gpuyard.share.store.lease import LeaseRequest, NoneFree
 from gpuyard.share.store.recovery import recover
 from gpuyard.share.store.schema import VERSION
 from gpuyard.share.watch import processes
@@ -33,10 +33,10 @@ HOUR = 3600.0
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, 100 * 24 * HOUR])
 def test_no_lease_ends_because_the_clock_jumps(share: Path, jump: float) -> None:
     before = Broker(share)
-    turn, lock = before.ask(this_process(), Request(count=8, seconds=600))
+    turn, lock = before.ask(this_process(), LeaseRequest(count=8, seconds=600))
     after = Broker(share, clock=Clock(wall_offset=jump))
     with pytest.raises(NoneFree):
-        after.ask(this_process(), Request(waits=False))
+        after.ask(this_process(), LeaseRequest(waits=False))
     assert [lease.id for lease in after.state().held] == [turn.lease.id]
     os.close(lock)
     for broker in (before, after):
@@ -46,10 +46,10 @@ def test_no_lease_ends_because_the_clock_jumps(share: Path, jump: float) -> None
 def test_a_lease_ends_by_the_clock_since_boot_alone(share: Path) -> None:
     """Its holder is this process, which must not be ended: so a process is made that holds it."""
     broker = Broker(share, clock=Clock(wall_offset=-HOUR))
-    holder, lock = _holding(broker, Request(count=8, seconds=0.2))
+    holder, lock = _holding(broker, LeaseRequest(count=8, seconds=0.2))
     os.close(lock)
     time.sleep(0.3)
-    turn, other = broker.ask(this_process(), Request(count=8, waits=False))
+    turn, other = broker.ask(this_process(), LeaseRequest(count=8, waits=False))
     assert turn.lease.held and holder.wait(60) == -signal.SIGTERM
     os.close(other)
     broker.close()
@@ -57,9 +57,9 @@ def test_a_lease_ends_by_the_clock_since_boot_alone(share: Path) -> None:
 
 def test_after_a_reboot_all_leases_are_free(share: Path) -> None:
     broker = Broker(share)
-    _, lock = broker.ask(this_process(), Request(count=8))
+    _, lock = broker.ask(this_process(), LeaseRequest(count=8))
     rebooted = Broker(share, clock=Clock(boot_id="another"))
-    turn, other = rebooted.ask(this_process(), Request(count=8, waits=False))
+    turn, other = rebooted.ask(this_process(), LeaseRequest(count=8, waits=False))
     assert turn.lease.held
     assert [lease.ended for lease in rebooted.history()] == ["reboot", None]
     for descriptor in (lock, other):
@@ -178,7 +178,7 @@ def test_a_lease_that_could_not_be_written_down_leaves_nothing_open(share: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
         for _ in range(3):
             with pytest.raises(GpuyardError, match="no lease can be given"):
-                broker.ask(this_process(), Request(waits=False))
+                broker.ask(this_process(), LeaseRequest(waits=False))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert set(Path("/proc/self/fd").iterdir()) == before
@@ -334,15 +334,15 @@ def test_another_programs_database_is_left_alone(share: Path) -> None:
 def test_one_user_cant_fill_the_queue(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuyard.share.store.broker._MOST_OF_ONE_USER", 3)
     broker = Broker(share)
-    locks = [broker.ask(this_process(), Request(count=8))[1] for _ in range(3)]
+    locks = [broker.ask(this_process(), LeaseRequest(count=8))[1] for _ in range(3)]
     with pytest.raises(GpuyardError, match="the most that one user can have"):
-        broker.ask(this_process(), Request())
+        broker.ask(this_process(), LeaseRequest())
     for lock in locks:
         os.close(lock)
     broker.close()
 
 
-def _holding(broker: Broker, request: Request) -> tuple["subprocess.Popen[bytes]", int]:
+def _holding(broker: Broker, request: LeaseRequest) -> tuple["subprocess.Popen[bytes]", int]:
     """A process that has the lock of a lease and not this process's pid."""
     turn, lock = broker.ask(this_process(), request)
     with broker.database.transaction() as connection:
@@ -375,7 +375,7 @@ def test_leases_that_are_over_their_time_are_ended_together(
         return stop(leases, grace_seconds)
 
     monkeypatch.setattr(processes, "stop", count)
-    turn, lock = broker.ask(this_process(), Request(8, waits=False))
+    turn, lock = broker.ask(this_process(), LeaseRequest(8, waits=False))
     os.close(lock)
     assert turn.lease.held and stopped == [3]
     assert [lease.ended for lease in broker.history()[:3]] == ["time"] * 3
@@ -405,18 +405,18 @@ def test_a_store_that_is_made_anew_has_what_is_held_from_the_first_moment_on(
 ) -> None:
     """Whoever asks before `share recover` is done, or where nobody ran it, gets no GPU that another holds."""
     before = Broker(share)
-    _, lock = before.ask(this_process(), Request(8))
+    _, lock = before.ask(this_process(), LeaseRequest(8))
     for path in share.glob(f"{DATABASE}*"):
         path.unlink()
     with pytest.raises(GpuyardError, match=r"was made anew a moment ago|no lease can be given"):
-        before.ask(this_process(), Request(waits=False))
+        before.ask(this_process(), LeaseRequest(waits=False))
     after = Broker(share)
     with pytest.raises(NoneFree):
-        after.ask(this_process(), Request(waits=False))
+        after.ask(this_process(), LeaseRequest(waits=False))
     assert set(holders(who())) == set(range(8))
     with pytest.raises(GpuyardError, match="was made anew a moment ago"):
-        before.ask(this_process(), Request(waits=False))
+        before.ask(this_process(), LeaseRequest(waits=False))
     os.close(lock)
-    assert after.ask(this_process(), Request(8))[0].lease.held
+    assert after.ask(this_process(), LeaseRequest(8))[0].lease.held
     for broker in (before, after):
         broker.close()

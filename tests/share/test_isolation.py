@@ -17,7 +17,7 @@ from gpuyard.share.isolation.groups import V1, V2, Groups, usable_kind
 from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.setup import set_up
 from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders, needs_root
 from tests.share.test_lease import waits_for
@@ -106,7 +106,7 @@ def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, s
     no_device, not_permitted = 6, 1
     broker = Broker(share)
     me = Caller(0, 0, shell.pid)
-    turn, lock = broker.ask(me, Request(gpus=(1,)))
+    turn, lock = broker.ask(me, LeaseRequest(gpus=(1,)))
     assert (tried(1), tried(2)) == (no_device, not_permitted)
     assert Groups(share).ids() == {turn.lease.id}
     assert broker.finish(me, turn.lease.id, childless=True)
@@ -114,7 +114,7 @@ def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, s
     assert (tried(1), tried(2)) == (not_permitted, not_permitted)
     shell.communicate("")
     sleeping = _sleep()
-    turn, lock = broker.ask(Caller(0, 0, sleeping), Request())
+    turn, lock = broker.ask(Caller(0, 0, sleeping), LeaseRequest())
     assert Groups(share).ids() == {turn.lease.id}, "the group of a lease that is over was left"
     os.kill(sleeping, 9)
     os.waitpid(sleeping, 0)
@@ -142,7 +142,7 @@ def test_every_other_door_to_a_gpu_is_closed_too(
     line = [sys.executable, "-c", f"input()\n{LOOK}", *(path for paths in doors for path in paths)]
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     broker = Broker(share)
-    _, lock = broker.ask(Caller(0, 0, process.pid), Request(gpus=(1,)))
+    _, lock = broker.ask(Caller(0, 0, process.pid), LeaseRequest(gpus=(1,)))
     said = process.communicate("go\n")[0].split()
     os.close(lock)
     broker.state()
@@ -202,7 +202,7 @@ def test_a_shell_that_exports_a_lease_has_its_gpus_alone(isolated: str, share: P
 def test_only_own_processes_are_moved(isolated: str, share: Path) -> None:
     broker = Broker(share)
     sleeping = _sleep()
-    turn, lock = broker.ask(Caller(65534, 65534, sleeping), Request())
+    turn, lock = broker.ask(Caller(65534, 65534, sleeping), LeaseRequest())
     with pytest.raises(GpuyardError, match="is not yours"):
         broker.enclose(Caller(65534, 65534, sleeping), turn.lease.id, os.getpid())
     with pytest.raises(GpuyardError, match="not yours"):

@@ -21,7 +21,7 @@ from gpuyard.share.notebook.run import running
 from gpuyard.share.service.caller import Caller
 from gpuyard.share.service.desk import OwnDesk
 from gpuyard.share.store.clock import stamp
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 from gpuyard.share.turns.reservations import Wish
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
@@ -258,7 +258,7 @@ def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settin
 
 def test_a_notebook_that_a_reservation_cuts_is_listed_with_its_end(share: Path) -> None:
     desk = OwnDesk(share)
-    turn, lock = desk.ask(Request(8))
+    turn, lock = desk.ask(LeaseRequest(8))
     record = Notebook(turn.lease.id, 1, "t", "/", turn.lease.gpus, None, "u", "h")
     write_record(record, "{}\n")
     assert [one.until for one in running(desk)] == [None]

@@ -21,7 +21,7 @@ from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.service.desk import OwnDesk
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.clock import Clock, stamp
-from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
 from gpuyard.share.turns.calendar import Reservation, arranged
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.when import parse_when, shown
@@ -51,7 +51,7 @@ def lease(broker: Broker) -> Iterator[Callable[..., Lease]]:
         count: int = 1, *, now: bool = True, caller: Caller | None = None, **more: Any
     ) -> Lease:
         turn, lock = broker.ask(
-            caller or this_process(), Request(count=count, waits=not now, **more)
+            caller or this_process(), LeaseRequest(count=count, waits=not now, **more)
         )
         locks.append(lock)
         return turn.lease
@@ -313,13 +313,13 @@ def test_only_the_reserver_and_admins_cancel_and_drain(broker: Broker) -> None:
 def test_an_overdue_lease_is_ended_for_the_reserver(share: Path) -> None:
     """By the wall clock of two hours later the reservation has started; the lease ends by its own clock."""
     broker = Broker(share)
-    holder, lock = _holding(broker, Request(count=8))
+    holder, lock = _holding(broker, LeaseRequest(count=8))
     os.close(lock)
     broker.reserve(ANNA, wish(8, 1.1, 5))
     with broker.database.transaction() as connection:  # as if the time had passed
         connection.execute("UPDATE leases SET until_boot = ?", (Clock().boot() - 1,))
     later = Broker(share, clock=Clock(wall_offset=2 * HOUR))
-    turn, other = later.ask(ANNA, Request(count=8, waits=False))
+    turn, other = later.ask(ANNA, LeaseRequest(count=8, waits=False))
     assert turn.lease.held and holder.wait(60) == -signal.SIGTERM
     os.close(other)
     for opened in (broker, later):
@@ -347,7 +347,7 @@ def test_a_shell_with_a_lease_is_told_of_its_new_end(
     shell = subprocess.Popen(["sleep", "60"])
     seen, terminal = os.openpty()
     desk = OwnDesk(share)
-    turn, lock = desk.ask(Request(count=8))
+    turn, lock = desk.ask(LeaseRequest(count=8))
     handle = os.pidfd_open(shell.pid)
     words = (desk, turn.lease, lock, handle, terminal)
     holder = threading.Thread(target=export._wait, args=words)

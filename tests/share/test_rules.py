@@ -15,7 +15,7 @@ from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.service.service import _request, perform
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import config_file
-from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
 from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.store.state import State
 from gpuyard.share.turns.reservations import Wish
@@ -41,14 +41,14 @@ def broker(share: Path) -> Iterator[Broker]:
 
 def test_a_quota_makes_a_group_wait_and_nobody_else(broker: Broker) -> None:
     broker.set_rules(ME, Rules(quotas={GROUP: 2}))
-    locks = [broker.ask(ME, Request(count=2))[1]]
+    locks = [broker.ask(ME, LeaseRequest(count=2))[1]]
     with pytest.raises(NoneFree, match=f"the group {GROUP} has used up its quota"):
-        broker.ask(ME, Request(waits=False))
+        broker.ask(ME, LeaseRequest(waits=False))
     with pytest.raises(UserMistake, match="has a quota of 2 GPUs at once; ask for fewer"):
-        broker.ask(ME, Request(count=3))
-    waiting, lock = broker.ask(ME, Request())
+        broker.ask(ME, LeaseRequest(count=3))
+    waiting, lock = broker.ask(ME, LeaseRequest())
     assert not waiting.lease.held and "quota" in waiting.reason
-    other, more = broker.ask(OTHER, Request(count=6, waits=False))
+    other, more = broker.ask(OTHER, LeaseRequest(count=6, waits=False))
     assert other.lease.held
     for one in (*locks, lock, more):
         os.close(one)
@@ -74,25 +74,25 @@ def test_a_quota_holds_for_reservations_at_every_time(broker: Broker) -> None:
 
 def test_weekly_hours_count_what_was_used(broker: Broker) -> None:
     broker.set_rules(ME, Rules(weekly_hours={GROUP: 10.0}))
-    turn, lock = broker.ask(ME, Request(count=1))
-    broker.ask(ME, Request(count=1, waits=False))
+    turn, lock = broker.ask(ME, LeaseRequest(count=1))
+    broker.ask(ME, LeaseRequest(count=1, waits=False))
     with broker.database.transaction() as connection:
         connection.execute("UPDATE leases SET start = start - 36000 WHERE id = ?", (turn.lease.id,))
     with pytest.raises(NoneFree, match="quota"):
-        broker.ask(ME, Request(waits=False))
+        broker.ask(ME, LeaseRequest(waits=False))
     os.close(lock)
 
 
 def test_priority_comes_first_then_who_used_less(broker: Broker) -> None:
     broker.set_rules(ME, Rules(half_life_seconds=86400.0))
-    all_, lock = broker.ask(ME, Request(count=8))
+    all_, lock = broker.ask(ME, LeaseRequest(count=8))
     locks = [lock]
     with broker.database.transaction() as connection:
         connection.execute("UPDATE leases SET start = start - 3600 WHERE id = ?", (all_.lease.id,))
-    locks.extend(broker.ask(caller, Request(count=8))[1] for caller in (ME, OTHER))
+    locks.extend(broker.ask(caller, LeaseRequest(count=8))[1] for caller in (ME, OTHER))
     assert [one.uid for one in broker.state().waiting] == [OTHER.uid, ME.uid]
     broker.set_rules(ME, Rules(half_life_seconds=86400.0, priorities={GROUP: 10}))
-    locks.append(broker.ask(ME, Request(count=7))[1])
+    locks.append(broker.ask(ME, LeaseRequest(count=7))[1])
     assert [one.count for one in broker.state().waiting] == [7, 8, 8]
     for one in locks:
         os.close(one)
@@ -102,17 +102,17 @@ def test_by_group_a_member_who_used_nothing_has_the_groups_use(broker: Broker) -
     broker.set_rules(ME, Rules(half_life_seconds=86400.0, fair_share="group"))
     heavy, light = (Caller(uid, gid, os.getpid()) for uid, gid in ((70001, 0), (70002, 1)))
     newcomer = Caller(70003, heavy.gid, os.getpid())
-    all_, lock = broker.ask(heavy, Request(count=8))
+    all_, lock = broker.ask(heavy, LeaseRequest(count=8))
     with broker.database.transaction() as connection:
         connection.execute("UPDATE leases SET start = start - 3600 WHERE id = ?", (all_.lease.id,))
-    locks = [lock, *(broker.ask(who, Request(count=8))[1] for who in (newcomer, light))]
+    locks = [lock, *(broker.ask(who, LeaseRequest(count=8))[1] for who in (newcomer, light))]
     assert [one.uid for one in broker.state().waiting] == [light.uid, newcomer.uid]
     for one in locks:
         os.close(one)
 
 
 def test_use_halves_with_each_half_life(broker: Broker) -> None:
-    turn, lock = broker.ask(ME, Request(count=2))
+    turn, lock = broker.ask(ME, LeaseRequest(count=2))
     old = replace(turn.lease, start=0.0, end=100.0)
     rules = Rules(half_life_seconds=1000.0)
     assert recent_use(rules, [old], 50.0 + 1000.0) == {ME.uid: pytest.approx(100.0, rel=1e-3)}
@@ -195,8 +195,8 @@ def test_a_long_history_is_added_up_and_not_read(
 ) -> None:
     """Whoever waits asks for it many times a minute, and everybody would wait for them."""
     now = broker.clock.wall()
-    ask = broker.ask(ME, Request(count=8))[1]
-    waiting = [broker.ask(caller, Request()) for caller in (ME, OTHER)]
+    ask = broker.ask(ME, LeaseRequest(count=8))[1]
+    waiting = [broker.ask(caller, LeaseRequest()) for caller in (ME, OTHER)]
     ended = [(number, number % 3, now - 40 * number, now - 33 * number) for number in range(9, 500)]
     with broker.database.transaction() as connection:
         connection.executemany(

@@ -14,12 +14,12 @@ import pytest
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.setup import set_up
 from gpuyard.share.slurm import jobs
-from gpuyard.share.slurm.accounts import Account, Accounts, Member, accounts_of, accounts_script
+from gpuyard.share.slurm.accounts import Account, Accounts, SlurmUser, accounts_of, accounts_script
 from gpuyard.share.slurm.export import slurm_files
 from gpuyard.share.slurm.jobs import jobs_document, srun_command
 from gpuyard.share.slurm.switch import use_slurm
 from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
-from gpuyard.share.store.lease import WHOLE, Request
+from gpuyard.share.store.lease import WHOLE, LeaseRequest
 from gpuyard.share.turns.rules import Rules
 from tests.conftest import MACHINE, Cli
 from tests.share.conftest import Start
@@ -186,7 +186,7 @@ def test_each_file_says_first_what_it_is_and_real_gpus_are_closed_to_others() ->
 def test_limits_need_slurms_database_and_names_cant_be_commands() -> None:
     group = "vision; rm -rf /"
     known = Accounts(
-        (Account(group, most_gpus=2),), (Member("ann", group),), Rules(quotas={group: 2})
+        (Account(group, most_gpus=2),), (SlurmUser("ann", group),), Rules(quotas={group: 2})
     )
     script = accounts_script("gpuyard", known, ("ann", "cleo"))
     assert f"set_to account '{group}' cluster=gpuyard set GrpTRES=billing=200 " in script
@@ -236,14 +236,14 @@ def test_a_member_of_several_groups_is_under_the_tightest_and_told_of_the_others
 
     broker = Broker(share)
     me = this_process()
-    _, lock = broker.ask(me, Request())
+    _, lock = broker.ask(me, LeaseRequest())
     rules = Rules(quotas={"wide": 4, "tight": 1}, priorities={"wide": 3, "tight": 2})
     in_both = frozenset({"wide", "tight", me.group})
     known = accounts_of(broker.history(), rules, lambda _: in_both)
-    assert known.members == (Member(me.user, "tight", 3, ("wide",)),)
+    assert known.members == (SlurmUser(me.user, "tight", 3, ("wide",)),)
     script = accounts_script("gpuyard", known, ())
     assert f"# {me.user} is in wide too, whose limits Slurm does not hold them to" in script
-    assert accounts_of(broker.history()).members == (Member(me.user, me.group),)
+    assert accounts_of(broker.history()).members == (SlurmUser(me.user, me.group),)
     os.close(lock)
     broker.close()
 
@@ -282,17 +282,17 @@ def test_a_real_slurm_with_its_database_keeps_the_same_limits(share: Path, cli: 
 def test_what_is_asked_for_is_what_slurm_is_asked_for() -> None:
     config = ShareConfig((SharedGpu(0, "a", 24_000_000_000),))
 
-    def words(request: Request, wait_seconds: float | None = None) -> list[str]:
+    def words(request: LeaseRequest, wait_seconds: float | None = None) -> list[str]:
         return srun_command(request, ["/opt/train", "-x"], config, wait_seconds)
 
-    assert "--gres=gpu:1" in words(Request())
-    assert "--time=2" in words(Request(seconds=61))
-    assert "--immediate" in words(Request(waits=False))
-    assert "--immediate=10" in words(Request(), wait_seconds=9.5)
-    assert "--comment=nmt" in words(Request(project="nmt"))
-    assert "--gres=shard:25" in words(Request(memory_bytes=6_000_000_000))
-    assert words(Request())[-2:] == ["/opt/train", "-x"]
+    assert "--gres=gpu:1" in words(LeaseRequest())
+    assert "--time=2" in words(LeaseRequest(seconds=61))
+    assert "--immediate" in words(LeaseRequest(waits=False))
+    assert "--immediate=10" in words(LeaseRequest(), wait_seconds=9.5)
+    assert "--comment=nmt" in words(LeaseRequest(project="nmt"))
+    assert "--gres=shard:25" in words(LeaseRequest(memory_bytes=6_000_000_000))
+    assert words(LeaseRequest())[-2:] == ["/opt/train", "-x"]
     with pytest.raises(UserMistake, match="chooses the GPUs itself"):
-        words(Request(gpus=(0,)))
+        words(LeaseRequest(gpus=(0,)))
     with pytest.raises(UserMistake, match="of one GPU"):
-        words(Request(count=2, parts=WHOLE // 2))
+        words(LeaseRequest(count=2, parts=WHOLE // 2))

@@ -11,7 +11,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.share.service import wire
 from gpuyard.share.service.desk import ServiceDesk
 from gpuyard.share.service.location import SOCKET
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 from gpuyard.share.turns.reservations import Wish
 
 ANSWERS = (
@@ -30,7 +30,7 @@ ASKED: tuple[Callable[[ServiceDesk], object], ...] = (
     ServiceDesk.state,
     ServiceDesk.history,
     ServiceDesk.resume,
-    lambda desk: desk.ask(Request()),
+    lambda desk: desk.ask(LeaseRequest()),
     lambda desk: desk.claim("0000abcd"),
     lambda desk: desk.release("0000abcd"),
     lambda desk: desk.cancel("0000abcd"),

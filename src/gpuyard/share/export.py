@@ -14,7 +14,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.share.launcher import cut_again, leased_environment, reserved_sentence
 from gpuyard.share.service.desk import Desk, open_desk
 from gpuyard.share.store.clock import Clock
-from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 from gpuyard.share.watch import processes
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 60.0
 
 
 def export_lease(
-    request: Request, wait_seconds: float | None, tell: Callable[[Turn], None]
+    request: LeaseRequest, wait_seconds: float | None, tell: Callable[[Turn], None]
 ) -> dict[str, str] | int:
     """The variables to set in the shell; where there are none, the holder has said why, and this is the exit status."""
     shell = os.getppid()
@@ -77,7 +77,7 @@ def refused_script(status: int) -> tuple[bool, str]:
 
 
 def _hold(
-    request: Request,
+    request: LeaseRequest,
     wait_seconds: float | None,
     tell: Callable[[Turn], None],
     shell: int,

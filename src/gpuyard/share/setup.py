@@ -15,7 +15,7 @@ from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import (
     ADMIN_GROUP,
-    Machine,
+    MachineIdentity,
     ShareConfig,
     SharedGpu,
     config_file,
@@ -69,7 +69,7 @@ def set_up(
         scheduler=before.scheduler,
         isolation=isolation,
         rules=before.rules,
-        machine=Machine.this(boot_id),
+        machine=MachineIdentity.this(boot_id),
     )
     make_directory(directory)
     if isolation and fake_gpus:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.errors import GpuyardError, UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.share.store.lease import Request
+    from gpuyard.share.store.lease import LeaseRequest
     from gpuyard.share.store.state import Turn
 
 VALUES = {
@@ -82,11 +82,11 @@ class _Options:
     wait: str | None
     project: str
 
-    def request(self, count: int | None, command: list[str]) -> "Request":
+    def request(self, count: int | None, command: list[str]) -> "LeaseRequest":
         """What is asked for; raises for what nobody could mean."""
         import shlex
 
-        from gpuyard.share.store.lease import WHOLE, Request
+        from gpuyard.share.store.lease import WHOLE, LeaseRequest
         from gpuyard.units import parse_memory, parse_seconds, parse_share
 
         if self.now and self.wait:
@@ -94,7 +94,7 @@ class _Options:
         if self.share and self.memory:
             raise UserMistake("use either --share or --memory")
         indices = gpu_indices(self.gpus)
-        return Request(
+        return LeaseRequest(
             count=count if count is not None else len(indices) or 1,
             gpus=indices,
             parts=round(parse_share(self.share) * WHOLE) if self.share else WHOLE,

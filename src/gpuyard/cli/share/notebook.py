@@ -55,9 +55,9 @@ def notebook(
     if context.invoked_subcommand is not None:
         return
     from gpuyard.cli.share.lease_line import tell
-    from gpuyard.share.notebook.run import Told, run_notebook
+    from gpuyard.share.notebook.run import NotebookCallbacks, run_notebook
     from gpuyard.share.service.desk import open_desk
-    from gpuyard.share.store.lease import Request
+    from gpuyard.share.store.lease import LeaseRequest
     from gpuyard.units import parse_seconds
 
     if now and wait:
@@ -65,7 +65,7 @@ def notebook(
     where = (directory or Path.cwd()).expanduser().absolute()
     if not where.is_dir():
         raise UserMistake(f"{where} is no directory; name one with --dir")
-    request = Request(
+    request = LeaseRequest(
         count=gpus,
         seconds=parse_seconds(for_) if for_ else None,
         command=f"notebook in {where}",
@@ -75,7 +75,7 @@ def notebook(
     idle_seconds = None if idle == "0" else parse_seconds(idle)
     wait_seconds = parse_seconds(wait) if wait else None
 
-    def run(told: Told) -> int:
+    def run(callbacks: NotebookCallbacks) -> int:
         return run_notebook(
             open_desk(),
             request,
@@ -83,7 +83,7 @@ def notebook(
             environment=python,
             idle_seconds=idle_seconds,
             wait_seconds=wait_seconds,
-            told=told,
+            callbacks=callbacks,
         )
 
     try:
@@ -95,7 +95,7 @@ def notebook(
             _say(f"gpuyard: it keeps running in the background; its output is in {log}")
             return
         status = run(
-            Told(
+            NotebookCallbacks(
                 tell,
                 lambda started: _ready(started, json_output=json_output),
                 lambda sentence: _say(f"gpuyard: {sentence}"),

@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share.notebook.records import Notebook, all_notebooks
-from gpuyard.share.notebook.run import Told
+from gpuyard.share.notebook.run import NotebookCallbacks
 from gpuyard.share.store.state import Turn
 
 _LOG = "notebook.log"
 
 
 def run_in_background(
-    run: Callable[[Told], int], waiting: Callable[[Turn], None]
+    run: Callable[[NotebookCallbacks], int], waiting: Callable[[Turn], None]
 ) -> tuple[Notebook, Path]:
     """The notebook once it answers, and where its words are; raises what kept it from answering."""
     readable, writable = os.pipe()
@@ -50,7 +50,7 @@ def log_file() -> Path:
 
 
 def _be_the_notebook(
-    run: Callable[[Told], int], waiting: Callable[[Turn], None], writable: int
+    run: Callable[[NotebookCallbacks], int], waiting: Callable[[Turn], None], writable: int
 ) -> NoReturn:
     status = 1
     pipe = os.fdopen(writable, "wb")
@@ -80,7 +80,7 @@ def _be_the_notebook(
             terminal.close()  # else whoever reads it would wait for the notebook's end
             answer(notebook=asdict(notebook))
 
-        status = run(Told(wait, ready, say))
+        status = run(NotebookCallbacks(wait, ready, say))
         answer(error=last or f"Jupyter ended with status {status}; see {log_file()}", status=1)
     except GpuyardError as error:
         status = error.exit_status

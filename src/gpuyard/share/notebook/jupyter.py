@@ -106,7 +106,7 @@ def configuration(token: str) -> str:
 
 
 @dataclass(frozen=True)
-class Server:
+class JupyterServer:
     """One that runs."""
 
     port: int

@@ -11,11 +11,11 @@ from gpuyard.errors import UserMistake
 from gpuyard.share.launcher import run_leased
 from gpuyard.share.notebook import jupyter
 from gpuyard.share.notebook.records import Notebook, records, remove_record, write_record
-from gpuyard.share.notebook.watch import Watch
+from gpuyard.share.notebook.watch import NotebookWatch
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import Desk
 from gpuyard.share.store.clock import Clock, stamp
-from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 
@@ -23,7 +23,7 @@ _CONFIG_PATH = "JUPYTER_CONFIG_PATH"
 
 
 @dataclass(frozen=True)
-class Told:
+class NotebookCallbacks:
     """What a notebook says while it starts, runs and ends."""
 
     waiting: Callable[[Turn], None]
@@ -33,13 +33,13 @@ class Told:
 
 def run_notebook(
     desk: Desk,
-    request: Request,
+    request: LeaseRequest,
     *,
     directory: Path,
     environment: str | None,
     idle_seconds: float | None,
     wait_seconds: float | None,
-    told: Told,
+    callbacks: NotebookCallbacks,
 ) -> int:
     """Wait for GPUs and run it to its end; Jupyter's exit status."""
     if desk.config.scheduler == "slurm":
@@ -48,7 +48,7 @@ def run_notebook(
         )
     command = jupyter.jupyter_command(environment)
     sweep(desk)
-    lease, lock = wait_for_lease(desk, request, wait_seconds, told.waiting)
+    lease, lock = wait_for_lease(desk, request, wait_seconds, callbacks.waiting)
     port, token = _free_port(), secrets.token_urlsafe(32)
     notebook = Notebook(
         id=lease.id,
@@ -66,14 +66,14 @@ def run_notebook(
     if environment is not None:  # kernels and terminals find its programs first
         os.environ["PATH"] = f"{Path(command[0]).parent}:{os.environ.get('PATH', os.defpath)}"
     status = os.fstat(lock)
-    watch = Watch(
-        jupyter.Server(port, token),
+    watch = NotebookWatch(
+        jupyter.JupyterServer(port, token),
         lease.id,
         (status.st_dev, status.st_ino),
         idle_seconds,
         desk.config.grace_seconds,
-        lambda: told.ready(notebook),
-        told.sentence,
+        lambda: callbacks.ready(notebook),
+        callbacks.sentence,
     )
     watch.start()
     try:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpuyard.share.notebook.jupyter import Server
+from gpuyard.share.notebook.jupyter import JupyterServer
 from gpuyard.share.watch import processes
 
 _READY_SECONDS = 120.0
@@ -15,10 +15,10 @@ _LONGEST_PAUSE_SECONDS = 30.0
 
 
 @dataclass
-class Watch:
+class NotebookWatch:
     """A thread beside the launcher, which waits for signals itself."""
 
-    server: Server
+    server: JupyterServer
     lease: str
     lock: tuple[int, int]
     idle_seconds: float | None

@@ -12,7 +12,7 @@ from gpuyard.share.service.caller import this_process
 from gpuyard.share.service.location import own_directory, share_directory
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
-from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.reservations import Wish
@@ -27,7 +27,7 @@ class Desk(Protocol):
 
     config: ShareConfig
 
-    def ask(self, request: Request) -> tuple[Turn, int]: ...
+    def ask(self, request: LeaseRequest) -> tuple[Turn, int]: ...
     def claim(self, id_: str) -> Turn: ...
     def leave(self, id_: str) -> None: ...
     def enclose(self, id_: str, pid: int) -> None: ...
@@ -51,7 +51,7 @@ class OwnDesk:
         self.config = self.broker.config
         self._caller = this_process()
 
-    def ask(self, request: Request) -> tuple[Turn, int]:
+    def ask(self, request: LeaseRequest) -> tuple[Turn, int]:
         return self.broker.ask(self._caller, request)
 
     def claim(self, id_: str) -> Turn:
@@ -105,7 +105,7 @@ class ServiceDesk:
         self.config = read_config(directory)
         self._directory = directory
 
-    def ask(self, request: Request) -> tuple[Turn, int]:
+    def ask(self, request: LeaseRequest) -> tuple[Turn, int]:
         answer, locks = self._wire.call(self._directory, "ask", request=request.document())
         if len(locks) != 1:
             raise GpuyardError("the lease service gave no lock; it may be of another version")

@@ -20,7 +20,7 @@ from gpuyard.share.service.caller import Caller, peer
 from gpuyard.share.service.location import SOCKET
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.database import close_to_others
-from gpuyard.share.store.lease import Request
+from gpuyard.share.store.lease import LeaseRequest
 from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.turns.reservations import Wish, indices
 from gpuyard.share.turns.rules import Rules
@@ -153,7 +153,7 @@ def perform(broker: Broker, caller: Caller, document: dict[str, Any]) -> tuple[o
     """One operation for a caller, as they wrote it."""
     what = document.get("do")
     if what == "ask":
-        return broker.ask(caller, Request.from_document(document.get("request")))
+        return broker.ask(caller, LeaseRequest.from_document(document.get("request")))
     if not isinstance(what, str) or what not in _OPERATIONS:
         raise UserMistake("this version of gpuyard knows no such operation")
     return _OPERATIONS[what](broker, caller, document), None

@@ -14,7 +14,7 @@ SHARDS = 100
 
 
 @dataclass(frozen=True)
-class Member:
+class SlurmUser:
     """A user as Slurm knows them: every job of theirs is one account's."""
 
     user: str
@@ -39,7 +39,7 @@ class Accounts:
     """Everybody, and today's rules for them."""
 
     accounts: tuple[Account, ...] = ()
-    members: tuple[Member, ...] = ()
+    members: tuple[SlurmUser, ...] = ()
     rules: Rules = field(default_factory=Rules)
 
     @property
@@ -87,13 +87,15 @@ def accounts_of(
     )
 
 
-def _member(user: str, main: str, groups: frozenset[str], rules: Rules) -> Member:
+def _member(user: str, main: str, groups: frozenset[str], rules: Rules) -> SlurmUser:
     """Under the group that limits them the most, else their main one."""
     limited = sorted(
         groups & {*rules.quotas, *rules.weekly_hours},
         key=lambda group: (rules.quotas.get(group, 1 << 30), group),
     )
-    return Member(user, limited[0] if limited else main, rules.priority(groups), tuple(limited[1:]))
+    return SlurmUser(
+        user, limited[0] if limited else main, rules.priority(groups), tuple(limited[1:])
+    )
 
 
 def _people(group: str) -> list[tuple[str, int]]:
@@ -161,7 +163,7 @@ def accounts_script(cluster: str, known: Accounts, admins: Sequence[str]) -> str
         ]
     first = known.accounts[0].group if known.accounts else "root"
     new = [
-        Member(admin, first)
+        SlurmUser(admin, first)
         for admin in admins
         if not any(member.user == admin for member in known.members)
     ]
@@ -187,7 +189,7 @@ def _qos_lines(known: Accounts) -> list[str]:
     return lines
 
 
-def _member_lines(cluster: str, member: Member, known: Accounts) -> list[str]:
+def _member_lines(cluster: str, member: SlurmUser, known: Accounts) -> list[str]:
     user, account = shlex.quote(member.user), shlex.quote(member.account)
     qos = _qos(member.priority)
     share = 1 if known.rules.fair_share == "user" else "parent"

@@ -15,7 +15,7 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.share.slurm.accounts import SHARDS
 from gpuyard.share.store.clock import stamp
 from gpuyard.share.store.config import ShareConfig
-from gpuyard.share.store.lease import LONGEST_COMMAND, WHOLE, NoneFree, Request
+from gpuyard.share.store.lease import LONGEST_COMMAND, WHOLE, LeaseRequest, NoneFree
 from gpuyard.share.turns.choice import parts_of
 from gpuyard.share.watch import processes
 from gpuyard.share.watch.gpus import Reading
@@ -43,7 +43,7 @@ _ASKED = re.compile(r"\bgpu(?::[^:,=]+)?[:=]([0-9]{1,6})\b")
 
 
 def srun_command(
-    request: Request,
+    request: LeaseRequest,
     command: Sequence[str],
     config: ShareConfig,
     wait_seconds: float | None = None,
@@ -70,7 +70,7 @@ def srun_command(
 
 
 def run_as_job(
-    request: Request, command: Sequence[str], config: ShareConfig, wait_seconds: float | None
+    request: LeaseRequest, command: Sequence[str], config: ShareConfig, wait_seconds: float | None
 ) -> NoReturn:
     """Become srun, whose exit status is the command's."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -183,7 +183,7 @@ def check_answers() -> None:
         )
 
 
-def _gres(request: Request, config: ShareConfig) -> str:
+def _gres(request: LeaseRequest, config: ShareConfig) -> str:
     parts = parts_of(request, [config.gpu(i).memory_bytes for i in config.indices])
     if parts is None or parts > WHOLE:
         raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")

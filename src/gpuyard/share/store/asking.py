@@ -13,10 +13,10 @@ from gpuyard.share.isolation.groups import Groups
 from gpuyard.share.service.caller import Caller
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import ShareConfig
-from gpuyard.share.store.lease import WHOLE, Lease, NoneFree, Request
+from gpuyard.share.store.lease import WHOLE, Lease, LeaseRequest, NoneFree
+from gpuyard.share.store.lease_table import LeaseTable, gone
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.store.rows import Rows, gone
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns import queue
 from gpuyard.share.turns.choice import parts_of
@@ -35,7 +35,7 @@ class Asking:
     def __init__(
         self,
         *,
-        rows: Rows,
+        leases: LeaseTable,
         locks: Locks,
         groups: Groups,
         clock: Clock,
@@ -43,7 +43,7 @@ class Asking:
         reservations: Reservations,
         past: PastUse,
     ) -> None:
-        self._rows = rows
+        self._leases = leases
         self._past = past
         self._locks = locks
         self._groups = groups
@@ -51,7 +51,7 @@ class Asking:
         self._config = config
         self._reservations = reservations
 
-    def check(self, request: Request) -> int:
+    def check(self, request: LeaseRequest) -> int:
         """How many parts of each GPU it asks for; raises for what nobody can have."""
         self._config.check_is_ours("gpuyard lease N -- COMMAND, or --shell")
         known = self._config.indices
@@ -103,7 +103,7 @@ class Asking:
 
     def turn(self, id_: str) -> Turn:
         """Where it stands; its `gpus` are those that it would get now."""
-        living = self._rows.living()
+        living = self._leases.living()
         lease = next((one for one in living if one.id == id_), None)
         if lease is None:
             raise gone(id_)
@@ -147,8 +147,8 @@ class Asking:
         if half_life is None or len(waiting) < 2:
             return queue.in_order(waiting)
         now = self._clock.wall()
-        past = self._past.decayed(self._rows.database, self._config.rules, now)
-        held = [lease for lease in self._rows.living() if lease.held]
+        past = self._past.decayed(self._leases.database, self._config.rules, now)
+        held = [lease for lease in self._leases.living() if lease.held]
         used = recent_use(self._config.rules, held, now, waiting, past)
         return queue.in_order(waiting, used)
 
@@ -156,7 +156,7 @@ class Asking:
         rules, now = self._config.rules, self._clock.wall()
         past: dict[int, float] = {}
         if rules.weekly_hours:
-            past = self._past.of_last_week(self._rows.database, now)
+            past = self._past.of_last_week(self._leases.database, now)
         return allowance(rules, living, past, now)
 
     def refuse_above_quota(self, caller: Caller, parts: int) -> None:
@@ -170,7 +170,7 @@ class Asking:
                 )
 
     def _over_quota(self, lease: Lease) -> str:
-        group = self._allowance(self._rows.living()).exceeded(lease)
+        group = self._allowance(self._leases.living()).exceeded(lease)
         return f"the group {group} has used up its quota" if group else ""
 
     def _free(self, held: Sequence[Lease]) -> dict[int, int]:
@@ -181,7 +181,7 @@ class Asking:
                     free[gpu] -= lease.parts
         return free
 
-    def refuse_unless_all(self, lease: Lease, request: Request) -> None:
+    def refuse_unless_all(self, lease: Lease, request: LeaseRequest) -> None:
         """Who does not wait gets what they asked for, or a sentence."""
         if not lease.held:
             if over := self._over_quota(lease):
@@ -193,7 +193,7 @@ class Asking:
                 f"{shown(self._clock.wall_at(lease.until_boot))} on; say how long you need it with --for"
             )
 
-    def _busy_sentence(self, request: Request) -> str:
+    def _busy_sentence(self, request: LeaseRequest) -> str:
         what = (
             f"GPU {', '.join(map(str, request.gpus))}"
             if request.gpus

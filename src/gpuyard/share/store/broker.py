@@ -21,10 +21,10 @@ from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
 from gpuyard.share.store.database import Database
 from gpuyard.share.store.ending import Ending
-from gpuyard.share.store.lease import LONGEST_COMMAND, Lease, Request
+from gpuyard.share.store.lease import LONGEST_COMMAND, Lease, LeaseRequest
+from gpuyard.share.store.lease_table import LeaseTable, insert_held
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.store.rows import Rows, insert_held
 from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.reservations import Reservations, Wish
@@ -60,11 +60,11 @@ class Broker:
         self.locks = Locks(directory / LOCKS)
         self.database = Database(directory / DATABASE, read_only=read_only, fill=self._fill)
         self.groups = Groups(directory)
-        self._rows = Rows(self.database)
+        self._leases = LeaseTable(self.database)
         self._reservations = Reservations(self.database, self.clock, self.config, self.locks)
         self._ending = Ending(
             database=self.database,
-            rows=self._rows,
+            leases=self._leases,
             locks=self.locks,
             groups=self.groups,
             clock=self.clock,
@@ -75,7 +75,7 @@ class Broker:
     def close(self) -> None:
         self.database.close()
 
-    def ask(self, caller: Caller, request: Request) -> tuple[Turn, int]:
+    def ask(self, caller: Caller, request: LeaseRequest) -> tuple[Turn, int]:
         """A lease, or a place in the queue, with the lock that whoever uses it must hold."""
         parts = self._asking.check(request)
         dead = self._ending.dead(stop_overdue=True)
@@ -100,7 +100,7 @@ class Broker:
 
     def claim(self, caller: Caller, id_: str) -> Turn:
         """Whether its turn has come; if it has, the GPUs are its own from now on."""
-        found = self._rows.own(caller, id_)
+        found = self._leases.own(caller, id_)
         if found.held:
             return Turn(found)
         dead = self._ending.dead(stop_overdue=True)
@@ -115,14 +115,14 @@ class Broker:
 
     def enclose(self, caller: Caller, id_: str, pid: int) -> None:
         """Let another process of the caller have this lease's GPUs, and no others."""
-        self._rows.own(caller, id_)
+        self._leases.own(caller, id_)
         if processes.owner(pid) != caller.uid:
             raise GpuyardError(f"process {pid} is not yours")
         self.groups.add(id_, pid)
 
     def leave(self, caller: Caller, id_: str) -> None:
         """Give up a place in the queue."""
-        self._rows.own(caller, id_)
+        self._leases.own(caller, id_)
         with self.database.transaction() as connection:
             left = connection.execute(
                 "DELETE FROM leases WHERE id = ? AND start IS NULL", (id_,)
@@ -137,7 +137,7 @@ class Broker:
         it has let go of the lock, and /proc is searched. So it is where another process says so: GPUs that somebody
         still uses are given to nobody, whatever their user says.
         """
-        found = self._rows.own(caller, id_)
+        found = self._leases.own(caller, id_)
         if not childless and not self.locks.is_free(id_):
             return False
         if not (childless and caller.pid == os.getpid()) and any(
@@ -153,7 +153,7 @@ class Broker:
 
     def release(self, caller: Caller, id_: str) -> Lease:
         """End a lease before its time: its processes first, then the lease."""
-        found = self._rows.by_id(id_)
+        found = self._leases.by_id(id_)
         if caller.uid != found.uid and not caller.is_admin(self.config.admin_group):
             raise GpuyardError(
                 f"lease {id_} is {found.user}'s; only {found.user} and members of the group "
@@ -177,7 +177,7 @@ class Broker:
                 self._ending.end_all(connection, dead)
             self._ending.remove_locks(dead)
         gone = {lease.id for lease, _ in dead}
-        living = [lease for lease in self._rows.living() if lease.id not in gone]
+        living = [lease for lease in self._leases.living() if lease.id not in gone]
         return State(
             tuple(lease for lease in living if lease.held),
             tuple(self._asking.in_order([lease for lease in living if not lease.held])),
@@ -187,11 +187,11 @@ class Broker:
     def reserve(self, caller: Caller, wish: Wish) -> Reservation:
         """GPUs for a time to come."""
         self.config.check_is_ours("scontrol create reservation")
-        return self._reservations.make(caller, wish, self._rows.living)
+        return self._reservations.make(caller, wish, self._leases.living)
 
     def cancel(self, caller: Caller, id_: str) -> Reservation:
         """Take a reservation back."""
-        return self._reservations.cancel(caller, id_, self._rows.living)
+        return self._reservations.cancel(caller, id_, self._leases.living)
 
     def set_rules(self, caller: Caller, rules: Rules) -> None:
         """For admins."""
@@ -218,7 +218,7 @@ class Broker:
         now = self.clock.boot()
         rows = [
             (sum(busy) / len(busy), max(busy) > 0, now, lease.number)
-            for lease in self._rows.living()
+            for lease in self._leases.living()
             if lease.held and (busy := _utilisation(lease, readings))
         ]
         if not rows:
@@ -234,7 +234,7 @@ class Broker:
 
     def history(self, after: int = 0, most: int = -1) -> list[Lease]:
         """Every lease that ever held GPUs, oldest first; or so many of those after one of them."""
-        return self._rows.select("start IS NOT NULL AND number > ?", after, most=most)
+        return self._leases.select("start IS NOT NULL AND number > ?", after, most=most)
 
     def expected_start(self, lease: Lease, state: State) -> float | None:
         """Seconds from now; None: nobody can say."""
@@ -245,7 +245,7 @@ class Broker:
         insert_held(connection, self.locks.held().values())
 
     def _refuse_crowd(self, caller: Caller) -> None:
-        if sum(lease.uid == caller.uid for lease in self._rows.living()) >= _MOST_OF_ONE_USER:
+        if sum(lease.uid == caller.uid for lease in self._leases.living()) >= _MOST_OF_ONE_USER:
             raise GpuyardError(
                 f"{caller.user} has {_MOST_OF_ONE_USER} leases and places in the queue, which is the "
                 "most that one user can have"
@@ -255,7 +255,7 @@ class Broker:
         self,
         connection: "sqlite3.Connection",
         caller: Caller,
-        request: Request,
+        request: LeaseRequest,
         id_: str,
         parts: int,
     ) -> None:
@@ -285,7 +285,7 @@ class Broker:
 
     def _ask_by(self, config: ShareConfig) -> Asking:
         return Asking(
-            rows=self._rows,
+            leases=self._leases,
             locks=self.locks,
             groups=self.groups,
             clock=self.clock,

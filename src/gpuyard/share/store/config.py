@@ -34,7 +34,7 @@ class SharedGpu:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineIdentity:
     """Whose GPUs they are: several machines may see the same disk, and each has its own GPU 0."""
 
     name: str
@@ -44,7 +44,7 @@ class Machine:
     """When this was written."""
 
     @classmethod
-    def this(cls, boot_id: str) -> "Machine":
+    def this(cls, boot_id: str) -> "MachineIdentity":
         id_ = ""
         with contextlib.suppress(OSError, ValueError):
             id_ = Path("/etc/machine-id").read_text(encoding="ascii").strip()
@@ -54,7 +54,7 @@ class Machine:
         """In the same boot it is, whatever it is called by now, or in a container."""
         if self.boot_id == boot_id:
             return True
-        here = Machine.this(boot_id)
+        here = MachineIdentity.this(boot_id)
         return self.name == here.name and (self.id == here.id or not (self.id and here.id))
 
 
@@ -79,7 +79,7 @@ class ShareConfig:
 
     rules: Rules = field(default_factory=Rules)
 
-    machine: Machine | None = None
+    machine: MachineIdentity | None = None
     """None: an earlier version did not write it down."""
 
     @property
@@ -163,7 +163,7 @@ def _config(document: dict[str, Any]) -> ShareConfig:
         "gpus": tuple(SharedGpu(**gpu) for gpu in document["gpus"]),
         "rates": {int(gpus): float(rate) for gpus, rate in document.get("rates", {}).items()},
         "rules": Rules.from_document(document.get("rules", {})),
-        "machine": Machine(**document["machine"]) if document.get("machine") else None,
+        "machine": MachineIdentity(**document["machine"]) if document.get("machine") else None,
     }
     for name in ("grace_seconds", "notice_seconds"):
         if name in read:

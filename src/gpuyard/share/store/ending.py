@@ -9,8 +9,8 @@ from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.database import Database
 from gpuyard.share.store.lease import Lease
+from gpuyard.share.store.lease_table import LeaseTable
 from gpuyard.share.store.locks import Locks
-from gpuyard.share.store.rows import Rows
 from gpuyard.share.watch import processes
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class Ending:
         self,
         *,
         database: Database,
-        rows: Rows,
+        leases: LeaseTable,
         locks: Locks,
         groups: Groups,
         clock: Clock,
         config: ShareConfig,
     ) -> None:
         self._database = database
-        self._rows = rows
+        self._leases = leases
         self._locks = locks
         self._groups = groups
         self._clock = clock
@@ -44,7 +44,7 @@ class Ending:
         """Leases that nobody has any more, and how each ended."""
         dead = []
         overdue = []
-        for lease in self._rows.living():
+        for lease in self._leases.living():
             if lease.boot_id != self._clock.boot_id:
                 dead.append((lease, "reboot"))
             elif self._locks.is_free(lease.id) and not (lease.held and self.survivors(lease)):
@@ -98,7 +98,7 @@ class Ending:
                 )
         grouped = self._groups.ids()
         if ended or grouped:
-            living = {lease.id for lease in self._rows.living()}
+            living = {lease.id for lease in self._leases.living()}
             self._groups.sweep(grouped - living)
         if ended:
             self._locks.sweep(living)

@@ -20,7 +20,7 @@ class NoneFree(GpuyardError):
 
 
 @dataclass(frozen=True)
-class Request:
+class LeaseRequest:
     """What somebody wants to hold, and what for."""
 
     count: int = 1
@@ -57,7 +57,7 @@ class Request:
             raise UserMistake(f"a project's name has at most {_LONGEST_NAME} characters")
 
     @classmethod
-    def from_document(cls, document: Any) -> "Request":
+    def from_document(cls, document: Any) -> "LeaseRequest":
         """What came over a socket: only what is known, of the right types."""
         if not isinstance(document, dict) or document.keys() - cls.__dataclass_fields__.keys():
             raise UserMistake("this request is not one that this version of gpuyard knows")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.database import check
 from gpuyard.share.store.lease import Lease
-from gpuyard.share.store.rows import LISTS, insert
+from gpuyard.share.store.lease_table import LISTS, insert
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.sqlite_file import BUSY_SECONDS, address
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from gpuyard.share.store.lease import WHOLE, Request
+from gpuyard.share.store.lease import WHOLE, LeaseRequest
 
 Rates = Mapping[int, float]
 """All-reduce rate of a set of GPUs, as a bit mask of their indices; empty where the topology is unknown."""
@@ -61,7 +61,7 @@ def mask(gpus: Sequence[int]) -> int:
     return sum(1 << gpu for gpu in gpus)
 
 
-def parts_of(request: Request, memory_bytes: Sequence[int | None]) -> int | None:
+def parts_of(request: LeaseRequest, memory_bytes: Sequence[int | None]) -> int | None:
     """How much of a GPU a request takes, where it asks by memory: of the smallest. None: nobody knows."""
     if request.memory_bytes is None:
         return request.parts

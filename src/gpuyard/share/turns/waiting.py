@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from gpuyard.errors import GpuyardError, NoAnswer
 from gpuyard.share.service.desk import Desk
-from gpuyard.share.store.lease import Lease, NoneFree, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
 from gpuyard.share.store.state import Turn
 
 _FIRST_SECONDS, _NEXT_SECONDS, _LONGEST_SECONDS = 0.02, 0.1, 1.0
 
 
 def wait_for_lease(
-    desk: Desk, request: Request, wait_seconds: float | None, tell: Callable[[Turn], None]
+    desk: Desk, request: LeaseRequest, wait_seconds: float | None, tell: Callable[[Turn], None]
 ) -> tuple[Lease, int]:
     """The lease and its lock; `NoneFree` where the time to wait is over."""
     turn, lock = desk.ask(request)

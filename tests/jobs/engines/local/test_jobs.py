@@ -153,11 +153,11 @@ def test_a_cancelled_job_ends_with_all_that_it_has_started(jobs: Jobs) -> None:
 
 def test_a_job_waits_its_turn_among_the_leases_of_others(jobs: Jobs) -> None:
     from gpuyard.share.service.desk import open_desk
-    from gpuyard.share.store.lease import Request
+    from gpuyard.share.store.lease import LeaseRequest
 
     desk = open_desk()
-    held, lock = desk.ask(Request(count=GPUS))
-    ahead, lock_ahead = desk.ask(Request(count=GPUS))
+    held, lock = desk.ask(LeaseRequest(count=GPUS))
+    ahead, lock_ahead = desk.ask(LeaseRequest(count=GPUS))
     handle = jobs.submit("--gpus", "1", "--", "true")
     behind = jobs.submit("--gpus", "1", "--", "true")
     until(lambda: "number 2 in the queue" in jobs.status(handle)["reason"], "a place in the queue")

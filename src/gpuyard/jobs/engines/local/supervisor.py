@@ -24,7 +24,7 @@ from gpuyard.jobs.log_files import open_log
 from gpuyard.share.launcher import cut_again, run_leased
 from gpuyard.share.service.desk import Desk, open_desk
 from gpuyard.share.store.clock import Clock
-from gpuyard.share.store.lease import Lease, Request
+from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.store.state import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 from gpuyard.share.watch.processes import start_time
@@ -66,7 +66,7 @@ class Supervisor:
             self._write(self._end)
 
     def _lease(self) -> tuple[Desk, Lease, int]:
-        request = Request(
+        request = LeaseRequest(
             count=self._order.gpus,
             seconds=self._order.seconds,
             command=self._order.title,

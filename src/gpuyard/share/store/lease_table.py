@@ -15,7 +15,7 @@ LISTS = ("wanted", "gpus")
 """Columns that are JSON."""
 
 
-class Rows:
+class LeaseTable:
     """Of the table of leases; read only."""
 
     def __init__(self, database: Database) -> None:
