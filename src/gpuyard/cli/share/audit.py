@@ -27,7 +27,7 @@ def audit(
 
     Example: gpuyard audit
     """
-    from gpuyard.report.answers.share.audit import audit_answer
+    from gpuyard.report.answers.share.use import audit_answer
     from gpuyard.share.service.desk import open_to_look, owned_directory, read_gpus
     from gpuyard.share.service.location import share_directory
     from gpuyard.share.store.clock import Clock

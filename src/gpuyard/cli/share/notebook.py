@@ -113,7 +113,7 @@ def list_(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard notebook list
     """
-    from gpuyard.report.answers.share.notebooks import notebooks_answer
+    from gpuyard.report.answers.share.leases import notebooks_answer
     from gpuyard.share.notebook.run import running
     from gpuyard.share.service.desk import open_desk
 

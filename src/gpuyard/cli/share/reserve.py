@@ -75,7 +75,7 @@ def _reserve(
 
 
 def _list(*, json_output: bool) -> None:
-    from gpuyard.report.answers.share.calendar import calendar_answer
+    from gpuyard.report.answers.share.leases import calendar_answer
     from gpuyard.share.service.desk import open_to_look
     from gpuyard.share.turns.calendar import RESERVATION
     from gpuyard.share.watch.views import reservation_document

@@ -63,7 +63,7 @@ def setup(
 
     Example: gpuyard share setup --fake-gpus 8
     """
-    from gpuyard.report.answers.share.who import guard_sentence
+    from gpuyard.report.answers.share.leases import guard_sentence
     from gpuyard.report.terminal import say
     from gpuyard.share.service.location import setup_directory
     from gpuyard.share.setup import set_up

@@ -21,7 +21,7 @@ def usage(
 
     Example: gpuyard usage --since "30 days"
     """
-    from gpuyard.report.answers.share.usage import usage_answer
+    from gpuyard.report.answers.share.use import usage_answer
     from gpuyard.share.service.desk import open_to_look
     from gpuyard.share.store.clock import Clock
     from gpuyard.share.watch.usage import cloud_price, usage_document

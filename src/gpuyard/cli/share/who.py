@@ -23,7 +23,7 @@ def who(
 
     Example: gpuyard who --watch
     """
-    from gpuyard.report.answers.share.who import who_answer
+    from gpuyard.report.answers.share.leases import who_answer
     from gpuyard.share.service.desk import open_to_look
 
     desk = open_to_look()

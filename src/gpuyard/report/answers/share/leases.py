@@ -1,11 +1,11 @@
-"""Who holds which GPU, and who waits."""
+"""Who holds which GPU and who waits, what is reserved, and a user's notebooks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
-from gpuyard.report.answers.share.calendar import calendar_table
 
 _LONGEST_COMMAND = 24
 _DAYS = 6  # within which a weekday says it all
@@ -94,8 +94,6 @@ def _wanted(one: Mapping[str, Any]) -> str:
 
 def _time(stamp: str | None) -> str:
     """In the reader's time zone, as short as it can be said today; --json has all of it."""
-    from datetime import datetime
-
     if stamp is None:
         return ""
     when, now = datetime.fromisoformat(stamp).astimezone(), datetime.now().astimezone()
@@ -103,3 +101,51 @@ def _time(stamp: str | None) -> str:
         return when.strftime("%H:%M")
     days = abs((when.date() - now.date()).days)
     return when.strftime("%a %H:%M" if days <= _DAYS else "%Y-%m-%d")
+
+
+def calendar_answer(reservations: Sequence[Mapping[str, Any]]) -> Answer:
+    """What `reserve list` says."""
+    document = {"reservations": list(reservations)}
+    if not reservations:
+        return Answer([Sentence("Nothing is reserved.")], document, verb="reserve")
+    return Answer([calendar_table(reservations)], document, verb="reserve")
+
+
+def calendar_table(reservations: Sequence[Mapping[str, Any]]) -> Table:
+    """By day, then GPU, in the reader's time zone."""
+    rows = sorted(
+        (day.date(), one["gpus"], times, one)
+        for number, one in enumerate(reservations)
+        for day, times in _days(one, number)
+    )
+    return Table(
+        "Reserved",
+        ("day", "time", "GPUs", "user", Column("reservation", 1)),
+        [
+            [f"{day:%a %Y-%m-%d}", times[1], ", ".join(map(str, gpus)), one["user"], one["id"]]
+            for day, gpus, times, one in rows
+        ],
+    )
+
+
+def _days(one: Mapping[str, Any], number: int) -> Iterator[tuple[datetime, tuple[int, str]]]:
+    """Each day with its part of the time; the number keeps equal rows apart."""
+    start, end = (datetime.fromisoformat(one[key]).astimezone() for key in ("from", "until"))
+    day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    while day < end:
+        following = (day.replace(tzinfo=None) + timedelta(1)).astimezone()
+        first = "00:00" if start <= day else f"{start:%H:%M}"
+        last = "24:00" if end >= following else f"{end:%H:%M}"
+        yield day, (number, f"{first}–{last}")
+        day = following
+
+
+def notebooks_answer(document: Mapping[str, Any]) -> Answer:
+    """A row for each, and how to reach it."""
+    found = document["notebooks"]
+    if not found:
+        return Answer([Sentence("You have no notebook that runs.")], document, verb="notebook")
+    rows = [[one["id"], ", ".join(map(str, one["gpus"])), one["directory"]] for one in found]
+    parts: list[Part] = [Table("", ("notebook", "GPU", Column("directory", 1)), rows)]
+    parts += [Sentence(f"{one['id']}: {one['tunnel']}, then {one['url']}") for one in found]
+    return Answer(parts, document, verb="notebook")

@@ -1,10 +1,13 @@
-"""GPU-hours by user, group and project."""
+"""How leases are used: GPU-hours by user, group and project, and whether everybody keeps to theirs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gpuyard.report import formats
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
+from gpuyard.report.answer import Answer, Bullets, Column, Part, Sentence, Table, Text
+from gpuyard.report.answers.share.leases import guard_sentence
+from gpuyard.share.watch.violations import IDLE, Violation
 
 
 def usage_answer(document: Mapping[str, Any]) -> Answer:
@@ -55,3 +58,44 @@ def _total(document: Mapping[str, Any]) -> str:
 
 def _percent(share: float | None) -> str:
     return "N/A" if share is None else formats.percent(share)
+
+
+def audit_answer(
+    found: Sequence[Violation],
+    told: Sequence[Violation],
+    ended: Sequence[Violation],
+    *,
+    readable: bool,
+    guard: str,
+) -> Answer:
+    """Each violation, and what was done about it."""
+    parts: list[Part] = []
+    if found:
+        parts.append(Bullets([Text(violation.sentence, "bad") for violation in found]))
+    else:
+        parts.append(Sentence("Everybody keeps to their leases.", "good"))
+    if not readable:
+        parts.append(
+            Sentence(
+                "What runs on the GPUs can't be read here, so only leases were checked.", "caution"
+            )
+        )
+    if told:
+        parts.append(Sentence(f"{len(told)} were warned on their terminals."))
+    parts.extend(
+        Sentence(
+            f"Lease {one.lease} of {one.user} was released."
+            if one.kind == IDLE
+            else f"Process {one.pid} of {one.user} was ended."
+        )
+        for one in ended
+    )
+    parts.append(Sentence(guard_sentence(guard)))
+    document = {
+        "violations": [asdict(violation) for violation in found],
+        "warned": [violation.pid for violation in told],
+        "stopped": [violation.pid for violation in ended],
+        "gpus_readable": readable,
+        "guard": guard,
+    }
+    return Answer(parts, document, verb="audit")
