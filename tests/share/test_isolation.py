@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.share.isolation import companions, groups
+from gpuyard.share.isolation import groups
 from gpuyard.share.isolation.groups import V1, V2, Groups, usable_kind
 from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.setup import set_up
@@ -183,7 +183,7 @@ def _doors(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     (root / "drm/renderD130/device").symlink_to(root / "pci/0000:d8:00.0")
     found.append([door("dri/renderD130"), door("dri/card2")])
     for name, place in (("_DEV", "dev"), ("_DRM", "drm"), ("_PCI", "pci"), ("_NVIDIA", "nvidia")):
-        monkeypatch.setattr(companions, name, root / place)
+        monkeypatch.setattr(f"gpuyard.share.isolation.devices.{name}", root / place)
     return found
 
 

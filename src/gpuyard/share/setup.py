@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.files import write_text
-from gpuyard.share.isolation.groups import device_number, usable_kind
+from gpuyard.share.isolation.devices import device_file, device_number
+from gpuyard.share.isolation.groups import usable_kind
 from gpuyard.share.store.broker import DATABASE, LOCKS, Broker
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.config import (
@@ -85,8 +86,6 @@ def set_up(
 def _device(gpu: SharedGpu, directory: Path) -> str:
     if gpu.fake:
         return str(directory.absolute() / _FAKE_DEVICES / f"gpu{gpu.index}")
-    from gpuyard.share.slurm.devices import device_file
-
     return device_file(gpu)
 
 

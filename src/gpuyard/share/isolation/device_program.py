@@ -6,7 +6,7 @@ import platform
 import struct
 from collections.abc import Sequence
 
-from gpuyard.share.isolation.groups import Device
+from gpuyard.share.isolation.devices import Device
 
 # linux/bpf.h
 _PROG_LOAD, _PROG_ATTACH = 5, 8

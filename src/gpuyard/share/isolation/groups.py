@@ -8,9 +8,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.share.isolation.devices import Device, device_number
 
-Device = tuple[int, int]
-"""A character device's major and minor number."""
 V1, V2 = "cgroup1", "cgroup2"
 _TRIED = (V2, V1)
 _PREFIX = "gpuyard-lease-"
@@ -106,17 +105,6 @@ def usable_kind() -> str:
         f"devices can't be closed to others here ({why}): that needs root, and cgroup v2 with BPF or the "
         "devices of cgroup v1. With --no-isolate, `gpuyard audit` is the guard"
     )
-
-
-def device_number(index: int) -> Device:
-    """Of a test GPU: below "mem", where the kernel has no device and never opens one."""
-    return 1, 100 + index
-
-
-def number_of(path: str) -> Device:
-    """Of a device file."""
-    status = os.stat(path)  # noqa: PTH116
-    return os.major(status.st_rdev), os.minor(status.st_rdev)
 
 
 def _close_devices(group: Path, kind: str, devices: Sequence[Device]) -> None:

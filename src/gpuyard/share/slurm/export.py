@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError
+from gpuyard.share.isolation.devices import device_file
 from gpuyard.share.slurm.accounts import SHARDS, Accounts, accounts_script
 from gpuyard.share.store.config import ShareConfig, SharedGpu
 
@@ -191,6 +192,4 @@ def _kind(gpu: SharedGpu) -> str:
 def _device(gpu: SharedGpu, output: Path) -> str:
     if gpu.fake:
         return str(output.absolute() / _FAKE_DEVICES / f"gpu{gpu.index}")
-    from gpuyard.share.slurm.devices import device_file
-
     return device_file(gpu)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.isolation.companions import companions
-from gpuyard.share.isolation.groups import Device, number_of
+from gpuyard.share.isolation.devices import Device, companions, number_of
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
 
