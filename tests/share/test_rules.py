@@ -17,7 +17,7 @@ from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import config_file
 from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.store.state import State
+from gpuyard.share.turns.queue import State
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules, groups_of, recent_use
 from tests.conftest import Cli

@@ -15,7 +15,7 @@ from gpuyard.share.launcher import cut_again, leased_environment, reserved_sente
 from gpuyard.share.service.desk import Desk, open_desk
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import Lease, LeaseRequest
-from gpuyard.share.store.state import Turn
+from gpuyard.share.turns.queue import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 from gpuyard.share.watch import processes
 

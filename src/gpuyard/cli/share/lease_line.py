@@ -9,7 +9,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.share.store.lease import LeaseRequest
-    from gpuyard.share.store.state import Turn
+    from gpuyard.share.turns.queue import Turn
 
 VALUES = {
     "--for": "for_",

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from gpuyard.errors import GpuyardError
 from gpuyard.share.notebook.records import Notebook, all_notebooks
 from gpuyard.share.notebook.run import NotebookCallbacks
-from gpuyard.share.store.state import Turn
+from gpuyard.share.turns.queue import Turn
 
 _LOG = "notebook.log"
 

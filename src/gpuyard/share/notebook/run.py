@@ -16,7 +16,7 @@ from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import Desk
 from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.lease import Lease, LeaseRequest
-from gpuyard.share.store.state import Turn
+from gpuyard.share.turns.queue import Turn
 from gpuyard.share.turns.waiting import wait_for_lease
 
 _CONFIG_PATH = "JUPYTER_CONFIG_PATH"

@@ -13,8 +13,8 @@ from gpuyard.share.service.location import own_directory, share_directory
 from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import ShareConfig, config_file, read_config
 from gpuyard.share.store.lease import Lease, LeaseRequest
-from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
+from gpuyard.share.turns.queue import State, Turn
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules
 from gpuyard.share.watch.gpus import Reading, gpu_source

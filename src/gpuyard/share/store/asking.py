@@ -17,9 +17,9 @@ from gpuyard.share.store.lease import WHOLE, Lease, LeaseRequest, NoneFree
 from gpuyard.share.store.lease_table import LeaseTable, gone
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns import queue
 from gpuyard.share.turns.choice import parts_of
+from gpuyard.share.turns.queue import State, Turn
 from gpuyard.share.turns.reservations import Reservations
 from gpuyard.share.turns.rules import Allowance, allowance, groups_of, recent_use
 from gpuyard.share.turns.when import shown

@@ -25,8 +25,8 @@ from gpuyard.share.store.lease import LONGEST_COMMAND, Lease, LeaseRequest
 from gpuyard.share.store.lease_table import LeaseTable, insert_held
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.store.state import State, Turn
 from gpuyard.share.turns.calendar import Reservation
+from gpuyard.share.turns.queue import State, Turn
 from gpuyard.share.turns.reservations import Reservations, Wish
 from gpuyard.share.turns.rules import Rules, groups_of
 from gpuyard.share.watch import processes

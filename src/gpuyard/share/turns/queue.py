@@ -1,13 +1,34 @@
-"""Whose turn it is: pure functions of who waits, what is free, what is reserved and what will be."""
+"""How a share stands, and whose turn it is: pure functions of who waits, what is free, what is reserved and what will be."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gpuyard.share.store.lease import Lease
-from gpuyard.share.turns.calendar import Calendar
+from gpuyard.share.turns.calendar import Calendar, Reservation
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Allowance
+
+
+@dataclass(frozen=True)
+class State:
+    """What is held and who waits, in the order of their turns."""
+
+    held: tuple[Lease, ...]
+    waiting: tuple[Lease, ...]
+    reservations: tuple[Reservation, ...] = ()
+    """Those that are not over, and drains."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How far a request is: held, or its place in the queue (1: next) and when it is expected to start."""
+
+    lease: Lease
+    position: int = 0
+    expected_seconds: float | None = None
+    reason: str = ""
+    """What it waits for, where that is not a GPU."""
 
 
 def in_order(waiting: Sequence[Lease], used: Mapping[int, float] | None = None) -> list[Lease]:

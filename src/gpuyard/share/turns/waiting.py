@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpuyard.errors import GpuyardError, NoAnswer
 from gpuyard.share.service.desk import Desk
 from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
-from gpuyard.share.store.state import Turn
+from gpuyard.share.turns.queue import Turn
 
 _FIRST_SECONDS, _NEXT_SECONDS, _LONGEST_SECONDS = 0.02, 0.1, 1.0
 

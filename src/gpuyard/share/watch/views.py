@@ -7,8 +7,8 @@ from typing import Any
 from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.lease import WHOLE, Lease
-from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN, RESERVATION, Reservation
+from gpuyard.share.turns.queue import State
 from gpuyard.share.watch.gpus import Reading
 from gpuyard.share.watch.violations import Violation
 

@@ -18,8 +18,8 @@ from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.share.service.desk import open_desk
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import Lease
-from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN
+from gpuyard.share.turns.queue import State
 from gpuyard.share.turns.when import shown
 
 _NAMED = 3  # whose length is not known; more are counted

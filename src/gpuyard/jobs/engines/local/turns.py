@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuyard.jobs.policies import JobView, Policy, Pool
-from gpuyard.share.store.state import State
 from gpuyard.share.turns.calendar import DRAIN
+from gpuyard.share.turns.queue import State
 
 
 @dataclass(frozen=True)
