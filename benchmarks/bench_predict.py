@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from gpuyard.catalog import gpus, models
-from gpuyard.predict import Scenario, strategy_of
+from gpuyard.predict import STRATEGIES, Scenario
 from gpuyard.predict.compute import ComputeLines, roofline
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.platform import Fleet
@@ -29,7 +29,7 @@ NODES = np.arange(1.0, 21.0)
 BATCHES = np.arange(8.0, 168.0, 8.0)
 LINK_BYTES_PER_SECOND = np.geomspace(1.25e8, 1e11, 280)
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16")
-STRATEGIES = ("ddp", "horovod", "parameter-server")
+COMPARED = ("ddp", "horovod", "parameter-server")
 
 
 def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
@@ -48,14 +48,14 @@ def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     spot = np.repeat(np.arange(len(nodes)), len(BATCHES))
     batch = np.tile(BATCHES, len(nodes))
     found = []
-    for strategy, precision in product(STRATEGIES, PRECISIONS):
+    for strategy, precision in product(COMPARED, PRECISIONS):
         line = roofline(profile, gpu, precision)
         scenario = Scenario(
             Workload(name="bench", model="resnet50", precision=precision),
             profile,
             fleet,
             ComputeLines(line.fixed_seconds * alike, line.seconds_per_sample * alike),
-            strategy_of(strategy),
+            STRATEGIES[strategy],
         )
         for part in chunks(len(spot)):
             table = scenario.table(fleet.rows(spot[part], batch[part]))

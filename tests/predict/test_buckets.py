@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from gpuyard.catalog import LayerProfile, ModelProfile, models
-from gpuyard.predict import strategy_of
+from gpuyard.predict import STRATEGIES
 from gpuyard.predict.table import Buckets
 from gpuyard.specs import DEFAULT_EXCHANGE, StrategyName
 
@@ -36,7 +36,7 @@ def model(*megabytes: float) -> ModelProfile:
 
 
 def pack(profile: ModelProfile, strategy: str) -> Buckets:
-    return strategy_of(strategy).buckets(profile, DEFAULT_EXCHANGE)
+    return STRATEGIES[strategy].buckets(profile, DEFAULT_EXCHANGE)
 
 
 def test_ddp_closes_a_small_first_bucket_and_then_25_mib_ones() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpuyard.catalog import models
 from gpuyard.errors import UserMistake
 from gpuyard.predict import (
+    STRATEGIES,
     Calibration,
     ComputeLine,
     Constant,
@@ -21,7 +22,6 @@ from gpuyard.predict import (
     predict,
     predict_cluster,
     scenario_of,
-    strategy_of,
 )
 from gpuyard.predict.calibration.calibrate import calibrate
 from gpuyard.predict.calibration.checking import errors
@@ -74,7 +74,7 @@ def simulated(
     for model, known in lines.items():
         workload, profile = Workload(name=model, model=model), models().get(model)
         line = ComputeLine(*known, "measured", "true")
-        scenario = PlatformScenario(workload, profile, platform, line, strategy_of(strategy))
+        scenario = PlatformScenario(workload, profile, platform, line, STRATEGIES[strategy])
         made = predict(scenario, [Placement(k, 1, k) for k in workers], batches)
         for p in made.predictions:
             factor = float(np.exp(noise * random.standard_normal()))

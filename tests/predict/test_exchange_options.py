@@ -9,12 +9,12 @@ import pytest
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.predict import (
+    STRATEGIES,
     PlatformScenario,
     Prediction,
     Remedy,
     predict,
     scenario_of,
-    strategy_of,
 )
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.explain.why import Why, explain
@@ -96,7 +96,7 @@ def table(rows: int = 1) -> Table:
 
 
 TRAFFIC = Traffic(
-    strategy=strategy_of("ddp"),
+    strategy=STRATEGIES["ddp"],
     buckets=Buckets(np.array([8e8]), np.array([1.0])),  # 0.8 s between two members
     input_bytes_per_sample=0.0,
     storage_bytes_per_sample=0.0,

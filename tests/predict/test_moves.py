@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog import models
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import predict_cluster, strategy_of
+from gpuyard.predict import STRATEGIES, predict_cluster
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import Cli
 
@@ -17,14 +17,14 @@ SWEEP = ("predict", LINEAR, "--on", "4xgtx-1080-ti", "--gpus", "4", "--batch", "
 
 def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None:
     profile = models().get("spoken-digits-linear")
-    moves = strategy_of("dataparallel").moves(profile, 4, 5, profile.gradient_bytes)
+    moves = STRATEGIES["dataparallel"].moves(profile, 4, 5, profile.gradient_bytes)
     assert {move.what: move.size_bytes for move in moves} == {
         "samples out": 15 * 48_000,
         "parameters out": 4 * 12_102_220,
         "outputs back": 15 * 4 * 10,
         "gradients back": 4 * 12_102_220,
     }
-    assert strategy_of("dataparallel").moves(profile, 1, 5, profile.gradient_bytes) == ()
+    assert STRATEGIES["dataparallel"].moves(profile, 1, 5, profile.gradient_bytes) == ()
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_outputs_are_those_of_every_token_and_left_out_where_they_are_not_known(
     model: str, outputs: int | None
 ) -> None:
     profile = models().get(model)
-    moves = strategy_of("dataparallel").moves(profile, 2, 1, profile.gradient_bytes)
+    moves = STRATEGIES["dataparallel"].moves(profile, 2, 1, profile.gradient_bytes)
     found = {move.what: move.size_bytes for move in moves}
     assert found.get("outputs back") == (None if outputs is None else 4 * outputs)
 

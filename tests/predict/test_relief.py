@@ -8,7 +8,7 @@ import pytest
 from gpuyard.catalog import LayerProfile, models
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import Remedy, predict, scenario_of, strategy_of
+from gpuyard.predict import STRATEGIES, Remedy, predict, scenario_of
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.strategies.base import powersgd_bytes
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, Storage, StrategyName
@@ -157,7 +157,7 @@ def test_powersgd_shrinks_what_is_large_and_warns() -> None:
     _, found = reliefs("vgg16", "ethernet.cluster.yaml", 8)
     assert "accuracy may fall" in named(found, "PowerSGD").caveat
     vgg = models().get("vgg16")
-    sent = strategy_of("ddp").buckets(vgg, ExchangeOptions(compress="powersgd:2"))
+    sent = STRATEGIES["ddp"].buckets(vgg, ExchangeOptions(compress="powersgd:2"))
     assert 100 < vgg.gradient_bytes / sent.total_bytes < 1000
     tiny = LayerProfile(name="bias", parameters=10, forward_flops=0)
     assert powersgd_bytes(tiny, 2) == tiny.gradient_bytes

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.catalog import ModelProfile, models
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.predict import STRATEGIES, PlatformScenario, predict, scenario_of, strategy_of
+from gpuyard.predict import STRATEGIES, PlatformScenario, predict, scenario_of
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.strategies.ddp import Ddp
@@ -56,9 +56,9 @@ def sharded(**chosen: object) -> PlatformScenario:
 
 def test_users_may_name_what_is_there() -> None:
     assert set(get_args(StrategyName)) <= set(STRATEGIES)
-    assert all(strategy_of(name).name == name for name in STRATEGIES)
+    assert all(STRATEGIES[name].name == name for name in STRATEGIES)
     with pytest.raises(UnknownName, match="did you mean 'horovod'"):
-        strategy_of("horovo")
+        STRATEGIES["horovo"]
 
 
 def test_memory_is_that_of_one_of_so_many_gpus() -> None:
@@ -89,7 +89,7 @@ def test_it_says_itself_what_it_can_not_do() -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_one_stands_on_constants_that_have_a_source(name: str) -> None:
-    strategy = strategy_of(name)
+    strategy = STRATEGIES[name]
     hides = (strategy.overlap(fitted()), strategy.overlap_between(fitted()))
     for constant in (*strategy.constants, *hides, *strategy.slowdowns(fitted())):
         assert constant.source

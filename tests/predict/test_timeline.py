@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import Prediction, predict, scenario_of, strategy_of
+from gpuyard.predict import STRATEGIES, Prediction, predict, scenario_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.prediction import step_parts
@@ -67,7 +67,7 @@ def steps(draw: st.DrawFn) -> Table:
     sizes = draw(st.lists(st.floats(1e3, 4e8), min_size=count, max_size=count))
     shares = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
     traffic = Traffic(
-        strategy=strategy_of(draw(st.sampled_from(get_args(StrategyName)))),
+        strategy=STRATEGIES[draw(st.sampled_from(get_args(StrategyName)))],
         buckets=Buckets(np.array(sizes), np.sort(np.array(shares))),
         input_bytes_per_sample=6e5,
         storage_bytes_per_sample=1e5,
@@ -163,7 +163,7 @@ def test_where_less_hides_than_could_it_says_so() -> None:
 
 def ideal_step() -> Table:
     traffic = Traffic(
-        strategy=strategy_of("ddp"),
+        strategy=STRATEGIES["ddp"],
         buckets=Buckets(np.array([1e6, 2.5e7, 5e6]), np.array([0.1, 0.6, 1.0])),
         input_bytes_per_sample=0.0,
         storage_bytes_per_sample=0.0,

@@ -10,11 +10,11 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.planner.throughput import EXCHANGES, Grid, Lines, Shape, Throughputs, predict_shapes
 from gpuyard.predict import (
+    STRATEGIES,
     Calibration,
     Placement,
     PlatformScenario,
     platform_of,
-    strategy_of,
 )
 from gpuyard.predict.compute import at_precision
 from gpuyard.predict.interval import Reach
@@ -48,7 +48,7 @@ class Trained:
             profile=self.profile,
             platform=platform_of(cluster),
             line=self.lines[shape.gpu.id][precision],
-            strategy=strategy_of(self.grid.strategy),
+            strategy=STRATEGIES[self.grid.strategy],
             exchange=EXCHANGES[remedy],
             cluster=cluster,
             calibration=self.calibration,

@@ -15,7 +15,7 @@ import numpy as np
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
-from gpuyard.predict import Calibration, ComputeLine, Scenario, strategy_of
+from gpuyard.predict import STRATEGIES, Calibration, ComputeLine, Scenario
 from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
 from gpuyard.predict.constants import fitted
@@ -208,7 +208,7 @@ def predict_shapes(
     """Predict them all. A shape without a network is one machine, one with it is two or more."""
     shape, fleet = _fleet(shapes, grid)
     spot, batch, remedy, rank = _rows(shapes, lines, grid)
-    strategy = strategy_of(grid.strategy)
+    strategy = STRATEGIES[grid.strategy]
     gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
     seconds, slow, fast, memory, passes, compute = (np.empty(len(spot)) for _ in range(6))
     for precision in dict.fromkeys(p for one in shapes for p in lines[one.gpu.id]):

@@ -14,7 +14,7 @@ from gpuyard.predict.platform import Platform, platform_of
 from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Remedy, Step
 from gpuyard.predict.predictor import predict, predict_cluster
 from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
-from gpuyard.predict.strategies import STRATEGIES, Strategy, strategy_of
+from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import Placement, place
 from gpuyard.predict.transport import Pipe
 
@@ -49,5 +49,4 @@ __all__ = [
     "predict",
     "predict_cluster",
     "scenario_of",
-    "strategy_of",
 ]

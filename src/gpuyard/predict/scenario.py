@@ -19,7 +19,7 @@ from gpuyard.predict.compute import ComputeLine, at_precision, precision_on
 from gpuyard.predict.constants import Constant, Tuning, fitted
 from gpuyard.predict.platform import Platform, shared
 from gpuyard.predict.prediction import samples_per_second
-from gpuyard.predict.strategies import Strategy, strategy_of
+from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import Buckets, Floats, Links, Placement, Rows, Table, Traffic
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
@@ -226,7 +226,7 @@ class PlatformScenario(Scenario):
 
     def with_strategy(self, name: str) -> "PlatformScenario":
         """By another strategy, with what it does by default."""
-        return replace(self, strategy=strategy_of(name), exchange=DEFAULT_EXCHANGE)
+        return replace(self, strategy=STRATEGIES[name], exchange=DEFAULT_EXCHANGE)
 
     def exchanging(self, **changes: object) -> "PlatformScenario":
         """With something else chosen about the exchange."""
@@ -260,7 +260,7 @@ def scenario_of(
         profile=profile,
         platform=shared(platform, cluster, other_jobs, graph),
         line=calibrated_line(workload, profile, gpu, calibration),
-        strategy=strategy_of(strategy),
+        strategy=STRATEGIES[strategy],
         exchange=exchange,
         cluster=cluster,
         calibration=calibration,

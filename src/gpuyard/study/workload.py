@@ -9,6 +9,7 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.predict import (
+    STRATEGIES,
     Calibration,
     ClusterPrediction,
     ComputeLine,
@@ -17,7 +18,6 @@ from gpuyard.predict import (
     Prediction,
     predict,
     scenario_of,
-    strategy_of,
 )
 from gpuyard.predict.explain.knee import find_knee
 from gpuyard.predict.explain.remedies import relieve, relieve_with_knees
@@ -116,7 +116,7 @@ def assemble(
     curves: list[PlatformCurve] = []
     epochs: list[EpochTime] = []
     if measurements:
-        strategy = strategy_of(case.strategy)
+        strategy = STRATEGIES[case.strategy]
         ran = _as_it_ran(case.workload, measurements)
         here = fit_this_machine(ran, case.profile, strategy, measurements, calibration)
         batches = sorted({case.batch, case.workload.batch_per_gpu})

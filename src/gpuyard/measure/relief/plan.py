@@ -19,12 +19,12 @@ from gpuyard.predict import (
     CPU_VARIATION,
     HOP_HERE,
     LINK_HERE,
+    STRATEGIES,
     ComputeLine,
     Pipe,
     Placement,
     Platform,
     PlatformScenario,
-    strategy_of,
 )
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
@@ -151,7 +151,7 @@ def predicted_gains(
         profile,
         platform,
         line,
-        strategy_of("ddp"),
+        STRATEGIES["ddp"],
         variation=CPU_VARIATION,
     )
 

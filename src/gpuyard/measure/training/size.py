@@ -10,7 +10,7 @@ import psutil
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.predict import compute_line, strategy_of
+from gpuyard.predict import STRATEGIES, compute_line
 from gpuyard.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def free_memory_bytes() -> float:
 def needs_of(sweep: "Sweep", profile: ModelProfile, workers: int, batch: int) -> Needs:
     """A synthetic GPU computes nothing and keeps no activations."""
     kept = float(
-        strategy_of(sweep.strategy).memory_bytes(
+        STRATEGIES[sweep.strategy].memory_bytes(
             sweep.workload,
             profile,
             sweep.remedy,

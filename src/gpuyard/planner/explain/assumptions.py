@@ -8,7 +8,7 @@ from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.offers import OWNED, RESERVING_CLOUDS, discount, given_discount, years_of
 from gpuyard.planner.result import dollars, precisions_words
 from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
-from gpuyard.predict import strategy_of
+from gpuyard.predict import STRATEGIES
 from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
 from gpuyard.predict.stacks.measured import base_words, described, gradient_words
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
@@ -85,7 +85,7 @@ def _known(candidates: Candidates) -> str:
 def _gradients(candidates: Candidates) -> list[str]:
     """How wide they cross the network in each of the precisions, where that is not as usual."""
     trained = candidates.trained
-    workload, strategy = trained.workload, strategy_of(trained.grid.strategy)
+    workload, strategy = trained.workload, STRATEGIES[trained.grid.strategy]
     tried = [workload.model_copy(update={"precision": one}) for one in candidates.precisions]
     return list(dict.fromkeys(filter(None, (gradient_words(one, strategy) for one in tried))))
 

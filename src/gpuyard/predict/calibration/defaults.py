@@ -13,7 +13,7 @@ from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, Train
 from gpuyard.predict.compute import MOST_FIXED, ComputeLine, compute_line, fit_line
 from gpuyard.predict.constants import Constant, fitted
 from gpuyard.predict.platform import Platform, platform_from
-from gpuyard.predict.strategies import strategy_of
+from gpuyard.predict.strategies import STRATEGIES
 from gpuyard.predict.transport import Pipe
 from gpuyard.specs import MachineSpec
 
@@ -87,7 +87,7 @@ def default_variation(hardware: Hardware) -> Constant:
 
 
 def default_overlap(hardware: Hardware) -> Constant:
-    return c.GLOO_OVERLAP if hardware.device == "cpu" else strategy_of("ddp").overlap(fitted())
+    return c.GLOO_OVERLAP if hardware.device == "cpu" else STRATEGIES["ddp"].overlap(fitted())
 
 
 def free_constants(hardware: Hardware, links: LinkRates | None) -> tuple[Free, ...]:

@@ -14,7 +14,7 @@ from gpuyard.predict.calibration.rows import Hardware, LineKey, TrainingRow
 from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.strategies import strategy_of
+from gpuyard.predict.strategies import STRATEGIES
 from gpuyard.predict.strategies.ddp import all_reduce
 from gpuyard.predict.table import Floats, Placement, Rows, Table
 
@@ -72,7 +72,7 @@ def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[Block, ..
         grouped.setdefault((row.key, row.strategy), []).append(row)
     blocks = []
     for (key, _), members in grouped.items():
-        first, strategy = members[0], strategy_of(members[0].strategy)
+        first, strategy = members[0], STRATEGIES[members[0].strategy]
         scenario = PlatformScenario(
             first.workload,
             first.profile,

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpuyard.catalog import LayerProfile, ModelProfile
+from gpuyard.errors import UnknownName
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.remedies import Proposals
@@ -189,6 +190,16 @@ class Strategy(ABC):
     def slowdowns(self, tuning: Tuning) -> tuple[Constant, ...]:
         """What a worker among others loses of its compute."""
         return (c.slowdown(tuning),)
+
+
+class Strategies(dict[str, Strategy]):
+    """By their names; any other name is a mistake that is told with the closest one."""
+
+    def __init__(self, *strategies: Strategy) -> None:
+        super().__init__({strategy.name: strategy for strategy in strategies})
+
+    def __missing__(self, name: str) -> Strategy:
+        raise UnknownName("strategy", name, self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import StepParts, step_parts
 from gpuyard.predict.scenario import Scenario
 from gpuyard.predict.stacks.posterior import step_seconds
-from gpuyard.predict.strategies import Strategy, strategy_of
+from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import Floats, Links, Table, Truths
 from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
@@ -169,7 +169,7 @@ def _cases(
         rows=rows,
         workload=Workload(name=model, model=model),
         profile=published_profile(model),
-        strategy=strategy_of("ddp" if published in _SAYS_MORE else published),
+        strategy=STRATEGIES["ddp" if published in _SAYS_MORE else published],
         exchange=ExchangeOptions(compress=None if bits == 32 else f"fp{bits}"),
         says_more=_SAYS_MORE.get(published, {}),
         variable_inputs=model in VARIABLE_INPUTS,
