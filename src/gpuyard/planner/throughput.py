@@ -16,12 +16,12 @@ from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
 from gpuyard.predict import STRATEGIES, Calibration, ComputeLine, Scenario
-from gpuyard.predict.calibration.applied import calibrated_line
 from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.prediction import step_parts
+from gpuyard.predict.scenario import line_of
 from gpuyard.predict.stacks.measured import described, under_framework
 from gpuyard.predict.stacks.posterior import Posterior
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
@@ -168,7 +168,7 @@ def usable_lines(
     for gpu in gpus:
         for precision, trained in _trained(workload, profile, gpu, precisions).items():
             try:
-                line = calibrated_line(trained, profile, gpu, calibration)
+                line = line_of(trained, profile, gpu, calibration)
             except UserMistake:
                 continue
             lines.setdefault(gpu.id, {})[precision] = line

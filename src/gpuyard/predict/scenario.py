@@ -15,9 +15,9 @@ from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.compute import ComputeLine, at_precision, precision_on
+from gpuyard.predict.compute import ComputeLine, at_precision, compute_line, precision_on
 from gpuyard.predict.constants import Constant, Tuning, fitted
-from gpuyard.predict.platform import Platform, shared
+from gpuyard.predict.platform import Platform, platform_of, shared
 from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import Buckets, Floats, Links, Placement, Rows, Table, Traffic
@@ -221,7 +221,7 @@ class PlatformScenario(Scenario):
         if self.gpu is None:
             raise ValueError("nobody knows what this hardware does in another precision")
         workload = at_precision(self.workload, self.profile, precision)
-        line = calibrated_line(workload, self.profile, self.gpu, self.calibration)
+        line = line_of(workload, self.profile, self.gpu, self.calibration)
         return replace(self, workload=workload, line=line)
 
     def with_strategy(self, name: str) -> "PlatformScenario":
@@ -236,7 +236,7 @@ class PlatformScenario(Scenario):
         """On another cluster of the same GPUs."""
         same_links = self.cluster is not None and machine_of(cluster) == machine_of(self.cluster)
         graph = self.graph if same_links else None
-        own = calibrated_platform(cluster, self.calibration, same_links=same_links, graph=graph)
+        own = _platform(cluster, self.calibration, graph, same_links=same_links)
         platform = shared(own, cluster, self.platform.other_jobs, graph)
         return replace(self, cluster=cluster, platform=platform, graph=graph)
 
@@ -254,15 +254,36 @@ def scenario_of(
 ) -> PlatformScenario:
     """A workload on a described cluster, with as many equal jobs beside it on its machines."""
     gpu, _ = machine_of(cluster)
-    platform = calibrated_platform(cluster, calibration, graph=graph)
+    platform = _platform(cluster, calibration, graph)
     return PlatformScenario(
         workload=workload,
         profile=profile,
         platform=shared(platform, cluster, other_jobs, graph),
-        line=calibrated_line(workload, profile, gpu, calibration),
+        line=line_of(workload, profile, gpu, calibration),
         strategy=STRATEGIES[strategy],
         exchange=exchange,
         cluster=cluster,
         calibration=calibration,
         graph=graph,
     )
+
+
+def line_of(
+    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
+) -> ComputeLine:
+    """What a GPU takes alone, as well as it is known."""
+    if calibration is None:
+        return compute_line(workload, profile, gpu)
+    return calibrated_line(workload, profile, gpu, calibration)
+
+
+def _platform(
+    cluster: Cluster,
+    calibration: Calibration | None,
+    graph: MachineGraph | None,
+    *,
+    same_links: bool = True,
+) -> Platform:
+    if calibration is None:
+        return platform_of(cluster, graph)
+    return calibrated_platform(cluster, calibration, same_links=same_links, graph=graph)

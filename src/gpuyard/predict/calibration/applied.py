@@ -31,7 +31,7 @@ _REPLACED_BY_LINK = {"link_inside", "staged_rate", "staged_socket_share"}
 
 def calibrated_platform(
     cluster: Cluster,
-    calibration: Calibration | None,
+    calibration: Calibration,
     *,
     same_links: bool = True,
     graph: MachineGraph | None = None,
@@ -60,7 +60,7 @@ def source_of(entry: HardwareCalibration) -> str:
 
 
 def calibrated_line(
-    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
+    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration
 ) -> ComputeLine:
     """The best that is known: figures that the workload gives for this GPU and precision, then what was
     measured on it, then figures of other precisions or GPUs, then a roofline."""
@@ -109,26 +109,24 @@ def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:
     )
 
 
-def _best_entry(
-    calibration: Calibration | None, gpu: Gpu, count: int
-) -> HardwareCalibration | None:
+def _best_entry(calibration: Calibration, gpu: Gpu, count: int) -> HardwareCalibration | None:
     """Of the same GPU; in a machine with as many of them if there is one, else with most runs."""
     entries = [
         entry
-        for entry in (calibration.hardware if calibration else ())
+        for entry in calibration.hardware
         if entry.device == "cuda" and entry.processor == gpu.id
     ]
     return max(entries, key=lambda entry: (entry.count == count, entry.runs), default=None)
 
 
 def _line(
-    calibration: Calibration | None, workload: Workload, profile: ModelProfile, gpu: Gpu
+    calibration: Calibration, workload: Workload, profile: ModelProfile, gpu: Gpu
 ) -> tuple[HardwareCalibration, CalibratedLine] | None:
     """On this GPU before others that the catalog knows, in the precision that the workload has there before
     others; of equals the one with most runs."""
     found = [
         (entry, line)
-        for entry in (calibration.hardware if calibration else ())
+        for entry in calibration.hardware
         for line in entry.lines
         if (line.model, line.gradient_bytes) == (workload.model, profile.gradient_bytes)
         and entry.device == "cuda"
