@@ -15,9 +15,9 @@ from gpuyard.catalog import gpus
 from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.draw.topology.layout import lay_out
 from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
+from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.hardware.rings import STAGED_SHARE
-from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, latency_matrix
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHROMIUM = shutil.which("chromium")

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog import gpus
 from gpuyard.hardware import build_preset, machine_graph
-from gpuyard.hardware.wires import host_to_gpu_bytes_per_second
+from gpuyard.hardware.rings import host_to_gpu_bytes_per_second
 from gpuyard.predict.machine_summary import name_gpus, summarise
 from gpuyard.predict.platform import platform_of
 from gpuyard.specs import Cluster, MachineSpec, Topology

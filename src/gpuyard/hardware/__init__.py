@@ -7,10 +7,10 @@ from gpuyard.hardware.rings import (
     AllReduce,
     all_reduce,
     best_gpus,
+    host_to_gpu_bytes_per_second,
     side_by_side,
     worst_gpus,
 )
-from gpuyard.hardware.wires import host_to_gpu_bytes_per_second
 
 __all__ = [
     "MOST_EXACT_GPUS",

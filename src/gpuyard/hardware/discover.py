@@ -9,12 +9,11 @@ from pathlib import Path
 
 from gpuyard.catalog import Gpu
 from gpuyard.errors import MissingRequirement
-from gpuyard.hardware.graph import Device, MachineGraph
+from gpuyard.hardware.graph import Device, MachineGraph, Slot, gpu_link_wire
 from gpuyard.hardware.nvml import NvmlGpus, read_nvml
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
 from gpuyard.hardware.readers.read import graph_from_text
-from gpuyard.hardware.wires import Slot, gpu_link_wire
 
 _HOST_BRIDGE = re.compile(r"pci([0-9a-f]{4,}:[0-9a-f]{2})")
 _FUNCTION = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import Gpu, Link
 from gpuyard.catalog.hardware import Cpu, cpus
-from gpuyard.hardware.wires import Slot, pcie_wire
+from gpuyard.hardware.graph import Slot, pcie_wire
 
 _WIDTHS = (4, 8, 16)
 DRIVE_LANES = 4

@@ -9,9 +9,11 @@ from typing import get_args
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.hardware.graph import Device, MachineGraph, Wire
-from gpuyard.hardware.wires import (
+from gpuyard.hardware.graph import (
+    Device,
+    MachineGraph,
     Slot,
+    Wire,
     gpu_link_wire,
     internal_wire,
     pcie_peers,

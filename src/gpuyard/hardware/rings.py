@@ -317,3 +317,14 @@ def _nvlink_rings(graph: MachineGraph, gpus: tuple[str, ...]) -> tuple[Ring, ...
         return (gpus,)
     links = {frozenset(pair): graph.gpu_links(*pair) for pair in combinations(gpus, 2)}
     return pack_rings(gpus, links) or detoured_ring(gpus, links)
+
+
+def host_to_gpu_bytes_per_second(graph: MachineGraph, chosen: Sequence[str]) -> float:
+    """What each of these GPUs gets when all read from their socket's memory at once."""
+    paths = [graph.path(graph.socket_of(gpu), gpu) for gpu in chosen]
+    loads = Counter((id(hop.wire), hop.source) for path in paths for hop in path)
+    return min(
+        hop.wire.bytes_per_second / loads[id(hop.wire), hop.source]
+        for path in paths
+        for hop in path
+    )

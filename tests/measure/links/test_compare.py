@@ -8,8 +8,8 @@ import pytest
 from gpuyard.catalog import gpus
 from gpuyard.catalog.hardware import staged_copies
 from gpuyard.hardware import Device, MachineGraph, build_preset
+from gpuyard.hardware.pairs import bandwidth_matrix
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
-from gpuyard.hardware.wires import bandwidth_matrix
 from gpuyard.measure.links.compare import (
     SLOW_BELOW,
     STAGED_SLOW_BELOW,

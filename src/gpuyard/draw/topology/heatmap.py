@@ -8,7 +8,7 @@ from gpuyard.draw.markup import element, shorten, text, text_width, words
 from gpuyard.draw.palette import FADED, GROUND, INK
 from gpuyard.draw.topology.words import gigabytes
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, is_staged
+from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, is_staged
 
 CELL_WIDTH, CELL_HEIGHT = 52.0, 34.0
 _HEAD, _NUMBER, _CLASS = 11.0, 12.0, 9.0

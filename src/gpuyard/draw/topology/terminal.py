@@ -7,8 +7,8 @@ from gpuyard.draw.topology.heatmap import HeatScale
 from gpuyard.draw.topology.tree import Branch, host_trees
 from gpuyard.draw.topology.words import caption, class_words, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import GPU_LINKS, MachineGraph, Wire
+from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, is_staged
 from gpuyard.hardware.rings import STAGED_SHARE
-from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, is_staged
 from gpuyard.printable import printable
 from gpuyard.units import format_share
 

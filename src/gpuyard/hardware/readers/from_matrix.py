@@ -3,12 +3,13 @@
 from itertools import combinations
 
 from gpuyard.catalog import Gpu, gpus
-from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
-from gpuyard.hardware.readers.matrices import TopoMatrix, is_gpu
-from gpuyard.hardware.readers.nearness import LEVELS, Group, Nearness, Pair, group
-from gpuyard.hardware.wires import (
+from gpuyard.hardware.graph import (
     UNKNOWN_SLOT_NOTE,
+    Device,
+    DeviceKind,
+    MachineGraph,
     Slot,
+    Wire,
     gpu_link_wire,
     internal_wire,
     pcie_peers,
@@ -16,6 +17,8 @@ from gpuyard.hardware.wires import (
     slot_of_gpu,
     socket_wire,
 )
+from gpuyard.hardware.readers.matrices import TopoMatrix, is_gpu
+from gpuyard.hardware.readers.nearness import LEVELS, Group, Nearness, Pair, group
 
 _PIX, _PXB, _PHB, _NODE, _SYS = range(len(LEVELS))
 _MOST_LINKS = 18  # of one GPU: Hopper and Blackwell

@@ -8,11 +8,10 @@ from itertools import combinations
 
 from gpuyard.catalog import Gpu, gpus, links
 from gpuyard.errors import UserMistake, quoted
-from gpuyard.hardware.graph import MachineGraph, Wire
+from gpuyard.hardware.graph import MachineGraph, Wire, slot_of_speed
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.pci_tree import NumaNode, PciMachine, PciNode
 from gpuyard.hardware.readers.xml_text import Element
-from gpuyard.hardware.wires import slot_of_speed
 
 # "0302 [10de:102d] [10de:106c] a1"
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\].*", re.IGNORECASE)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from gpuyard.catalog import Gpu, gpus
-from gpuyard.hardware.graph import Device, DeviceKind, MachineGraph, Wire
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.wires import (
+from gpuyard.hardware.graph import (
     UNKNOWN_SLOT_NOTE,
+    Device,
+    DeviceKind,
+    MachineGraph,
     Slot,
+    Wire,
     internal_wire,
     pcie_peers,
     pcie_wire,
@@ -18,6 +20,7 @@ from gpuyard.hardware.wires import (
     slot_of_gpu,
     socket_wire,
 )
+from gpuyard.hardware.product_names import catalog_gpu
 
 NVIDIA, AMD = 0x10DE, 0x1002
 # VGA, 3D and other display controllers; AMD's Instinct GPUs call themselves processing accelerators

@@ -7,14 +7,20 @@ from pathlib import Path
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.files import read_bytes
-from gpuyard.hardware.graph import Device, MachineGraph
+from gpuyard.hardware.graph import (
+    UNKNOWN_SLOT_NOTE,
+    Device,
+    MachineGraph,
+    internal_wire,
+    pcie_wire,
+    slot_of_gpu,
+)
 from gpuyard.hardware.readers.from_matrix import graph_from_matrix
 from gpuyard.hardware.readers.lstopo import graph_from_lstopo
 from gpuyard.hardware.readers.matrices import PeerMatrix, parse_p2p_matrix, parse_topo_matrix
 from gpuyard.hardware.readers.matrix_text import LINK_CLASSES, PEER_STATUSES, find_matrices
 from gpuyard.hardware.readers.smi_xml import graph_from_smi
 from gpuyard.hardware.readers.xml_text import parse_xml
-from gpuyard.hardware.wires import UNKNOWN_SLOT_NOTE, internal_wire, pcie_wire, slot_of_gpu
 
 _READABLE = (
     "expected the output of `nvidia-smi topo -m`, `nvidia-smi topo -p2p r`, `nvidia-smi -q -x` or "

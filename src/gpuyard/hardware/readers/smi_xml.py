@@ -2,18 +2,20 @@
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.graph import Device, MachineGraph, Wire
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.xml_text import Element
-from gpuyard.hardware.wires import (
+from gpuyard.hardware.graph import (
     UNKNOWN_SLOT_NOTE,
     USUAL_SLOT,
+    Device,
+    MachineGraph,
     Slot,
+    Wire,
     internal_wire,
     pcie_peers,
     pcie_wire,
     slot_of_gpu,
 )
+from gpuyard.hardware.product_names import catalog_gpu
+from gpuyard.hardware.readers.xml_text import Element
 
 _MOST_GPUS = 72
 _LINK = ("pci", "pci_gpu_link_info")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.hardware import AllReduce, MachineGraph
-from gpuyard.hardware.wires import bandwidth_matrix, class_matrix, latency_matrix
+from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, latency_matrix
 from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Drawing, Part, Sentence, Table
 from gpuyard.report.answers.predict import choke_cell
