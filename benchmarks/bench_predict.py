@@ -16,8 +16,7 @@ from gpuyard.predict import STRATEGIES, Scenario
 from gpuyard.predict.compute import ComputeLines, roofline
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.table import Links, chunks
+from gpuyard.predict.table import Links, chunks, step_parts
 from gpuyard.predict.transport import InMachine, Networks
 from gpuyard.specs import Precision, Workload
 

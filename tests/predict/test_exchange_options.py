@@ -18,11 +18,10 @@ from gpuyard.predict import (
 )
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.predict.explain.why import Why, explain
-from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.strategies.base import powersgd_seconds
 from gpuyard.predict.strategies.ddp import hierarchical
 from gpuyard.predict.strategies.horovod import wait_seconds
-from gpuyard.predict.table import Buckets, Paths, Table, Traffic
+from gpuyard.predict.table import Buckets, Paths, Table, Traffic, step_parts
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
 

@@ -14,8 +14,7 @@ from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import STRATEGIES, Prediction, predict, scenario_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.table import Buckets, Table, Traffic
+from gpuyard.predict.table import Buckets, Table, Traffic, step_parts
 from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from gpuyard.predict.constants import Tuning
 from gpuyard.predict.strategies.ddp import all_reduce
-from gpuyard.predict.table import Paths
-from gpuyard.predict.transport import between_rate, expected_maximum, inside_rate
+from gpuyard.predict.table import Paths, expected_maximum
+from gpuyard.predict.transport import between_rate, inside_rate
 
 TUNING = Tuning()
 GBIT = 1e9 / 8

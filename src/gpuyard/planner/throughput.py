@@ -20,12 +20,11 @@ from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.scenario import line_of
 from gpuyard.predict.stacks.measured import described, under_framework
 from gpuyard.predict.stacks.posterior import Posterior
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
-from gpuyard.predict.table import Floats, Integers, Links, chunks
+from gpuyard.predict.table import Floats, Integers, Links, chunks, step_parts
 from gpuyard.predict.transport import Fabric, InMachine, Networks, between_machines
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,

@@ -11,11 +11,17 @@ from gpuyard.predict.constants import (
     Constant,
 )
 from gpuyard.predict.platform import Platform, platform_of
-from gpuyard.predict.prediction import Choke, ClusterPrediction, Prediction, Remedy, Step
-from gpuyard.predict.predictor import predict, predict_cluster
+from gpuyard.predict.prediction import (
+    Choke,
+    ClusterPrediction,
+    Prediction,
+    predict,
+    predict_cluster,
+)
 from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
 from gpuyard.predict.strategies import STRATEGIES, Strategy
-from gpuyard.predict.table import Placement, place
+from gpuyard.predict.strategies.remedies import Remedy
+from gpuyard.predict.table import Placement, Step, place
 from gpuyard.predict.transport import Pipe
 
 __all__ = [

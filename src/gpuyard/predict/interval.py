@@ -12,8 +12,7 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Spread, spread
-from gpuyard.predict.prediction import StepParts
-from gpuyard.predict.table import Floats, Table, Truths
+from gpuyard.predict.table import Floats, StepParts, Table, Truths
 
 # stacks that lose with every doubling were published up to 32 GPUs; larger systems don't lose more
 MOST_DOUBLINGS = 5

@@ -7,8 +7,7 @@ from typing import Any, get_args
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UnknownName
 from gpuyard.predict.platform import platform_of
-from gpuyard.predict.prediction import Prediction
-from gpuyard.predict.predictor import predict_cluster
+from gpuyard.predict.prediction import Prediction, predict_cluster
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
 
 

@@ -1,52 +1,58 @@
-"""A prediction: one configuration's step in parts, its throughput with an interval, and its choke.
+"""A prediction: one configuration's step in parts, its throughput with an interval, and its choke. From a scenario
+and placements, all of them through one table."""
 
-Backward emits gradients layer by layer; buckets are exchanged while the rest of backward runs; what
-does not hide is exposed. Input runs beside it all. The slowest of k noisy workers sets the pace.
-"""
-
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
+from gpuyard.catalog import ModelProfile
+from gpuyard.errors import UserMistake
+from gpuyard.predict.calibration.document import Calibration
+from gpuyard.predict.compute import ComputeLine, precision_words
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.table import Floats, Move, Placement, Table
-from gpuyard.predict.transport import expected_maximum
-from gpuyard.specs import Precision, StrategyName
+from gpuyard.predict.interval import reach_of
+from gpuyard.predict.scenario import PlatformScenario, scenario_of
+from gpuyard.predict.stacks.doubts import points_words
+from gpuyard.predict.stacks.measured import (
+    base_words,
+    framework_words,
+    gradient_words,
+    measured_points,
+    rates,
+    updated,
+)
+from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.table import (
+    Move,
+    Placement,
+    Rows,
+    Step,
+    StepParts,
+    Table,
+    samples_per_second,
+    step_parts,
+)
+from gpuyard.specs import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_STRATEGY,
+    Cluster,
+    ExchangeOptions,
+    Precision,
+    StrategyName,
+    Workload,
+)
 from gpuyard.specs.workload import GradientDtype
+from gpuyard.units import format_bytes
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """Seconds of one step, by what is waited for."""
-
-    compute_seconds: float
-    exposed_communication_seconds: float
-    input_seconds: float
-    straggler_seconds: float
-
-    def lasting(self, seconds: float) -> "Step":
-        """The same with another length: what is waited for takes the difference, and then compute."""
-        more = seconds - self.seconds
-        waited = self.exposed_communication_seconds + self.straggler_seconds
-        kept = max(0.0, waited + more)
-        if self.exposed_communication_seconds > 0:
-            share = self.exposed_communication_seconds / waited
-        else:
-            share = 0.0
-        compute = self.compute_seconds + min(0.0, waited + more)
-        return Step(compute, share * kept, self.input_seconds, (1 - share) * kept)
-
-    @property
-    def seconds(self) -> float:
-        return (
-            self.compute_seconds
-            + self.exposed_communication_seconds
-            + self.input_seconds
-            + self.straggler_seconds
-        )
+_PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
+# where doubling any single part shortens the step by less than this, nothing is the choke
+_LEAST_GAIN = 0.05
+_ONE_GPU = Placement(1, 1, 1)
+_SATURATED = 0.9  # of the samples/s that the largest batch would bring
 
 
 @dataclass(frozen=True)
@@ -94,24 +100,6 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """Something that would help one configuration, and by how much."""
-
-    what: str
-    samples_per_second: float
-    gain: float  # times the throughput as it is: 1.5 is half as fast again
-    caveat: str = ""  # what it costs besides money
-    memory_bytes: float | None = None  # of a GPU, where the change needs more of it
-    adds_gpus: bool = False
-    makes_fit: bool = False  # as it is, it does not fit: the gain is over GPUs with the memory
-
-    @property
-    def brings(self) -> str:
-        """Its gain, where there is something to gain on."""
-        return "it fits" if self.makes_fit else f"× {self.gain:.2f}"
-
-
-@dataclass(frozen=True)
 class ClusterPrediction:
     """All that was asked about one workload on one cluster, and what it stands on."""
 
@@ -145,70 +133,175 @@ class ClusterPrediction:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class StepParts:
-    """Seconds of one step, by what is waited for."""
+def predict_cluster(
+    workload: Workload,
+    profile: ModelProfile,
+    cluster: Cluster,
+    gpus: Sequence[int],
+    *,
+    batches: Sequence[int] = (),
+    strategy: StrategyName = DEFAULT_STRATEGY,
+    gpus_per_node: int | None = None,
+    exchange: ExchangeOptions = DEFAULT_EXCHANGE,
+    other_jobs: int = 0,
+    calibration: Calibration | None = None,
+) -> ClusterPrediction:
+    """Predict a workload on a described cluster, with as many equal jobs beside it on its machines."""
+    scenario = scenario_of(
+        workload,
+        profile,
+        cluster,
+        strategy=strategy,
+        exchange=exchange,
+        other_jobs=other_jobs,
+        calibration=calibration,
+    )
+    return predict(scenario, scenario.platform.placements(gpus, gpus_per_node), batches)
 
-    compute_seconds: Floats
-    exposed_communication_seconds: Floats
-    input_seconds: Floats
-    straggler_seconds: Floats
-    communication_seconds: Floats  # of one exchange, with what is hidden
 
-    @property
-    def step_seconds(self) -> Floats:
-        return (
-            self.compute_seconds
-            + self.exposed_communication_seconds
-            + self.input_seconds
-            + self.straggler_seconds
+def predict(
+    scenario: PlatformScenario, placements: Sequence[Placement], batches: Sequence[int] = ()
+) -> ClusterPrediction:
+    """Predict every placement × batch; without batches, at the workload's own."""
+    _check(scenario, placements)
+    platform, workload, exchange = scenario.platform, scenario.workload, scenario.exchange
+    batches = tuple(batches) or (workload.batch_per_gpu,)
+    spots = [(placement, batch) for placement in placements for batch in batches]
+    table = scenario.table(Rows.of(spots))
+    unshared = replace(scenario, platform=platform.unshared or platform)
+    alone = unshared.table(Rows.of([(_ONE_GPU, batch) for _, batch in spots]))
+    parts = step_parts(table)
+    gpus = np.array([placement.gpus for placement, _ in spots], dtype=float)
+    throughput = gpus * table.batch_per_gpu / parts.step_seconds
+    efficiency = throughput / (gpus * samples_per_second(alone))
+    reach = reach_of(table, parts, scenario.line.relative_uncertainty, platform.link_basis)
+    low, high = reach.ends(throughput)
+    chokes = _chokes(table, parts)
+    steps = [parts.at(row) for row in range(len(spots))]
+    before: list[Unmeasured | None] = [None] * len(spots)
+    known = updated(scenario, spots, Posterior(np.log(parts.step_seconds), reach))
+    if known is not None:
+        before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
+        found, alone_rate = known
+        throughput = rates(found, spots)
+        low, high = found.reach.ends(throughput)
+        efficiency = throughput / (gpus * alone_rate)
+        steps = [
+            step.lasting(float(n * b / rate))
+            for step, n, b, rate in zip(steps, gpus, table.batch_per_gpu, throughput, strict=True)
+        ]
+    memory = scenario.strategy.memory_bytes(
+        workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
+    )
+    samples = workload.dataset.samples if workload.dataset else None
+    share = scenario.strategy.sent_share(workload, exchange)
+    sent_bytes = share * scenario.buckets.total_bytes / exchange.period
+    moves = [
+        scenario.strategy.moves(scenario.profile, placement.gpus, batch, sent_bytes)
+        for placement, batch in spots
+    ]
+    predictions = tuple(
+        Prediction(
+            gpus=placement.gpus,
+            nodes=placement.nodes,
+            gpus_per_node=placement.gpus_per_node,
+            batch_per_gpu=batch,
+            strategy=cast("StrategyName", scenario.strategy.name),
+            samples_per_second=float(throughput[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+            scaling_efficiency=float(efficiency[i]),
+            step=steps[i],
+            choke=chokes[i],
+            epoch_seconds=samples / float(throughput[i]) if samples else None,
+            training_seconds=workload.epochs * samples / float(throughput[i]) if samples else None,
+            memory_bytes=float(memory[i]),
+            fits=None
+            if platform.memory_bytes is None
+            else bool(memory[i] <= platform.memory_bytes),
+            accumulate=exchange.accumulate,
+            local_sgd=exchange.local_sgd,
+            compress=exchange.compress,
+            bucket_bytes=exchange.bucket_bytes,
+            hierarchical=exchange.hierarchical,
+            beside=platform.other_jobs,
+            precision=scenario.precision,
+            moves=moves[i],
+            epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),
+            before=before[i],
+        )
+        for i, (placement, batch) in enumerate(spots)
+    )
+    line, points = scenario.line, measured_points(scenario)
+    return ClusterPrediction(
+        workload.name,
+        platform.name,
+        f"{line.basis}: {line.source}",
+        predictions,
+        scenario.constants,
+        scenario.precision,
+        precision_words(scenario.gpu, workload, scenario.profile),
+        saturating_batch=_saturating(scenario.line),
+        points=len(points),
+        point_sources=tuple(dict.fromkeys(point.source for point in points)),
+        framework_note=framework_words(scenario),
+        gradient_dtype=scenario.strategy.sent_dtype(workload, exchange),
+        gradient_note=gradient_words(workload, scenario.strategy, exchange),
+        base_note=base_words(workload, scenario.profile, scenario.gpu),
+        memory_note=_memory_words(scenario, predictions),
+        points_note=points_words(scenario),
+    )
+
+
+def _memory_words(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
+    """Of the smallest batch that does not fit, and what would."""
+    unfit = [p for p in predictions if p.fits is False]
+    if not unfit or scenario.platform.memory_bytes is None:
+        return ""
+    smallest = min(unfit, key=lambda p: (p.batch_per_gpu, -p.gpus))
+    most = scenario.largest_batch(smallest.gpus)
+    return (
+        f"A batch of {smallest.batch_per_gpu} does not fit: it needs {format_bytes(smallest.memory_bytes)} of a GPU's "
+        f"{format_bytes(scenario.platform.memory_bytes)}; "
+        + (f"up to {most} would fit (--batch {most})." if most else "not even one sample fits.")
+    )
+
+
+def _epoch_bytes(moves: Sequence[Move], samples: int | None, batch: int) -> float | None:
+    """In all steps of an epoch, of which the last may be smaller but moves as much."""
+    if samples is None or not moves:
+        return None
+    return -(-samples // batch) * sum(move.size_bytes for move in moves)
+
+
+def _saturating(line: ComputeLine) -> int | None:
+    """Where what no batch changes is a tenth of a step."""
+    batch = math.ceil(_SATURATED / (1 - _SATURATED) * line.fixed_seconds / line.seconds_per_sample)
+    return batch if batch > 1 else None
+
+
+def _check(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:
+    platform, strategy = scenario.platform, scenario.strategy
+    jobs = platform.other_jobs + 1
+    for each in (placement.gpus_per_node for placement in placements):
+        if jobs * each > platform.gpus_per_node:
+            many = "1 GPU" if each == 1 else f"{each} GPUs"
+            raise UserMistake(
+                f"{jobs} jobs of {many} a machine need {jobs * each}; "
+                f"each machine has {platform.gpus_per_node}"
+            )
+    most = strategy.most_machines
+    if most is not None and any(placement.nodes > most for placement in placements):
+        raise UserMistake(
+            f"{strategy.why_no_more_machines}; {platform.name} has {platform.gpus_per_node} GPUs "
+            "a machine, more need ddp or horovod"
         )
 
-    def at(self, row: int) -> Step:
-        return Step(
-            float(self.compute_seconds[row]),
-            float(self.exposed_communication_seconds[row]),
-            float(self.input_seconds[row]),
-            float(self.straggler_seconds[row]),
-        )
 
-
-def step_parts(table: Table) -> StepParts:
-    """The model of DESIGN's "A step", vectorised over the table."""
-    traffic = table.traffic
-    compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
-    total, ideal = traffic.strategy.exchange_seconds(table, compute)
-    overlap = np.where(table.nodes > 1, traffic.overlap_between, traffic.overlap)
-    # parameters are averaged after an update, when there is nothing left to hide behind
-    overlap = np.where(table.local_sgd > 1, 0.0, overlap)
-    passes = table.accumulate * table.local_sgd
-    exposed = (total - overlap * (total - ideal)) / passes + table.host_overhead_seconds
-    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
-        table.nodes > 1, traffic.slowdown_between, 0.0
+def _chokes(table: Table, parts: StepParts) -> list[Choke]:
+    """The part whose doubling in speed would shorten the step most."""
+    gains = np.stack(
+        [1 - step_parts(table.doubled(part)).step_seconds / parts.step_seconds for part in _PARTS]
     )
-    straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
-    busy = compute + exposed + straggling
-    input_exposed = np.maximum(0.0, input_seconds(table) - busy)
-    return StepParts(compute, exposed, input_exposed, straggling, total)
-
-
-def samples_per_second(table: Table) -> Floats:
-    """The throughput of every row."""
-    return table.gpus * table.batch_per_gpu / step_parts(table).step_seconds
-
-
-def input_seconds(table: Table) -> Floats:
-    """Storage (shared by all), what CPUs do to samples and the copy to each GPU, beside each other;
-    the slowest counts."""
-    traffic = table.traffic
-    from_storage = (
-        table.gpus
-        * table.batch_per_gpu
-        * traffic.storage_bytes_per_sample
-        / table.storage_bytes_per_second
-    )
-    to_gpu = (
-        table.batch_per_gpu * traffic.input_bytes_per_sample / table.host_to_gpu_bytes_per_second
-    )
-    prepared = table.batch_per_gpu * traffic.preprocess_seconds / table.input_workers
-    return np.maximum(np.maximum(from_storage, prepared), to_gpu)
+    best = np.argmax(gains, axis=0)
+    return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]

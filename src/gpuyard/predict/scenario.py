@@ -18,9 +18,17 @@ from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine, at_precision, compute_line, precision_on
 from gpuyard.predict.constants import Constant, Tuning, fitted
 from gpuyard.predict.platform import Platform, platform_of, shared
-from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.strategies import STRATEGIES, Strategy
-from gpuyard.predict.table import Buckets, Floats, Links, Placement, Rows, Table, Traffic
+from gpuyard.predict.table import (
+    Buckets,
+    Floats,
+    Links,
+    Placement,
+    Rows,
+    Table,
+    Traffic,
+    samples_per_second,
+)
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,

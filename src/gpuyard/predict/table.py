@@ -1,7 +1,14 @@
-"""The table that the step model reckons with: one array a column, one entry a configuration."""
+"""A step, of many configurations at once: the table that it is reckoned from (one array a column, one entry a
+configuration), and what each of them waits for.
+
+Backward emits gradients layer by layer; buckets are exchanged while the rest of backward runs; what
+does not hide is exposed. Input runs beside it all. The slowest of k noisy workers sets the pace.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +60,7 @@ Integers = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]
 # rows that are worked on at once: some dozens of arrays of them stay in a core's cache
 CHUNK_ROWS = 8192
+_TABULATED_WORKERS = 8192
 
 
 def _one() -> Floats:
@@ -214,3 +222,121 @@ class Table(Paths):
                 )
             case _:
                 raise ValueError(part)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of one step, by what is waited for."""
+
+    compute_seconds: float
+    exposed_communication_seconds: float
+    input_seconds: float
+    straggler_seconds: float
+
+    def lasting(self, seconds: float) -> "Step":
+        """The same with another length: what is waited for takes the difference, and then compute."""
+        more = seconds - self.seconds
+        waited = self.exposed_communication_seconds + self.straggler_seconds
+        kept = max(0.0, waited + more)
+        if self.exposed_communication_seconds > 0:
+            share = self.exposed_communication_seconds / waited
+        else:
+            share = 0.0
+        compute = self.compute_seconds + min(0.0, waited + more)
+        return Step(compute, share * kept, self.input_seconds, (1 - share) * kept)
+
+    @property
+    def seconds(self) -> float:
+        return (
+            self.compute_seconds
+            + self.exposed_communication_seconds
+            + self.input_seconds
+            + self.straggler_seconds
+        )
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Seconds of one step, by what is waited for."""
+
+    compute_seconds: Floats
+    exposed_communication_seconds: Floats
+    input_seconds: Floats
+    straggler_seconds: Floats
+    communication_seconds: Floats  # of one exchange, with what is hidden
+
+    @property
+    def step_seconds(self) -> Floats:
+        return (
+            self.compute_seconds
+            + self.exposed_communication_seconds
+            + self.input_seconds
+            + self.straggler_seconds
+        )
+
+    def at(self, row: int) -> Step:
+        return Step(
+            float(self.compute_seconds[row]),
+            float(self.exposed_communication_seconds[row]),
+            float(self.input_seconds[row]),
+            float(self.straggler_seconds[row]),
+        )
+
+
+def step_parts(table: Table) -> StepParts:
+    """The model of DESIGN's "A step", vectorised over the table."""
+    traffic = table.traffic
+    compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
+    total, ideal = traffic.strategy.exchange_seconds(table, compute)
+    overlap = np.where(table.nodes > 1, traffic.overlap_between, traffic.overlap)
+    # parameters are averaged after an update, when there is nothing left to hide behind
+    overlap = np.where(table.local_sgd > 1, 0.0, overlap)
+    passes = table.accumulate * table.local_sgd
+    exposed = (total - overlap * (total - ideal)) / passes + table.host_overhead_seconds
+    disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
+        table.nodes > 1, traffic.slowdown_between, 0.0
+    )
+    straggling = compute * (disturbed + traffic.variation * expected_maximum(table.gpus))
+    busy = compute + exposed + straggling
+    input_exposed = np.maximum(0.0, input_seconds(table) - busy)
+    return StepParts(compute, exposed, input_exposed, straggling, total)
+
+
+def samples_per_second(table: Table) -> Floats:
+    """The throughput of every row."""
+    return table.gpus * table.batch_per_gpu / step_parts(table).step_seconds
+
+
+def input_seconds(table: Table) -> Floats:
+    """Storage (shared by all), what CPUs do to samples and the copy to each GPU, beside each other;
+    the slowest counts."""
+    traffic = table.traffic
+    from_storage = (
+        table.gpus
+        * table.batch_per_gpu
+        * traffic.storage_bytes_per_sample
+        / table.storage_bytes_per_second
+    )
+    to_gpu = (
+        table.batch_per_gpu * traffic.input_bytes_per_sample / table.host_to_gpu_bytes_per_second
+    )
+    prepared = table.batch_per_gpu * traffic.preprocess_seconds / table.input_workers
+    return np.maximum(np.maximum(from_storage, prepared), to_gpu)
+
+
+@lru_cache(maxsize=1)
+def _above() -> Floats:
+    normal = NormalDist()
+    found = [normal.inv_cdf((k - 0.375) / (k + 0.25)) for k in range(2, _TABULATED_WORKERS + 1)]
+    return np.array([0.0, 0.0, *found])
+
+
+def expected_maximum(workers: Floats) -> Floats:
+    """How many σ the slowest of k normal workers lies above the mean (Blom's approximation, 1958)."""
+    counts = np.rint(workers).astype(np.int64)
+    if counts.size and counts.max() > _TABULATED_WORKERS:
+        normal = NormalDist()
+        return np.array(
+            [normal.inv_cdf((k - 0.375) / (k + 0.25)) if k > 1 else 0.0 for k in counts]
+        )
+    return _above()[counts]

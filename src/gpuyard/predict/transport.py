@@ -3,8 +3,6 @@ ports of a machine carry together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 
@@ -22,12 +20,11 @@ from gpuyard.hardware import (
 )
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Basis, Constant, Tuning, fitted
-from gpuyard.predict.table import Floats, Integers, Truths
+from gpuyard.predict.table import Floats, Integers, Truths, expected_maximum
 from gpuyard.specs import Network, Protocol
 
 # NCCL plans with 2.7 µs a hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
 RDMA_HOP_SECONDS = 2.7e-6
-_TABULATED_WORKERS = 8192
 
 
 def inside_rate(
@@ -65,24 +62,6 @@ def between_rate(
 def between_hop(tcp: Truths, nodes: Floats, tuning: Tuning) -> Floats:
     hop = np.where(tcp, tuning.tcp_hop_seconds, RDMA_HOP_SECONDS * tuning.hop_factor)
     return np.where(nodes > 1, hop, 0.0)
-
-
-@lru_cache(maxsize=1)
-def _above() -> Floats:
-    normal = NormalDist()
-    found = [normal.inv_cdf((k - 0.375) / (k + 0.25)) for k in range(2, _TABULATED_WORKERS + 1)]
-    return np.array([0.0, 0.0, *found])
-
-
-def expected_maximum(workers: Floats) -> Floats:
-    """How many σ the slowest of k normal workers lies above the mean (Blom's approximation, 1958)."""
-    counts = np.rint(workers).astype(np.int64)
-    if counts.size and counts.max() > _TABULATED_WORKERS:
-        normal = NormalDist()
-        return np.array(
-            [normal.inv_cdf((k - 0.375) / (k + 0.25)) if k > 1 else 0.0 for k in counts]
-        )
-    return _above()[counts]
 
 
 @dataclass(frozen=True)

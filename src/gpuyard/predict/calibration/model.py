@@ -12,11 +12,10 @@ from gpuyard.predict.calibration.defaults import (
 )
 from gpuyard.predict.calibration.rows import Hardware, LineKey, TrainingRow
 from gpuyard.predict.compute import ComputeLine
-from gpuyard.predict.prediction import step_parts
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies import STRATEGIES
 from gpuyard.predict.strategies.ddp import all_reduce
-from gpuyard.predict.table import Floats, Placement, Rows, Table
+from gpuyard.predict.table import Floats, Placement, Rows, Table, step_parts
 
 Lines = Mapping[LineKey, tuple[float, float]]
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")

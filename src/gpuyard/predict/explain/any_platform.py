@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuyard.predict.prediction import Remedy, samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS
-from gpuyard.predict.table import Placement, Table
+from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, Remedy
+from gpuyard.predict.table import Placement, Table, samples_per_second
 from gpuyard.specs import ExchangeOptions
 
 _BATCH_FACTORS = (8, 4, 2)

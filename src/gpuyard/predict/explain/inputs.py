@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuyard import units
-from gpuyard.predict.prediction import samples_per_second
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import Proposal
-from gpuyard.predict.table import Placement
+from gpuyard.predict.table import Placement, samples_per_second
 
 
 def faster_inputs(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:

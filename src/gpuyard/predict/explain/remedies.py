@@ -10,11 +10,11 @@ from gpuyard.predict.explain.inputs import faster_inputs
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
 from gpuyard.predict.explain.links import other_links
 from gpuyard.predict.explain.precisions import other_precisions
-from gpuyard.predict.prediction import Prediction, Remedy, samples_per_second
+from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import against_formulas
-from gpuyard.predict.strategies.remedies import Proposal
-from gpuyard.predict.table import Placement
+from gpuyard.predict.strategies.remedies import Proposal, Remedy
+from gpuyard.predict.table import Placement, samples_per_second
 
 _LEAST_GAIN = 1.03
 _BATCH_FACTORS = (8, 4, 2)

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from gpuyard.predict.prediction import step_parts
-from gpuyard.predict.table import Floats, Table, Traffic
+from gpuyard.predict.table import Floats, Table, Traffic, step_parts
 
 # below this the buckets are as good as undisturbed, and the reader need not be told
 _NOTABLE_STRETCH = 1.02

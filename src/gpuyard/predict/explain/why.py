@@ -7,10 +7,11 @@ from typing import Any
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD
 from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
 from gpuyard.predict.explain.timeline import TimeLine, time_line
-from gpuyard.predict.prediction import Choke, Prediction, Remedy, step_parts
+from gpuyard.predict.prediction import Choke, Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import measured_points
-from gpuyard.predict.table import Table
+from gpuyard.predict.strategies.remedies import Remedy
+from gpuyard.predict.table import Table, step_parts
 from gpuyard.predict.transport import Pipe
 from gpuyard.units import (
     format_bit_rate,

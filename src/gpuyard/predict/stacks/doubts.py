@@ -4,7 +4,6 @@ those that are not used."""
 from dataclasses import replace
 
 from gpuyard.predict.interval import reach_of
-from gpuyard.predict.prediction import samples_per_second, step_parts
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import (
     Point,
@@ -13,7 +12,7 @@ from gpuyard.predict.stacks.measured import (
     measured_points,
     reason_against,
 )
-from gpuyard.predict.table import Rows
+from gpuyard.predict.table import Rows, samples_per_second, step_parts
 from gpuyard.specs import DEFAULT_EXCHANGE
 
 # runs of one configuration differ by some per cent; more than that, and they are not the same training

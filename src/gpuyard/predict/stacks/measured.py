@@ -11,7 +11,6 @@ from gpuyard.errors import did_you_mean
 from gpuyard.predict.compute import figure_precision
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import network_of
-from gpuyard.predict.prediction import samples_per_second, step_parts
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.posterior import (
     Posterior,
@@ -25,7 +24,7 @@ from gpuyard.predict.stacks.posterior import (
     unmeasured,
 )
 from gpuyard.predict.strategies import Strategy
-from gpuyard.predict.table import Floats, Placement, Rows, Table
+from gpuyard.predict.table import Floats, Placement, Rows, Table, samples_per_second, step_parts
 from gpuyard.predict.transport import between_machines
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,

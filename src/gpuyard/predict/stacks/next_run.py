@@ -8,10 +8,10 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.interval import Reach, reach_of
-from gpuyard.predict.prediction import Prediction, step_parts
+from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import Point, Spot, measured_points, with_points
-from gpuyard.predict.table import Placement, Rows
+from gpuyard.predict.table import Placement, Rows, step_parts
 
 _OUTCOMES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a run that nobody has done yet
 _LEAST_NARROWER = 0.85  # of the interval as it is; a run that leaves more is not worth a sentence

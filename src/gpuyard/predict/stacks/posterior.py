@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Reach
-from gpuyard.predict.prediction import input_seconds
-from gpuyard.predict.table import Floats, Table
-from gpuyard.predict.transport import expected_maximum
+from gpuyard.predict.table import Floats, Table, expected_maximum, input_seconds
 
 # times what the constants say; and of a step, a doubling
 HIDES = (0.0, 0.35, 0.7, 1.0, 1.3)

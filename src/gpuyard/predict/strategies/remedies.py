@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuyard.predict.prediction import Remedy
 from gpuyard.predict.table import Placement
 from gpuyard.specs import ExchangeOptions
 
@@ -17,6 +16,24 @@ if TYPE_CHECKING:
 ACCUMULATED_STEPS = 4
 POWERSGD_RANK = 2
 BUCKET_MEGABYTES = (5, 10, 25, 50, 100)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that would help one configuration, and by how much."""
+
+    what: str
+    samples_per_second: float
+    gain: float  # times the throughput as it is: 1.5 is half as fast again
+    caveat: str = ""  # what it costs besides money
+    memory_bytes: float | None = None  # of a GPU, where the change needs more of it
+    adds_gpus: bool = False
+    makes_fit: bool = False  # as it is, it does not fit: the gain is over GPUs with the memory
+
+    @property
+    def brings(self) -> str:
+        """Its gain, where there is something to gain on."""
+        return "it fits" if self.makes_fit else f"× {self.gain:.2f}"
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.compute import MOST_FIXED, ComputeLines, roofline
 from gpuyard.predict.constants import Tuning
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.prediction import StepParts, step_parts
 from gpuyard.predict.scenario import Scenario
 from gpuyard.predict.stacks.posterior import step_seconds
 from gpuyard.predict.strategies import STRATEGIES, Strategy
-from gpuyard.predict.table import Floats, Links, Table, Truths
+from gpuyard.predict.table import Floats, Links, StepParts, Table, Truths, step_parts
 from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 

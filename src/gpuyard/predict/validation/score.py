@@ -18,8 +18,7 @@ from gpuyard.predict.constants import (
     spread_sources,
 )
 from gpuyard.predict.interval import Distance, Reach
-from gpuyard.predict.prediction import StepParts
-from gpuyard.predict.table import Floats
+from gpuyard.predict.table import Floats, StepParts
 from gpuyard.predict.validation.cases import Cases, compiled
 
 
