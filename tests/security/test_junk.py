@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.errors import GpuyardError
+from gpuyard.specs.loading import read_yaml
 from gpuyard.specs.schema import SPECS as KINDS_OF_SPECS
-from gpuyard.specs.yaml_text import read_yaml
 from tests.security.readers import READ_BY, READERS, SOURCE, SPECS, Reader
 
 _MOST_BYTES = 300_000_000

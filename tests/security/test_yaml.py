@@ -7,7 +7,7 @@ import pytest
 from gpuyard.catalog.specfiles import read_offers
 from gpuyard.errors import SpecError
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.specs.yaml_text import read_yaml
+from gpuyard.specs.loading import read_yaml
 
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)

@@ -15,7 +15,7 @@ from gpuyard.catalog.tables import Fact, FactTable, read_csv
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.printable import control_character
 from gpuyard.specs import Network, Protocol
-from gpuyard.specs.loading import expected_and_got
+from gpuyard.specs.mistakes import expected_and_got
 
 _LONGEST_CELL = 1000
 _MOST_ROWS = 20_000

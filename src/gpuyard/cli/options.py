@@ -198,7 +198,7 @@ def parse_exchange(
     from pydantic import ValidationError
 
     from gpuyard.specs import ExchangeOptions
-    from gpuyard.specs.loading import expected_and_got
+    from gpuyard.specs.mistakes import expected_and_got
 
     try:
         return ExchangeOptions(

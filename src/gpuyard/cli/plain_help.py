@@ -31,7 +31,7 @@ def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
         except Exception as error:
             invalid: Any = error.__cause__ or error.__context__
             if hasattr(error, "message") and hasattr(invalid, "errors"):
-                from gpuyard.specs.loading import expected_and_got
+                from gpuyard.specs.mistakes import expected_and_got
 
                 error.message = expected_and_got(invalid.errors()[0])
             if hasattr(error, "possibilities") and hasattr(error, "option_name"):

@@ -1,278 +1,228 @@
-"""YAML in, specs out; a mistake becomes a sentence with file, line and key."""
+"""YAML in, specs out: text of unknown origin becomes plain values that know their lines, and these a spec.
 
-import types
-from collections.abc import Callable, Iterator, Sequence
+Values are built from the parser's events, one at a time, so that what would exhaust the machine is refused
+before anything is made of it: a file may be long, deep, or short and grow by its aliases. No tag makes an
+object, a date stays text until the key that it belongs to reads it, and every key is text.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
-from gpuyard.errors import SpecError, describe_unknown, did_you_mean, quoted
+from gpuyard.errors import SpecError, quoted
 from gpuyard.files import read_text
-from gpuyard.specs.base import KnownNames, Spec, Unit
-from gpuyard.specs.yaml_text import MOST_BYTES, Items, Keys, read_yaml
+from gpuyard.specs.base import KnownNames, Spec
+from gpuyard.specs.mistakes import NumberedItems, NumberedKeys, mistakes_in, shown
 
 S = TypeVar("S", bound=Spec)
-T = TypeVar("T")
-_MOST_MISTAKES_SHOWN = 10
-_KINDS = {  # how files of each are named
-    "Workload": "workload", "Cluster": "cluster", "Study": "study", "Plan": "plan", "Offers": "offers",
-    "Site": "site", "SweepFile": "sweep", "Deployment": "deployment", "JobSpec": "job",
-}  # fmt: skip
+
+_MOST_BYTES = 200_000
+_MOST_VALUES = 20_000  # counted as often as aliases repeat them
+_DEEPEST = 30
+_MOST_DIGITS = 40
+_STANDARD = "tag:yaml.org,2002:"
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+)
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
     """Read and check one spec file. Raises SpecError; every mistake found is in its message."""
-    document = read_yaml(read_text(path, SpecError, most_bytes=MOST_BYTES), str(path))
+    document = read_yaml(read_text(path, SpecError, most_bytes=_MOST_BYTES), str(path))
     if not isinstance(document, dict):
         raise SpecError(
-            f"{path}: expected keys with values, like name: mine, got {_shown(document)}"
+            f"{path}: expected keys with values, like name: mine, got {shown(document)}"
         )
     try:
         return kind.model_validate(document, context=names)
     except ValidationError as invalid:
-        _refuse_other_kind(path, kind)
-        raise SpecError("\n".join(_sentences(path, document, kind, invalid))) from None
+        raise mistakes_in(path, document, kind, invalid) from None
 
 
-def _refuse_other_kind(path: Path, kind: type[Spec]) -> None:
-    """A plan where a cluster is asked for: every one of its keys would be a mistake of its own."""
-    wanted, named = _KINDS.get(kind.__name__), path.name.split(".")[-2:-1]
-    if wanted is not None and named and named[0] in _KINDS.values() and named[0] != wanted:
-        raise SpecError(
-            f"{path}: this is a *.{named[0]}.yaml by its name, expected a *.{wanted}.yaml"
-        )
+def read_yaml(text: str, name: str) -> Any:
+    """The one document of the text; a `SpecError` with line and column where it can't be used."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return _document(YAML(typ="safe", pure=True).parse(text), name)
+    except MarkedYAMLError as broken:
+        mark = broken.problem_mark or broken.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        # ruamel adds a note for programmers after the first line of some problems
+        problem = str(broken.problem or broken.context).splitlines()[0]
+        if "'\\t'" in problem:
+            problem = "a tab stands here; indent with spaces"
+        raise SpecError(f"{where}: this is not valid YAML: {problem}") from None
+    except YAMLError as broken:
+        raise SpecError(f"{name}: this is not valid YAML: {str(broken).splitlines()[0]}") from None
+    except (ValueError, OverflowError) as broken:  # an escape beyond Unicode
+        raise SpecError(f"{name}: this is not valid YAML: {broken}") from None
 
 
-def _sentences(
-    path: Path, document: Any, kind: type[BaseModel], invalid: ValidationError
-) -> Iterator[str]:
-    mistakes = _told_once(invalid.errors(include_url=False))
-    for mistake in mistakes[:_MOST_MISTAKES_SHOWN]:
-        line, keys, written = _locate(document, mistake["loc"])
-        where = f"{path}:{line}: " + (f"{keys}: " if keys else "")
-        yield where + _explain(kind, mistake, written)
-    if len(mistakes) > _MOST_MISTAKES_SHOWN:
-        yield f"{path}: and {len(mistakes) - _MOST_MISTAKES_SHOWN} more"
+def _mistake(name: str, event: Any, sentence: str) -> SpecError:
+    mark = event.start_mark
+    return SpecError(f"{name}:{mark.line + 1}:{mark.column + 1}: {sentence}")
 
 
-def _told_once(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without lists that are too short only because what is in them is wrong."""
-    inside = {mistake["loc"][:end] for mistake in mistakes for end in range(len(mistake["loc"]))}
-    return [m for m in mistakes if m["type"] != "too_short" or m["loc"] not in inside]
+_TOO_MANY = f"more than {_MOST_VALUES:,} values, aliases counted as often as they are used"
 
 
-def _locate(document: Any, loc: Sequence[int | str]) -> tuple[int, str, Any]:
-    """The line of the innermost key that exists, the dotted key as the user would write it, and what is there.
+@dataclass
+class _Made:
+    """What an event became, and how many values it has inside."""
 
-    Pydantic's location also names the branch of a union that it tried; no such key is in the file.
-    """
-    node: Any = document
-    line, keys = 1, ""
-    for position, part in enumerate(loc):
-        last = position == len(loc) - 1
-        if isinstance(node, Keys) and isinstance(part, str) and part in node:
-            line = node.lines[part]
-            keys += f".{part}" if keys else str(part)
-            node = node[part]
-        elif isinstance(node, Items) and isinstance(part, int) and part < len(node):
-            line = node.lines[part]
-            keys += f"[{part}]"
-            node = node[part]
-        elif last and isinstance(node, dict) and isinstance(part, str):
-            keys += f".{part}" if keys else part
-    return line, keys, node
+    value: Any
+    size: int
+    event: Any
+    merges: bool = False  # the key <<
 
 
-def _explain(kind: type[BaseModel], mistake: ErrorDetails, written: Any) -> str:
-    match mistake["type"]:
-        case "extra_forbidden":
-            return _explain_key(kind, mistake["loc"])
-        case "union_tag_invalid" | "union_tag_not_found":
-            return _explain_tag(mistake, written)
-        case "string_pattern_mismatch":
-            return f"expected {_described_at(kind, mistake['loc'])}, got {_shown(mistake['input'])}"
-        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            unit = _unit_at(kind, mistake["loc"])
-            return expected_and_got({**mistake, "input": written}, unit.show if unit else None)
-        case _:
-            return expected_and_got(mistake)
+@dataclass
+class _Open:
+    """A list or a mapping whose end has not come yet."""
+
+    event: Any
+    parts: list[_Made] = field(default_factory=list)
 
 
-_OWN_WORDS = frozenset({"bad_quantity", "unknown_name", "value_error"})
-_EXPECTED = {
-    "int_type": "expected a whole number",
-    "int_parsing": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "int_parsing_size": "expected a smaller number",
-    "float_type": "expected a number",
-    "float_parsing": "expected a number",
-    "finite_number": "expected a finite number",
-    "bool_type": "expected true or false",
-    "bool_parsing": "expected true or false",
-    "string_type": "expected text",
-    "date_type": "expected a day like 2026-01-31",
-    "date_parsing": "expected a day like 2026-01-31",
-    "date_from_datetime_parsing": "expected a day like 2026-01-31",
-    "tuple_type": "expected a list like [a, b]",
-    "list_type": "expected a list like [a, b]",
-    "model_type": "expected keys with values like {{key: value}}",
-    "model_attributes_type": "expected keys with values like {{key: value}}",
-    "dict_type": "expected keys with values like {{key: value}}",
-    "greater_than": "must be above {gt}",
-    "greater_than_equal": "must be {ge} or more",
-    "less_than": "must be below {lt}",
-    "less_than_equal": "must be {le} or less",
-    "too_short": "needs at least {min_length}",
-    "too_long": "takes at most {max_length}",
-    "string_too_short": "can't be empty",
-}
+def _document(events: Iterable[Any], name: str) -> Any:
+    from ruamel.yaml import events as kinds
+
+    documents: list[_Made] = []
+    opened = [_Open(None, documents)]
+    anchors: dict[str, _Made | None] = {}  # None: it is still open
+    total = 0
+    for event in events:
+        match event:
+            case kinds.DocumentStartEvent() if documents:
+                raise _mistake(name, event, "this is not valid YAML: expected a single document")
+            case kinds.CollectionStartEvent():
+                if len(opened) > _DEEPEST:
+                    raise _mistake(name, event, f"nested deeper than {_DEEPEST} levels")
+                _refuse_tag(event, name)
+                if event.anchor:
+                    anchors[event.anchor] = None
+                opened.append(_Open(event))
+                continue
+            case kinds.CollectionEndEvent():
+                made = _collected(opened.pop(), name)
+            case kinds.AliasEvent():
+                made = _repeated(event, anchors, name)
+            case kinds.ScalarEvent():
+                made = _Made(_scalar(event, name), 1, event, _is_merge(event))
+            case _:
+                continue
+        start = made.event
+        if start.anchor and not isinstance(event, kinds.AliasEvent):
+            anchors[start.anchor] = made
+        total += made.size if isinstance(event, kinds.AliasEvent) else 1
+        if total > _MOST_VALUES:
+            raise _mistake(name, event, _TOO_MANY)
+        opened[-1].parts.append(made)
+    return documents[0].value if documents else None
 
 
-def expected_and_got(mistake: ErrorDetails, show: Callable[[float], str] | None = None) -> str:
-    """What belongs there and what was found, for what pydantic says in the words of programmers.
-
-    `show` puts the unit to a limit.
-    """
-    kind, message, got = (
-        mistake["type"],
-        mistake["msg"].removeprefix("Value error, "),
-        mistake["input"],
-    )
-    if kind in _OWN_WORDS:
-        return message
-    if kind == "missing":
-        return "this is required"
-    limits = {key: _limit(key, limit, show) for key, limit in mistake.get("ctx", {}).items()}
-    if kind == "literal_error":
-        return _one_of(limits["expected"], got)
-    plain = f"{message[0].lower()}{message[1:]}"
-    expected = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else plain
-    return expected if got is None or got in ([], (), "", {}) else f"{expected}, got {_shown(got)}"
+def _repeated(event: Any, anchors: dict[str, _Made | None], name: str) -> _Made:
+    if event.anchor not in anchors:
+        raise _mistake(name, event, f"no anchor is called {quoted(event.anchor)}")
+    made = anchors[event.anchor]
+    if made is None:
+        raise _mistake(name, event, f"{quoted(event.anchor)} contains itself")
+    return _Made(made.value, made.size, event)
 
 
-def _limit(key: str, limit: Any, show: Callable[[float], str] | None) -> str:
-    if key in {"min_length", "max_length"}:
-        return "1 item" if limit == 1 else f"{limit} items"
-    if not isinstance(limit, int | float):
-        return str(limit)
-    if show and limit:
-        return show(limit)
-    return f"{limit:,.0f}" if float(limit).is_integer() else f"{limit:g}"
+def _collected(done: _Open, name: str) -> _Made:
+    from ruamel.yaml.events import MappingStartEvent
+
+    size = 1 + sum(part.size for part in done.parts)
+    value: NumberedItems | NumberedKeys
+    if isinstance(done.event, MappingStartEvent):
+        value = _keys(done.parts, name)
+    else:
+        value = NumberedItems(part.value for part in done.parts)
+        value.lines = [part.event.start_mark.line + 1 for part in done.parts]
+    return _Made(value, size, done.event)
 
 
-def _shown(value: Any) -> str:
-    """As YAML has it, not as Python has."""
-    if isinstance(value, dict):
-        return "keys with values"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if value is None or isinstance(value, bool):
-        return "nothing" if value is None else str(value).lower()
-    return quoted(value) if isinstance(value, str) else f"{value}"
+def _keys(parts: list[_Made], name: str) -> NumberedKeys:
+    found, merged = NumberedKeys(), NumberedKeys()
+    found.lines, merged.lines = {}, {}
+    for key, value in zip(parts[::2], parts[1::2], strict=True):
+        line = key.event.start_mark.line + 1
+        if key.merges:
+            for keys in _merged(value, name):
+                for one in keys:
+                    if one not in merged:
+                        merged[one], merged.lines[one] = keys[one], line
+            continue
+        word = getattr(key.event, "value", key.value)  # of 1 and true, as they are written
+        if not isinstance(word, str):
+            raise _mistake(name, key.event, "a key must be a word, not a list or keys with values")
+        if word in found:
+            first = found.lines[word]
+            raise _mistake(
+                name, key.event, f"the key {quoted(word)} is there twice, first in line {first}"
+            )
+        found[word], found.lines[word] = value.value, line
+    for one in merged:
+        if one not in found:
+            found[one], found.lines[one] = merged[one], merged.lines[one]
+    return found
 
 
-def _explain_key(kind: type[BaseModel], loc: Sequence[int | str]) -> str:
-    """A key that is not allowed there, and may be where something else is described."""
-    key, here = str(loc[-1]), _fields_at(kind, loc)
-    union, tag = _models_at(kind, loc[:-2]), loc[-2] if len(loc) > 1 else ""
-    having = [name for model in union if key in model.model_fields for name in _tags(model)]
-    if having and key not in here:
-        return (
-            f"{key!r} is a key of {' and '.join(having)}, not of {tag}; it has: {', '.join(here)}"
-        )
-    return describe_unknown("key", key, here)
+def _merged(value: _Made, name: str) -> list[NumberedKeys]:
+    listed = value.value if isinstance(value.value, NumberedItems) else [value.value]
+    if not all(isinstance(keys, NumberedKeys) for keys in listed):
+        raise _mistake(name, value.event, "<< takes keys with values, or a list of such")
+    return listed
 
 
-def _explain_tag(mistake: ErrorDetails, written: Any) -> str:
-    """The key that says which of several kinds this is."""
-    known = mistake["ctx"]
-    key = known["discriminator"].strip("'")
-    if "expected_tags" not in known:
-        return f"this needs a key {key!r}"
-    allowed = [tag.strip(" '") for tag in known["expected_tags"].split(",")]
-    got = written.get(key) if isinstance(written, dict) else written
-    if not isinstance(got, str):
-        return f"{key}: expected {_or(allowed)}, got {_shown(got)}"
-    return describe_unknown(key, got, allowed)
+def _is_merge(event: Any) -> bool:
+    return bool(event.value == "<<" and event.implicit[0])
 
 
-def _or(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+def _refuse_tag(event: Any, name: str) -> None:
+    if event.tag and event.tag not in (_STANDARD + "map", _STANDARD + "seq", "!"):
+        raise _mistake(name, event, f"the tag {quoted(event.tag)} means nothing here")
 
 
-def _one_of(quoted: str, got: Any) -> str:
-    """What is allowed comes as "'a', 'b' or 'c'"."""
-    listed = quoted.replace("'", "")
-    allowed = listed.replace(" or ", ", ").split(", ")
-    hint = did_you_mean(got, allowed) if isinstance(got, str) else ""
-    return f"expected {listed}, got {_shown(got)}{hint}"
+def _scalar(event: Any, name: str) -> Any:
+    text: str = event.value
+    kind = str(event.tag).removeprefix(_STANDARD) if event.tag else None
+    if kind not in (None, "!", "str", "int", "float", "bool", "null"):
+        raise _mistake(name, event, f"the tag {quoted(event.tag)} means nothing here")
+    if kind in ("!", "str") or (kind is None and not event.implicit[0]):
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if not (_INTEGER.fullmatch(text) or _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text)):
+        return text
+    if len(text) > _MOST_DIGITS:
+        raise _mistake(name, event, f"a number of {len(text):,} characters is too long")
+    return _number(text.replace("_", ""))
 
 
-def _fields_at(kind: type[BaseModel], loc: Sequence[int | str]) -> dict[str, FieldInfo]:
-    """The keys that are allowed where the mistake is."""
-    models = _models_at(kind, loc[:-1])
-    return {key: field for model in models for key, field in model.model_fields.items()}
-
-
-def _models_at(kind: type[BaseModel], loc: Sequence[int | str]) -> list[type[BaseModel]]:
-    """The models that may stand there; of a union, the one whose tag is in the location."""
-    models = [kind]
-    for part in loc:
-        inner = [
-            nested
-            for model in models
-            if part in model.model_fields
-            for nested in _models_in(model.model_fields[str(part)].annotation)
-        ]
-        models = inner or [model for model in models if part in _tags(model)] or models
-    return models
-
-
-def _tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """What its key `kind` says, if it has one that tells it from others."""
-    field = model.model_fields.get("kind")
-    return get_args(field.annotation) if field is not None and field.is_required() else ()
-
-
-def _field_at(kind: type[BaseModel], loc: Sequence[int | str]) -> tuple[FieldInfo | None, bool]:
-    """Of the innermost key of the location, and whether that is its end: what is in a list has no key of its own."""
-    for end in range(len(loc), 0, -1):
-        field = _fields_at(kind, loc[:end]).get(str(loc[end - 1]))
-        if field is not None:
-            return field, end == len(loc)
-    return None, False
-
-
-def _described_at(kind: type[BaseModel], loc: Sequence[int | str]) -> str:
-    """What belongs there; of a list, what its items are, else what it is for."""
-    field, own = _field_at(kind, loc)
-    if field is None:
-        return "another spelling"
-    items = () if own else _found_in(field.annotation, FieldInfo)
-    described = next((item.description for item in items if item.description), None)
-    return described or field.description or "another spelling"
-
-
-def _unit_at(kind: type[BaseModel], loc: Sequence[int | str]) -> Unit | None:
-    """A figure in a list has its list's."""
-    field, _ = _field_at(kind, loc)
-    return next(_found_in((field.annotation, *field.metadata), Unit), None) if field else None
-
-
-def _found_in(annotation: Any, what: type[T]) -> Iterator[T]:
-    if isinstance(annotation, what):
-        yield annotation
-    inner = annotation if isinstance(annotation, tuple) else get_args(annotation)
-    for part in inner:
-        yield from _found_in(part, what)
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif get_origin(annotation) in (Union, types.UnionType, Annotated, tuple, list):
-        for inner in get_args(annotation):
-            yield from _models_in(inner)
+def _number(text: str) -> Any:
+    if _NOT_FINITE.fullmatch(text):
+        return float(text.replace(".", ""))
+    if not _INTEGER.fullmatch(text):
+        return float(text)
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    base = {"0x": 16, "0o": 8, "0b": 2}.get(digits[:2], 10)
+    try:
+        return sign * int(digits if base == 10 else digits[2:], base)
+    except ValueError:  # nothing but underscores behind its prefix
+        return text

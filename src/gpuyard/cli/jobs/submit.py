@@ -157,7 +157,7 @@ def _checked(document: dict[str, Any]) -> Any:
 
     from gpuyard.catalog.specfiles import known_names
     from gpuyard.specs.job import JobSpec
-    from gpuyard.specs.loading import expected_and_got
+    from gpuyard.specs.mistakes import expected_and_got
 
     try:
         return JobSpec.model_validate(document, context=known_names())
