@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from gpuyard.cli.app import app
-from gpuyard.cli.plain_help import OLD_SPELLINGS
+from gpuyard.cli.app import OLD_SPELLINGS, app
 
 RENAMED = [
     (path, old, new) for path, renamed in OLD_SPELLINGS.items() for old, new in renamed.items()

@@ -1,17 +1,24 @@
-"""The root command with all verbs, and the one place where an error becomes an exit status."""
+"""The root command with all verbs, and the one place where an error becomes an exit status.
+
+Help and complaints are in plain words: FILE and N where typer would show types of Python, paragraphs that are
+as wide as the terminal, and of a wrong value what was expected. Options that had another name before every command
+had the same name for the same thing are still taken, and no help shows them."""
 
 import contextlib
 import contextvars
 import errno
+import inspect
 import io
 import os
 import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -19,8 +26,7 @@ from typer.core import TyperGroup
 from gpuyard import __version__, files
 from gpuyard.cli.options import add_allow_code_option, agreed
 from gpuyard.cli.output import add_wide_option
-from gpuyard.cli.plain_help import make_plain, take_old_spellings, with_placeholders
-from gpuyard.errors import CodeNotAllowed, GpuyardError, quoted
+from gpuyard.errors import CodeNotAllowed, GpuyardError, closest_names, quoted
 from gpuyard.interpreter import forget_current_directory
 from gpuyard.printable import printable
 
@@ -64,6 +70,20 @@ _ROOMS = {
 }
 """Of `cli/`, and the commands in each; the others are on its floor."""
 
+_PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
+OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "bench collectives": {"nodes": "workers"},
+    "bench relief": {"nodes": "workers"},
+    "bench storage": {"data": "dataset", "seconds": "time-per-point"},
+    "bench train": {"seconds": "time-per-point"},
+    "cost growth": {"people": "researchers"},
+    "cost hybrid": {"life": "horizon", "pattern": "load"},
+    "horovod install": {"again": "fresh"},
+    "predict": {"beside": "other-jobs"},
+    "topo": {"cluster": "on"},
+}
+"""Command → the old name of an option → its name."""
+
 
 class _Commands(TyperGroup):
     """Imports what a command line names, and nothing else: the help of all takes all of them."""
@@ -87,7 +107,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return with_placeholders(super().get_params(ctx), self.callback)
+        return _with_placeholders(super().get_params(ctx), self.callback)
 
     def _load(self, names: Iterable[str]) -> None:
         for name in names:
@@ -132,9 +152,9 @@ def _command(name: str) -> Any:
     else:
         alone.command(name, rich_help_panel=panel)(getattr(module, name))
     command = typer.main.get_group(alone).commands[name]
-    take_old_spellings(command, name)
+    _take_old_spellings(command, name)
     add_allow_code_option(command, name)
-    make_plain(add_wide_option(command))
+    _make_plain(add_wide_option(command))
     return command
 
 
@@ -232,3 +252,120 @@ def fail(error: GpuyardError) -> NoReturn:
         raise error
     sys.stderr.write(_lines(f"gpuyard: {_sentence(error)}") + "\n")
     sys.exit(error.exit_status)
+
+
+def _make_plain(command: Any) -> None:
+    """The help of this command and of those below it."""
+    command.help = _unwrapped(command.help) if command.help else None
+    parameters = command.get_params
+    command.get_params = lambda context: _with_placeholders(parameters(context), command.callback)
+    command.parse_args = _complaining_plainly(command.parse_args)
+    for below in getattr(command, "commands", {}).values():
+        _make_plain(below)
+
+
+def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
+    def parse_args(context: Any, args: list[str]) -> list[str]:
+        try:
+            return parse(context, args)
+        except Exception as error:
+            invalid: Any = error.__cause__ or error.__context__
+            if hasattr(error, "message") and hasattr(invalid, "errors"):
+                from gpuyard.specs.mistakes import expected_and_got
+
+                error.message = expected_and_got(invalid.errors()[0])
+            if hasattr(error, "possibilities") and hasattr(error, "option_name"):
+                error.possibilities = _near_options(context.command, error.option_name)
+            raise
+
+    return parse_args
+
+
+def _near_options(command: Any, wrong: str) -> list[str]:
+    """Typer takes the dashes, which all have, for a likeness."""
+    spelled = [name for p in command.params for name in (*p.opts, *p.secondary_opts)]
+    options = ["--help", *(name for name in spelled if name.startswith("--"))]
+    return [f"--{n}" for n in closest_names(wrong.lstrip("-"), [o.lstrip("-") for o in options])]
+
+
+def _unwrapped(text: str) -> str:
+    """One line a paragraph."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
+    """Each with what stands for its value."""
+    signature = inspect.signature(callback).parameters if callback else {}
+    look: Any = sys.modules.get("typer.rich_utils")
+    if look is not None:  # help is being printed
+        look.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)  # its empty columns take half of the room
+    for parameter in parameters:
+        declared = signature.get(parameter.name)
+        _say_default_in_words(parameter)
+        if parameter.name == "help":
+            _without_a_column_of_short_names(parameter)
+        # what is out of range is told when it happens
+        parameter._get_number_range_help_str = lambda: None
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005
+            parameter._usage_display_name = partial(_usage, parameter)
+        elif parameter.metavar is None and (parameter.is_flag or parameter.name == "help"):
+            parameter.metavar = ""
+        elif parameter.metavar is None and declared is not None:
+            parameter.metavar = _placeholder(declared.annotation)
+    return parameters
+
+
+def _usage(argument: Any) -> str:
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return name if argument.nargs == 1 else f"{name}..."
+
+
+def _say_default_in_words(parameter: Any) -> None:
+    """In its sentence: typer would give it a line of its own wherever the width is short."""
+    shown, default = parameter.show_default, parameter.default
+    if not shown or not parameter.help or "default" in parameter.help:
+        return
+    parameter.show_default = False
+    if isinstance(shown, str):
+        words = shown
+    elif isinstance(default, bool) or default in (None, "") or callable(default):
+        return
+    else:
+        unit = " s" if parameter.metavar == "TIME" else ""
+        words = f"{default:g}{unit}" if isinstance(default, float) else str(default)
+    parameter.help = f"{parameter.help.removesuffix('.')} (default: {words})."
+
+
+def _without_a_column_of_short_names(parameter: Any) -> None:
+    """`-h` works, but for it alone every help would be a tenth narrower."""
+    if "-h" not in parameter.opts:
+        return
+    both, add = parameter.opts, parameter.add_to_parser
+
+    def add_both(parser: Any, context: Any) -> None:
+        parameter.opts = both
+        add(parser, context)
+        parameter.opts = ["--help"]
+
+    parameter.opts = ["--help"]
+    parameter.add_to_parser = add_both
+
+
+def _placeholder(annotation: Any) -> str | None:
+    return next((_PLACEHOLDERS[kind] for kind in _types(annotation) if kind in _PLACEHOLDERS), None)
+
+
+def _types(annotation: Any) -> list[Any]:
+    inner = get_args(annotation)
+    return [annotation] if not inner else [found for one in inner for found in _types(one)]
+
+
+def _take_old_spellings(command: Any, path: str) -> None:
+    """Let this command and those below it read the old names as the new ones."""
+    renamed = OLD_SPELLINGS.get(path)
+    if renamed is not None:
+        command.context_settings["token_normalize_func"] = lambda name: renamed.get(name, name)
+    for name, below in getattr(command, "commands", {}).items():
+        _take_old_spellings(below, f"{path} {name}")
