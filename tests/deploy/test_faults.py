@@ -28,6 +28,11 @@ from tests.ssh_hosts import free_port
 WRONG = "wrong-staple-77e2"
 KEY = "secret-of-a-cloud-41f0"
 MIRROR = "deb [trusted=yes] http://127.0.0.1:9/debian bookworm main"
+DEAD_MOUNT = """
+mkdir -p /srv/shared
+printf '#!/bin/sh\\nexec /usr/lib/openssh/sftp-server\\n' > /tmp/server && chmod 755 /tmp/server
+sshfs -o ssh_command=/tmp/server nobody:/var /srv/shared && ls /srv/shared && pkill -STOP sshfs
+"""
 RECORDED = (  # from runs of the tests below
     ("Task failed: Missing sudo password", "Sudo wants a password there: give it with --ask-sudo"),
     ("Task failed: Incorrect sudo password", "Sudo took no such password there"),
@@ -105,6 +110,23 @@ def test_an_ansible_that_is_killed_is_told_with_the_step_and_what_to_do(tmp_path
     with pytest.raises(GpuyardError, match=r"at the step '.+' without a word .* run it again"):
         play(tmp_path, HERE, kill)
     play(tmp_path, HERE, lambda _: None)
+
+
+def test_a_task_that_hangs_is_told_with_machine_and_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here its Python never answers."""
+    pytest.importorskip("ansible_runner")
+    python, number = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {number}\nexec sleep 600\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "5")
+    host = {**HERE["all"]["hosts"]["localhost"], "ansible_python_interpreter": str(python)}
+    try:
+        with pytest.raises(GpuyardError, match="localhost: 'Gathering Facts' did not end in 5 s"):
+            play(tmp_path / "play", {"all": {"hosts": {"localhost": host}}}, lambda _: None)
+    finally:
+        os.kill(int(number.read_text()), signal.SIGKILL)
 
 
 def _child(program: str) -> int:
@@ -201,6 +223,21 @@ def test_after_a_mirror_that_was_down_up_goes_on(cli: Cli, bare: BareMachine) ->
     assert "one: 'Ask the mirror which packages there are' failed" in said
     assert "does not get its packages" in said
     bare.run("rm /etc/apt/sources.list")
+    cli("deploy", "up", file)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_mount_whose_server_is_gone_does_not_hold_up_for_ever(
+    cli: Cli, bare: BareMachine
+) -> None:
+    file = bare.deployment(user="root", roles="[shared-storage]")
+    bare.run(DEAD_MOUNT)
+    limit = {"ANSIBLE_TASK_TIMEOUT": "20"}
+    said = cli("deploy", "up", file, status=1, environment=limit).stderr
+    assert "one: 'Make the shared directory' did not end in 20 s" in said
+    assert "a mount whose server is gone" in said
+    bare.run("pkill -KILL sshfs; umount -l /srv/shared")
     cli("deploy", "up", file)
 
 

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -125,3 +127,26 @@ def test_nfs_has_the_directories_of_its_settings() -> None:
     }
     assert written
     assert written == made
+
+
+def test_what_fetches_or_builds_packages_has_longer_than_other_tasks() -> None:
+    """Which have the limit that the run sets: none waits for ever."""
+    found = [task for file in _task_files() for task in _tasks(YAML(typ="safe").load(file))]
+    long = [
+        task
+        for task in found
+        if {"ansible.builtin.apt", "ansible.builtin.pip"} & set(task)
+        or "horovod" in str(task.get("ansible.builtin.command"))
+    ]
+    assert len(long) > 20
+    assert [task["name"] for task in long if task.get("timeout", 0) < 1800] == []
+
+
+def _task_files() -> list[Path]:
+    return [*PLAYBOOK.rglob("tasks/*.yaml"), *PLAYBOOK.rglob("handlers/*.yaml")]
+
+
+def _tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in listed:
+        yield task
+        yield from _tasks(task.get("block", []))

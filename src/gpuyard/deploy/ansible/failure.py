@@ -41,6 +41,11 @@ def failure(data: Mapping[str, Any]) -> str:
     host, step = data.get("host", "a host"), data.get("task", "a task")
     if result.get("unreachable"):
         return f"{host} can't be reached at the step {step!r}: {short}. See that it is up and that ssh lets you in, {_AGAIN}"
+    if limit := (result.get("timedout") or {}).get("period"):
+        return (
+            f"{host}: {step!r} did not end in {limit} s. What it waits for does not answer, like a mount whose server is "
+            f"gone: see with `findmnt` and `ps` there what hangs, and mend it, {_AGAIN}"
+        )
     advice = next((words_ for cause, words_ in _CAUSES if cause.search(words)), "")
     return f"{host}: {step!r} failed: {short}" + (
         f". {advice[0].upper()}{advice[1:]}" if advice else ""

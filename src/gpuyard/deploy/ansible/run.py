@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ _TEMPLATE_MARKS = ("{{", "{%", "{#")
 _SAYING = ("debug", "ansible.builtin.debug")
 _KEPT_OPEN = "-o ControlMaster=auto -o ControlPersist=60s"
 _REMOTE_TEMP = "~/.ansible/tmp"
+# tasks that fetch or build packages name a longer one
+_TASK_SECONDS = 300
+_LIMIT = "ANSIBLE_TASK_TIMEOUT"
 _SUDO_PROMPT = r"BECOME password:\s*$"
 # ansible-runner writes down the environment that it finds, and a user's may hold keys of clouds
 _PASSED_ON = (
@@ -230,7 +233,8 @@ def _connections() -> Iterator[Path]:
             for socket in sockets.iterdir():
                 if socket.is_socket():
                     argv = ("ssh", "-O", "exit", "-o", f"ControlPath={socket}", "any")
-                    subprocess.run(argv, capture_output=True, check=False, timeout=10)
+                    with suppress(subprocess.TimeoutExpired):
+                        subprocess.run(argv, capture_output=True, check=False, timeout=10)
 
 
 @contextmanager
@@ -259,5 +263,7 @@ def _environment(directory: Path, sockets: Path) -> dict[str, str]:
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_REMOTE_TEMP": _REMOTE_TEMP,
+        # else one that waits for a server that is gone would wait for ever
+        _LIMIT: os.environ.get(_LIMIT, str(_TASK_SECONDS)),
         "PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}",
     }

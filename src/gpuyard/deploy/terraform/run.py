@@ -1,5 +1,6 @@
 """Terraform in a deployment's directory: plan, apply, outputs, destroy."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -7,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from gpuyard.web_client import json_of
 
 PROVIDER = "terraform.local/gpuyard/gpuyard"
 _CHANGES = 2  # of `plan -detailed-exitcode`
-_HOURS = 2
+_GRACE_SECONDS = 60.0
 _VARIABLES = "gpuyard.auto.tfvars.json"
 _MOST_BYTES = 100_000_000
 Tell = Callable[[str], None]
@@ -47,6 +49,8 @@ class Terraform:
     """One working directory; its state stays in it."""
 
     directory: Path
+    most_seconds: float = 7200.0
+    """Whatever it does has ended by then, or is ended."""
 
     def write(self, module: str, variables: Mapping[str, Any]) -> None:
         """The module and its variables, whole."""
@@ -170,6 +174,10 @@ class Terraform:
             ) as process
         ):
             said: list[str] = []
+            over = threading.Event()
+            limit = threading.Timer(self.most_seconds, _end, (process, over))
+            limit.daemon = True
+            limit.start()
             try:
                 _follow(process, said, tell)
             except KeyboardInterrupt:
@@ -179,20 +187,35 @@ class Terraform:
                 _follow(process, said, tell)
                 process.wait()
                 raise GpuyardError(f"Terraform's {verb} was interrupted") from None
+            finally:
+                limit.cancel()
+        if process.returncode != 0 and over.is_set():
+            raise self._took_too_long(verb, "".join(said))
         if process.returncode != 0:
             raise self._failed(verb, "".join(said), process.returncode)
         return _changes("".join(said))
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self._argv(*arguments),
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=_HOURS * 3600,
-            env=self._environment(),
-            cwd=self.directory,
+        try:
+            return subprocess.run(
+                self._argv(*arguments),
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                timeout=self.most_seconds,
+                env=self._environment(),
+                cwd=self.directory,
+            )
+        except subprocess.TimeoutExpired:
+            raise self._took_too_long(arguments[0], "") from None
+
+    def _took_too_long(self, verb: str, said: str) -> GpuyardError:
+        steps = list(filter(None, map(_progress, said.splitlines())))
+        where = f" at {steps[-1]!r}" if steps else ""
+        return GpuyardError(
+            f"Terraform's {verb} did not end in {self.most_seconds:.0f} s and was stopped{where}; see whether what it asks "
+            "answers, then run it again: it goes on where it was"
         )
 
     def _argv(self, *arguments: str) -> Sequence[str]:
@@ -233,6 +256,17 @@ def _follow(process: "subprocess.Popen[str]", said: list[str], tell: Tell) -> No
         words = _progress(line)
         if words:
             tell(words)
+
+
+def _end(process: "subprocess.Popen[str]", over: threading.Event) -> None:
+    """With time to write down what it has made; what it has started goes with it."""
+    over.set()
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _identity(resource: Mapping[str, Any], instance: Mapping[str, Any]) -> str:
