@@ -44,7 +44,7 @@ _SSH = """#!/bin/sh
 exec {ssh} -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o LogLevel=ERROR \\
     -o IdentitiesOnly=yes -i "{keys}/user_key" "$@"
 """
-_FILE = """
+FILE = """
 name: bare
 cluster: {{name: bare, nodes: 1, machine: {{gpu: t4, gpus: 1}}}}
 target:
@@ -72,7 +72,7 @@ class BareMachine:
 
     def deployment(self, *, user: str = USER, roles: str = "[]", port: int | None = None) -> str:
         path = self.directory / "bare.deployment.yaml"
-        path.write_text(_FILE.format(user=user, roles=roles, port=port or self.port))
+        path.write_text(FILE.format(user=user, roles=roles, port=port or self.port))
         return str(path)
 
 

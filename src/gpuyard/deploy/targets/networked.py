@@ -7,7 +7,7 @@ from gpuyard.catalog.prices import Price, prices
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Target
 from gpuyard.deploy.terraform.run import Terraform
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
@@ -46,6 +46,20 @@ class NetworkedTarget(Target):
             )
             for index, host in enumerate(outputs["hosts"])
         )
+
+    def claim(self, state: StateDirectory) -> None:
+        if left := self.sweep(state):
+            raise GpuyardError(f"an earlier `up` was killed while it made machines: {left[0]}")
+
+    def sweep(self, state: StateDirectory) -> list[str]:
+        """Only Terraform's state knows what is there, and of a run that was killed it may know nothing."""
+        written = Terraform(state.terraform).state
+        if not written.perhaps_lost:
+            return []
+        name = f"gpuyard-{state.name}-{state.token()}"
+        return [
+            f"look in the cloud's console for what is named {name}, and remove it and then {written.mark}"
+        ]
 
     def standing(self, state: StateDirectory) -> list[str]:
         return Terraform(state.terraform).identities()

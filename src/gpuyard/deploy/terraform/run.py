@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gpuyard import files
+from gpuyard.deploy.terraform.state_file import StateFile
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.web_client import json_of
@@ -23,9 +24,8 @@ PROVIDER = "terraform.local/gpuyard/gpuyard"
 _CHANGES = 2  # of `plan -detailed-exitcode`
 _GRACE_SECONDS = 60.0
 _VARIABLES = "gpuyard.auto.tfvars.json"
-_MOST_BYTES = 100_000_000
+_NO_ROOM = "no space left on device"
 Tell = Callable[[str], None]
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,12 @@ class Terraform:
     def apply(self, tell: Tell) -> Changes:
         """Make it so; says what is made as it goes on."""
         self._initialise()
-        return self._change("apply", tell)
+
+        def noted(words: str) -> None:
+            self.state.note(begun=True)
+            tell(words)
+
+        return self._change("apply", noted)
 
     def destroy(self, tell: Tell) -> Changes:
         """Remove all that is in the state."""
@@ -103,14 +108,18 @@ class Terraform:
             self._initialise()
         return self._change("destroy", tell)
 
+    @property
+    def state(self) -> StateFile:
+        return StateFile(self.directory)
+
     def outputs(self) -> dict[str, Any]:
-        return self._of_state(
+        return self.state.read(
             lambda state: {name: output["value"] for name, output in state["outputs"].items()}, {}
         )
 
     def identities(self) -> list[str]:
         """What is made and not removed, as `address (its id)`, where its owner has one for it."""
-        return self._of_state(
+        return self.state.read(
             lambda state: sorted(
                 _identity(resource, instance)
                 for resource in state["resources"]
@@ -123,21 +132,6 @@ class Terraform:
     def check_state(self) -> None:
         """Raises where it is damaged, before Terraform does so in words about its lock."""
         self.identities()
-
-    def _of_state(self, found: Callable[[dict[str, Any]], Found], nothing: Found) -> Found:
-        """Read without starting Terraform, which takes a second; nothing where there is none yet."""
-        path = self.directory / "terraform.tfstate"
-        try:
-            text = files.read_text(path, most_bytes=_MOST_BYTES)
-            # Terraform opens it for its lock before it has anything to write
-            return found(json_of(text)) if text.strip() else nothing
-        except UserMistake:  # nothing was ever made
-            return nothing
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise GpuyardError(
-                f"Terraform's state ({path}) is damaged: {error}. Put back a copy of it, like the terraform.tfstate.backup "
-                "beside it, then run it again"
-            ) from None
 
     @property
     def _own_configuration(self) -> Path:
@@ -160,6 +154,19 @@ class Terraform:
         files.write_text(fetched, module, mode=0o600)
 
     def _change(self, verb: str, tell: Tell) -> Changes:
+        with self.state.room(insist=verb == "apply") as held:
+            said, failed = self._followed(verb, tell)
+            if failed is not None:
+                states = [entry["state"] for entry in _entries(said) if "state" in entry]
+                self.state.keep(states[-1] if states else None, held)
+            if verb == "apply":
+                self.state.note()
+        if failed is not None:
+            raise failed
+        return _changes(said)
+
+    def _followed(self, verb: str, tell: Tell) -> tuple[str, GpuyardError | None]:
+        """What it said, and what went wrong."""
         argv = self._argv(verb, "-json", "-input=false", "-auto-approve", "-lock-timeout=30s")
         with (
             subprocess.Popen(
@@ -173,27 +180,28 @@ class Terraform:
                 process_group=0,  # what interrupts us from a terminal would reach it as well, and then it had two
             ) as process
         ):
-            said: list[str] = []
+            lines: list[str] = []
             over = threading.Event()
             limit = threading.Timer(self.most_seconds, _end, (process, over))
             limit.daemon = True
             limit.start()
             try:
-                _follow(process, said, tell)
+                _follow(process, lines, tell)
             except KeyboardInterrupt:
                 # Terraform ends what it has begun and writes it down; a second one would lose that
                 process.send_signal(signal.SIGINT)
                 tell("Interrupted: waiting for Terraform to write down what it has made")
-                _follow(process, said, tell)
+                _follow(process, lines, tell)
                 process.wait()
-                raise GpuyardError(f"Terraform's {verb} was interrupted") from None
+                return "".join(lines), GpuyardError(f"Terraform's {verb} was interrupted")
             finally:
                 limit.cancel()
+        said = "".join(lines)
         if process.returncode != 0 and over.is_set():
-            raise self._took_too_long(verb, "".join(said))
+            return said, self._took_too_long(verb, said)
         if process.returncode != 0:
-            raise self._failed(verb, "".join(said), process.returncode)
-        return _changes("".join(said))
+            return said, self._failed(verb, said, process.returncode)
+        return said, None
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         try:
@@ -239,6 +247,11 @@ class Terraform:
                 detail = diagnostic.get("detail", "").strip()
                 address = diagnostic.get("address")
                 errors.append(" ".join(filter(None, (address and f"{address}:", words, detail))))
+        if any(_NO_ROOM in words for words in errors):
+            return GpuyardError(
+                f"Terraform's {verb} failed: the disk of this machine that has {self.directory} is full; make room on it, "
+                "then run it again: it goes on where it was"
+            )
         if status < 0 and not errors:
             return GpuyardError(
                 f"Terraform's {verb} was killed (signal {-status}); run it again: it goes on where it was"
