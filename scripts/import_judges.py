@@ -1,9 +1,9 @@
 """Tables that were read when everything was fitted, in the common columns: the benchmarks of CSC's two clusters,
 Azure's of Horovod on three kinds of virtual machines, MXNet's on up to 256 K80s, and two rounds of MLPerf. Copied by
 hand from the publishers' tables, charts and logs; `import_published.py` writes them. No constant, interval or stack is
-fitted to them."""
+fitted to them. Those that were read still later are in `import_strangers.py`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from import_stacks import Row, without_wrong_bases
@@ -19,57 +19,97 @@ class Cluster(NamedTuple):
     topology: str
     gpus_per_node: int
     network: str
-    fp32: str  # what PyTorch's default of 32 bits is on these GPUs
+    fp32: str = "fp32"  # what PyTorch's default of 32 bits is on these GPUs
 
 
-_PUHTI = Cluster("Puhti", "v100-sxm2-32gb", "nvlink-hybrid-cube-mesh", 4, "rdma 100 2", "fp32")
+class Series(NamedTuple):
+    """What one program did on machines of one kind at one batch, in samples a second by the number of GPUs."""
+
+    machines: Cluster
+    source: str
+    framework: str
+    strategy: str
+    name: str
+    model: str
+    batch: int
+    rates: Rates
+    precision: str = "fp32"
+    gradient_bits: int = 32
+    peer: int = 1
+    skip: str = ""
+
+
+def rows_of(series: Iterable[Series]) -> Iterator[Row]:
+    yield from without_wrong_bases([row for one in series for row in _rows(one)])
+
+
+def _rows(series: Series) -> Iterator[Row]:
+    for gpus, rate in series.rates.items():
+        yield _row(
+            series.machines,
+            gpus,
+            source=series.source,
+            framework=series.framework,
+            series=series.name,
+            model=series.model,
+            batch=series.batch,
+            precision=series.precision,
+            gradient_bits=series.gradient_bits,
+            strategy=series.strategy,
+            peer=series.peer,
+            samples_per_second=rate,
+            skip=series.skip,
+        )
+
+
+_PUHTI = Cluster("Puhti", "v100-sxm2-32gb", "nvlink-hybrid-cube-mesh", 4, "rdma 100 2")
 _MAHTI = Cluster("Mahti", "a100-sxm4-40gb", "full-mesh", 4, "rdma 200 1", "tf32")
 _BATCH = 32
 # (cluster, program and data, day) → images a second by the number of GPUs
 _CSC: tuple[tuple[Cluster, str, str, Rates], ...] = (
     (_MAHTI, "DDP synthetic", "2022-05-18", {1: 758.90, 4: 2836.54, 8: 5502.49}),
     (_MAHTI, "DDP ImageNet", "2022-05-18", {1: 759.19, 4: 2832.43, 8: 5492.90}),
-    (_MAHTI, "Horovod synthetic", "2022-05-18", {1: 758.90, 8: 4967.57}),
-    (_MAHTI, "Horovod ImageNet", "2022-05-18", {1: 759.19, 8: 4984.15}),
+    (_MAHTI, "Horovod synthetic", "2022-05-18", {8: 4967.57}),
+    (_MAHTI, "Horovod ImageNet", "2022-05-18", {8: 4984.15}),
     (_MAHTI, "DDP synthetic", "2023-05-23", {1: 796.17, 4: 3132.06, 8: 5950.39}),
     (_MAHTI, "DDP ImageNet", "2023-05-23", {1: 793.94, 4: 3127.64, 8: 5954.15}),
-    (_MAHTI, "Horovod synthetic", "2023-05-23", {1: 796.17, 8: 5248.05}),
-    (_MAHTI, "Horovod ImageNet", "2023-05-23", {1: 793.94, 8: 5214.18}),
+    (_MAHTI, "Horovod synthetic", "2023-05-23", {8: 5248.05}),
+    (_MAHTI, "Horovod ImageNet", "2023-05-23", {8: 5214.18}),
     (_MAHTI, "DDP synthetic", "2023-09-15", {1: 781.72, 4: 3054.03, 8: 5824.31}),
     (_MAHTI, "DDP synthetic fp16", "2023-09-15", {1: 1128.61, 4: 4153.99, 8: 7849.03}),
     (_MAHTI, "Lightning synthetic", "2023-09-15", {1: 798.08, 4: 3135.00, 8: 6010.30}),
     (_MAHTI, "DDP ImageNet", "2023-09-15", {1: 783.28, 4: 3067.25, 8: 5777.12}),
-    (_MAHTI, "Horovod synthetic", "2023-09-15", {1: 781.72, 8: 5235.30}),
-    (_MAHTI, "Horovod ImageNet", "2023-09-15", {1: 783.28, 8: 5230.77}),
+    (_MAHTI, "Horovod synthetic", "2023-09-15", {8: 5235.30}),
+    (_MAHTI, "Horovod ImageNet", "2023-09-15", {8: 5230.77}),
     (_MAHTI, "DDP synthetic", "2023-09-28", {1: 784.38, 2: 1495.75, 4: 3081.61, 8: 5862.00}),
     (_MAHTI, "DDP synthetic fp16", "2023-09-28", {1: 1123.50, 2: 2125.94, 4: 4087.08, 8: 7851.35}),
     (_MAHTI, "Lightning synthetic", "2023-09-28", {1: 791.49, 4: 3137.78, 8: 5987.94}),
     (_MAHTI, "DDP ImageNet", "2023-09-28", {1: 781.59, 4: 3064.19, 8: 5819.76}),
-    (_MAHTI, "Horovod synthetic", "2023-09-28", {1: 784.38, 8: 5252.11}),
-    (_MAHTI, "Horovod ImageNet", "2023-09-28", {1: 781.59, 8: 5254.03}),
+    (_MAHTI, "Horovod synthetic", "2023-09-28", {8: 5252.11}),
+    (_MAHTI, "Horovod ImageNet", "2023-09-28", {8: 5254.03}),
     (_MAHTI, "DDP synthetic", "2024-05-08", {1: 782.78, 2: 1537.99, 4: 3073.91, 8: 6005.52}),
     (_MAHTI, "DDP synthetic fp16", "2024-05-08", {1: 1056.39, 2: 2081.67, 4: 4003.18, 8: 7741.00}),
     (_MAHTI, "Lightning synthetic", "2024-05-08", {1: 781.86, 4: 3088.43, 8: 6080.61}),
     (_MAHTI, "DDP ImageNet", "2024-05-08", {1: 781.26, 4: 3069.75, 8: 6040.94}),
     (_PUHTI, "DDP synthetic", "2022-05-18", {1: 325.95, 4: 1217.10, 8: 2420.71}),
     (_PUHTI, "DDP ImageNet", "2022-05-18", {1: 328.21, 4: 1217.30, 8: 2431.23}),
-    (_PUHTI, "Horovod synthetic", "2022-05-18", {1: 325.95, 8: 2220.04}),
+    (_PUHTI, "Horovod synthetic", "2022-05-18", {8: 2220.04}),
     (_PUHTI, "DDP synthetic", "2023-05-08", {1: 333.44, 4: 1251.13, 8: 2289.89}),
     (_PUHTI, "DDP ImageNet", "2023-05-08", {1: 332.51, 4: 1251.10, 8: 2304.76}),
-    (_PUHTI, "Horovod synthetic", "2023-05-08", {1: 333.44, 8: 1973.30}),
-    (_PUHTI, "Horovod ImageNet", "2023-05-08", {1: 332.51, 8: 2189.90}),
+    (_PUHTI, "Horovod synthetic", "2023-05-08", {8: 1973.30}),
+    (_PUHTI, "Horovod ImageNet", "2023-05-08", {8: 2189.90}),
     (_PUHTI, "DDP synthetic", "2023-09-16", {1: 331.39, 4: 1245.59, 8: 2473.86}),
     (_PUHTI, "DDP synthetic fp16", "2023-09-16", {1: 674.17, 4: 2389.34, 8: 4644.40}),
     (_PUHTI, "Lightning synthetic", "2023-09-16", {1: 331.98, 4: 1254.01, 8: 2488.49}),
     (_PUHTI, "DDP ImageNet", "2023-09-16", {1: 329.76, 4: 1244.49, 8: 2470.56}),
-    (_PUHTI, "Horovod synthetic", "2023-09-16", {1: 331.39, 8: 2314.87}),
-    (_PUHTI, "Horovod ImageNet", "2023-09-16", {1: 329.76, 8: 2313.93}),
+    (_PUHTI, "Horovod synthetic", "2023-09-16", {8: 2314.87}),
+    (_PUHTI, "Horovod ImageNet", "2023-09-16", {8: 2313.93}),
     (_PUHTI, "DDP synthetic", "2023-09-28", {1: 329.27, 2: 520.80, 4: 1249.31, 8: 2465.86}),
     (_PUHTI, "DDP synthetic fp16", "2023-09-28", {1: 670.50, 2: 1186.25, 4: 2392.44, 8: 4655.31}),
     (_PUHTI, "Lightning synthetic", "2023-09-28", {1: 330.92, 4: 1252.09, 8: 2487.39}),
     (_PUHTI, "DDP ImageNet", "2023-09-28", {1: 329.29, 4: 1244.50, 8: 2468.76}),
-    (_PUHTI, "Horovod synthetic", "2023-09-28", {1: 329.27, 8: 2310.85}),
-    (_PUHTI, "Horovod ImageNet", "2023-09-28", {1: 329.29, 8: 2310.54}),
+    (_PUHTI, "Horovod synthetic", "2023-09-28", {8: 2310.85}),
+    (_PUHTI, "Horovod ImageNet", "2023-09-28", {8: 2310.54}),
     (_PUHTI, "DDP synthetic", "2024-02-29", {1: 321.08, 2: 617.29, 4: 1235.02, 8: 2451.19}),
     (_PUHTI, "DDP synthetic fp16", "2024-02-29", {1: 659.29, 2: 1189.47, 4: 2386.29, 8: 4636.38}),
     (_PUHTI, "Lightning synthetic", "2024-02-29", {1: 315.48, 4: 1233.03, 8: 2445.32}),
@@ -83,23 +123,35 @@ _FRAMEWORKS = {"DDP": "pytorch-ddp", "Lightning": "pytorch-ddp", "Horovod": "hor
 
 
 def csc() -> Iterator[Row]:
-    yield from without_wrong_bases([row for run in _CSC for row in _csc_rows(*run)])
+    alone = {
+        (cluster, program.removeprefix("DDP "), day): rates[1]
+        for cluster, program, day, rates in _CSC
+        if program.startswith("DDP")
+    }
+    yield from rows_of(_csc_series(*run, alone) for run in _CSC)
 
 
-def _csc_rows(cluster: Cluster, program: str, day: str, rates: Rates) -> Iterator[Row]:
-    software = program.split(maxsplit=1)[0]
-    for gpus, rate in rates.items():
-        yield _row(
-            cluster,
-            gpus,
-            source=f"CSC {cluster.name} {software}",
-            framework=_FRAMEWORKS[software],
-            series=f"{cluster.name} {program} {day}",
-            batch=_BATCH,
-            precision="fp16" if "fp16" in program else cluster.fp32,
-            strategy="horovod" if software == "Horovod" else "ddp",
-            samples_per_second=rate,
-        )
+def _csc_series(
+    cluster: Cluster,
+    program: str,
+    day: str,
+    rates: Rates,
+    alone: dict[tuple[Cluster, str, str], float],
+) -> Series:
+    software, said = program.split(maxsplit=1)
+    horovod = software == "Horovod"
+    return Series(
+        cluster,
+        f"CSC {cluster.name} {software}",
+        _FRAMEWORKS[software],
+        "horovod" if horovod else "ddp",
+        f"{cluster.name} {program} {day}",
+        "resnet50",
+        _BATCH,
+        # Horovod was run on 8 GPUs only; one GPU is the DDP program's of the same day and data
+        {1: alone[cluster, said, day]} | rates if horovod else rates,
+        "fp16" if "fp16" in program else cluster.fp32,
+    )
 
 
 class Chart(NamedTuple):
@@ -112,9 +164,9 @@ class Chart(NamedTuple):
     nccl: Rates
 
 
-_K80 = Cluster("K80", "k80", "workstation", 4, "rdma 56 1", "fp32")
-_P100 = Cluster("P100", "p100-pcie-16gb", "workstation", 4, "rdma 56 1", "fp32")
-_V100 = Cluster("V100", "v100-pcie-16gb", "workstation", 4, "rdma 56 1", "fp32")
+_K80 = Cluster("K80", "k80", "workstation", 4, "rdma 56 1")
+_P100 = Cluster("P100", "p100-pcie-16gb", "workstation", 4, "rdma 56 1")
+_V100 = Cluster("V100", "v100-pcie-16gb", "workstation", 4, "rdma 56 1")
 # grid lines are drawn at whole pixels, bars are not: what a pixel stands for is by the furthest line
 _AZURE = (
     Chart(_V100, "resnet50", 6000 / 436,
@@ -159,7 +211,7 @@ def _azure_rows(chart: Chart) -> Iterator[Row]:
             )
 
 
-_P2 = Cluster("p2.16xlarge", "k80", "dual-root", 16, "tcp 20 1", "fp32")
+_P2 = Cluster("p2.16xlarge", "k80", "dual-root", 16, "tcp 20 1")
 # (our model, images a GPU) → images a second by the number of GPUs
 _MXNET: dict[tuple[str, int], Rates] = {
     ("alexnet", 512): {1: 457.07, 2: 870.43, 4: 1514.8, 8: 2852.5, 16: 4244.18, 32: 7945.57, 64: 15840.52,
@@ -172,30 +224,26 @@ _MXNET: dict[tuple[str, int], Rates] = {
 
 
 def mxnet() -> Iterator[Row]:
-    rows = [
-        _row(
+    yield from rows_of(
+        Series(
             _P2,
-            gpus,
-            source="MXNet p2.16xlarge",
-            framework="mxnet-kvstore",
-            series="MXNet dist_device_sync",
-            model=model,
-            batch=batch,
-            precision="fp32",
-            strategy="distributed-replicated",
-            samples_per_second=rate,
+            "MXNet p2.16xlarge",
+            "mxnet-kvstore",
+            "distributed-replicated",
+            "MXNet dist_device_sync",
+            model,
+            batch,
+            rates,
         )
         for (model, batch), rates in _MXNET.items()
-        for gpus, rate in rates.items()
-    ]
-    yield from without_wrong_bases(rows)
+    )
 
 
-_DGX_1 = Cluster("DGX-1", "v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", 8, "rdma 100 4", "")
-_DGX_2H = Cluster("DGX-2H", "v100-sxm3-32gb", "nvswitch", 16, "rdma 100 8", "")
-_DGX_A100 = Cluster("DGX A100", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8", "")
-_ND96 = Cluster("ND96amsr", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8", "")
-_R750XA = Cluster("R750xa", "a100-pcie-80gb", "workstation", 4, "rdma 100 1", "")
+_DGX_1 = Cluster("DGX-1", "v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", 8, "rdma 100 4")
+_DGX_2H = Cluster("DGX-2H", "v100-sxm3-32gb", "nvswitch", 16, "rdma 100 8")
+_DGX_A100 = Cluster("DGX A100", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8")
+_ND96 = Cluster("ND96amsr", "a100-sxm4-80gb", "nvswitch", 8, "rdma 200 8")
+_R750XA = Cluster("R750xa", "a100-pcie-80gb", "workstation", 4, "rdma 100 1")
 _UNSTEADY = "single epochs of the log differ threefold"
 # (round and submitter, machines, our model) → (GPUs, samples a GPU, samples a second, why it is left out)
 _MLPERF_LOGS: tuple[tuple[str, Cluster, str, tuple[tuple[int, int, float, str], ...]], ...] = (
