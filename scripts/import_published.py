@@ -17,6 +17,7 @@ from gpuyard.catalog import gpus as gpu_table
 from import_judges import azure, csc, mlperf_logs, mxnet
 from import_paddle import paddle_benchmarks
 from import_stacks import deep_learning_examples, dlperf
+from import_strangers import cscs, hpcdiy, pytorch_ddp, users
 
 DATA = Path(__file__).parent.parent / "src/gpuyard/catalog/data/published"
 COLUMNS = (
@@ -42,6 +43,10 @@ def main(folder: Path) -> None:
         "azure": azure(),
         "mxnet": mxnet(),
         "mlperf_logs": mlperf_logs(),
+        "cscs": cscs(),
+        "hpcdiy": hpcdiy(),
+        "pytorch_ddp": pytorch_ddp(),
+        "users": users(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

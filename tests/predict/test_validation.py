@@ -223,11 +223,20 @@ def test_the_text_on_validation_gives_the_figures_of_its_tables(everything: Repo
 
 def test_sources_that_are_in_no_fit_are_held_and_the_answer_says_so(everything: Report) -> None:
     assert everything.judges is not None
-    inside = [one.score.inside_interval or 0.0 for one in everything.judges.sources.values()]
-    assert (
-        0.87 <= fmean(inside) < 0.97
-    )  # the aim ends at 95 %; docs/validation.md says that it is missed
-    assert min(inside) >= 0.75
+    sources = everything.judges.sources
+    inside = [one.score.inside_interval or 0.0 for one in sources.values()]
+    assert 0.87 <= fmean(inside) <= 0.95
+    # docs/validation.md says that these two miss the aim of 75 %
+    missed = {name for name, one in sources.items() if (one.score.inside_interval or 0.0) < 0.75}
+    assert missed == {"User of Gluon", "User of deep-learning-models"}
+    outside = [
+        predicted
+        for table in everything.judges.tables.values()
+        for predicted in table.rows
+        if not predicted.low <= predicted.row.samples_per_second <= predicted.high
+    ]
+    assert len(outside) == 13
+    assert all(predicted.row.samples_per_second > predicted.high for predicted in outside)
     judged = everything.as_json()["judges"]
     assert judged["coverage"] == pytest.approx(fmean(inside))
     assert judged["worst"] == min(inside)
@@ -246,10 +255,8 @@ def test_both_judgements_of_the_interval_are_said(everything: Report) -> None:
     assert f"| 29 | {100 * coverage['nested_average']:.0f} % | **54 %** (DLPerf's Paddle)" in page
     judges = everything.judges
     assert judges is not None
-    assert (
-        f"| {len(judges.sources)} | **{100 * (judges.by_source.inside_interval or 0):.0f} %** |"
-        in page
-    )
+    held = f"{100 * (judges.by_source.inside_interval or 0):.0f} %"
+    assert f"| {len(judges.sources)} | {held} | **50 %** (one of two rows) and **60 %**" in page
 
 
 def test_one_table_alone() -> None:

@@ -42,7 +42,17 @@ TRAINING_TABLES = (
     "nvidia_examples",
 )
 # in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
-JUDGE_TABLES = ("paddle", "csc", "azure", "mxnet", "mlperf_logs")
+JUDGE_TABLES = (
+    "paddle",
+    "csc",
+    "azure",
+    "mxnet",
+    "mlperf_logs",
+    "cscs",
+    "hpcdiy",
+    "pytorch_ddp",
+    "users",
+)
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
