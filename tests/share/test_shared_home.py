@@ -14,7 +14,7 @@ from tests.share.conftest import needs_root
 
 pytestmark = MACHINE
 SET_UP = (
-    "from gpuyard.share.service.location import own_directory as own; from gpuyard.share.setup import set_up; "
+    "from gpuyard.share.store.config import own_directory as own; from gpuyard.share.setup import set_up; "
     "set_up(own(), fake_gpus=1)"
 )
 

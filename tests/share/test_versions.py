@@ -10,7 +10,7 @@ import pytest
 from gpuyard.errors import GpuyardError
 from gpuyard.share.service import wire
 from gpuyard.share.service.desk import ServiceDesk
-from gpuyard.share.service.location import SOCKET
+from gpuyard.share.service.wire import SOCKET
 from gpuyard.share.store.lease import LeaseRequest
 from gpuyard.share.turns.reservations import Wish
 

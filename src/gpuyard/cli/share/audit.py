@@ -29,8 +29,8 @@ def audit(
     """
     from gpuyard.report.answers.share.use import audit_answer
     from gpuyard.share.service.desk import open_to_look, owned_directory, read_gpus
-    from gpuyard.share.service.location import share_directory
     from gpuyard.share.store.clock import Clock
+    from gpuyard.share.store.config import share_directory
     from gpuyard.share.turns.policy import stop_after as end_after
     from gpuyard.share.turns.policy import warn as tell
     from gpuyard.share.turns.rules import NOTHING, STOP

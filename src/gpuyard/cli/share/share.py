@@ -65,8 +65,8 @@ def setup(
     """
     from gpuyard.report.answers.share.leases import guard_sentence
     from gpuyard.report.terminal import say
-    from gpuyard.share.service.location import setup_directory
     from gpuyard.share.setup import set_up
+    from gpuyard.share.store.config import setup_directory
 
     directory = setup_directory()
     config = set_up(
@@ -173,8 +173,8 @@ def use(
     Example: gpuyard share use slurm
     """
     from gpuyard.report.terminal import say
-    from gpuyard.share.service.location import share_directory
     from gpuyard.share.slurm.switch import use_local, use_slurm
+    from gpuyard.share.store.config import share_directory
 
     if scheduler is Scheduler.SLURM:
         use_slurm(share_directory())

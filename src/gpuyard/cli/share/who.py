@@ -42,8 +42,8 @@ def look(desk: "Desk") -> dict[str, Any]:
     """What there is now, for programs."""
     from gpuyard.share.isolation.groups import Groups
     from gpuyard.share.service.desk import read_gpus
-    from gpuyard.share.service.location import share_directory
     from gpuyard.share.store.clock import Clock
+    from gpuyard.share.store.config import share_directory
     from gpuyard.share.watch.views import who_document
     from gpuyard.share.watch.violations import find_violations
 

@@ -9,8 +9,8 @@ from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.process import Command, start_apart
-from gpuyard.share.service.location import MACHINE
 from gpuyard.share.service.service import is_running
+from gpuyard.share.store.config import MACHINE
 
 _UNIT = Path("/etc/systemd/system/gpuyard-share.service")
 _SYSTEMD_RUNS = Path("/run/systemd/system")

@@ -9,9 +9,14 @@ from typing import Any, Protocol, TypeVar
 
 from gpuyard.errors import GpuyardError
 from gpuyard.share.service.caller import this_process
-from gpuyard.share.service.location import own_directory, share_directory
 from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.config import ShareConfig, config_file, read_config
+from gpuyard.share.store.config import (
+    ShareConfig,
+    config_file,
+    own_directory,
+    read_config,
+    share_directory,
+)
 from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.queue import State, Turn

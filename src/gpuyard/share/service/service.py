@@ -17,7 +17,7 @@ from typing import Any
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.service import wire
 from gpuyard.share.service.caller import Caller, peer
-from gpuyard.share.service.location import SOCKET
+from gpuyard.share.service.wire import SOCKET
 from gpuyard.share.store.broker import DATABASE, Broker
 from gpuyard.share.store.database import close_to_others
 from gpuyard.share.store.lease import LeaseRequest

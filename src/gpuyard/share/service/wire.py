@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, NoAnswer, UserMistake
-from gpuyard.share.service.location import SOCKET
 from gpuyard.share.store.lease import Lease, NoneFree
 from gpuyard.share.turns.calendar import Reservation
 from gpuyard.share.turns.queue import State, Turn
 
+SOCKET = "lease.socket"
 MOST_REQUEST_BYTES = 65_536
 _MOST_ANSWER_BYTES = 16_000_000
 _PIECE_BYTES = 65_536

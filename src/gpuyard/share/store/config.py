@@ -1,4 +1,4 @@
-"""What a share is: its GPUs and its rules, in a file beside the store, so that a damaged store takes none of it."""
+"""What a share is, and where: its GPUs and its rules, in a file beside the store, so that a damaged store takes none of it."""
 
 import contextlib
 import json
@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.isolation.devices import Device, companions, number_of
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
 
 ADMIN_GROUP = "gpuyard-admin"
+MACHINE = Path("/var/lib/gpuyard")
+"""Where the share of all users of a machine is."""
 _FILE = "share.json"
 
 
@@ -123,6 +126,28 @@ class ShareConfig:
     def text(self) -> str:
         """The file."""
         return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def share_directory() -> Path:
+    """The one that this process uses."""
+    named = os.environ.get("GPUYARD_SHARE_DIR")
+    if named:
+        return Path(named).expanduser().absolute()
+    if config_file(MACHINE).exists():
+        return MACHINE
+    return own_directory()
+
+
+def own_directory() -> Path:
+    """One person's, who needs neither root nor a service. By machine: where several share a home, each has its GPUs."""
+    return files.home() / "share" / os.uname().nodename
+
+
+def setup_directory() -> Path:
+    """Where `share setup` makes one."""
+    if os.environ.get("GPUYARD_SHARE_DIR"):
+        return share_directory()
+    return MACHINE if os.geteuid() == 0 else own_directory()
 
 
 def config_file(directory: Path) -> Path:

@@ -22,8 +22,7 @@ from gpuyard.jobs.progress import latest_loss
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.share.service.caller import user_name
 from gpuyard.share.service.desk import open_desk
-from gpuyard.share.service.location import share_directory
-from gpuyard.share.store.config import ShareConfig, config_file, read_config
+from gpuyard.share.store.config import ShareConfig, config_file, read_config, share_directory
 
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation

@@ -37,7 +37,7 @@ from gpuyard.jobs.policies import Policy, policy_of
 from gpuyard.jobs.torchrun import torchrun_line
 from gpuyard.run.process import Command, start_apart
 from gpuyard.share.service.desk import open_desk
-from gpuyard.share.service.location import share_directory
+from gpuyard.share.store.config import share_directory
 from gpuyard.share.watch.processes import VARIABLE
 from gpuyard.steps.reporter import FILE_VARIABLE
 
