@@ -17,8 +17,8 @@ def status(handle: HandleArgument, *, json_output: JsonOption = False) -> None:
     Example: gpuyard status local://17 --json
     """
     from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.following import status_with_progress
     from gpuyard.jobs.job import Handle
-    from gpuyard.jobs.reported import status_with_progress
     from gpuyard.report.answers.jobs.status import status_answer
 
     named = Handle.parse(handle)

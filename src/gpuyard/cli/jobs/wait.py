@@ -22,8 +22,8 @@ def wait(
 
     Example: gpuyard wait local://17 local://18 && python evaluate.py
     """
+    from gpuyard.jobs.following import wait_for
     from gpuyard.jobs.job import Handle
-    from gpuyard.jobs.waiting import wait_for
     from gpuyard.report.answers.jobs.status import ended_sentence, jobs_answer
     from gpuyard.report.terminal import say
     from gpuyard.units import parse_seconds

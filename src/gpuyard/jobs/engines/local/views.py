@@ -12,9 +12,9 @@ from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.start import gpu_seconds
 from gpuyard.jobs.engines.local.store import StoredJob
+from gpuyard.jobs.following import keep_reported
 from gpuyard.jobs.policies import JobView
 from gpuyard.jobs.progress import Progress, latest_loss, progress_of
-from gpuyard.jobs.reported import keep_reported
 from gpuyard.steps.windows import StepsFile, StepWindow
 
 UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long

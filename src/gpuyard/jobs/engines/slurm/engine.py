@@ -17,10 +17,15 @@ from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import SlurmConfig
 from gpuyard.jobs.engines.slurm.rebalancing import end_companion_asked_for
 from gpuyard.jobs.engines.slurm.records import SlurmRecord
-from gpuyard.jobs.engines.slurm.reports import all_reports, keep_measurements, with_progress
 from gpuyard.jobs.engines.slurm.request import SlurmRequest, default_partition, make_request
 from gpuyard.jobs.engines.slurm.rows import accounting_rows, numbered_rows, queue_rows
-from gpuyard.jobs.engines.slurm.starts import messages_of, starts_of
+from gpuyard.jobs.engines.slurm.starts import (
+    all_reports,
+    keep_measurements,
+    messages_of,
+    starts_of,
+    with_progress,
+)
 from gpuyard.jobs.engines.slurm.status import (
     QueueSnapshot,
     TaskStatus,

@@ -21,12 +21,11 @@ from gpuyard.jobs.engines.local.turns import LocalJob, resized
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.engines.slurm.commands import PartitionNodes
 from gpuyard.jobs.engines.slurm.records import SlurmRecord
-from gpuyard.jobs.engines.slurm.reports import all_reports
 from gpuyard.jobs.engines.slurm.request import default_partition
 from gpuyard.jobs.engines.slurm.rows import SlurmJob, queue_rows
 from gpuyard.jobs.engines.slurm.script.nodes import COMPANION_COMMENT, WANTED
 from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, known_curve, speed_of_shape
-from gpuyard.jobs.engines.slurm.starts import Start, starts_of
+from gpuyard.jobs.engines.slurm.starts import Start, all_reports, starts_of
 from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.jobs.progress import progress_of
 

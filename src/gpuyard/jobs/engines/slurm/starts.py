@@ -1,4 +1,4 @@
-"""What the script wrote on the nodes: how each start of a job ended, and what it printed.
+"""What the script wrote on the nodes: how each start of a job ended, what it printed, and what it reported of its steps.
 
 Another user could have put a link where a log is expected, if the directory let them: no link is followed, and nothing
 is read that belongs to somebody else.
@@ -9,13 +9,16 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.job import JobState
+from gpuyard.jobs import following
+from gpuyard.jobs.engines.slurm.records import SlurmRecord
+from gpuyard.jobs.job import JobState, JobStatus
+from gpuyard.steps.windows import StepsFile, StepWindow
 
 _NAME = re.compile(r"\d+-\d+\.json")
 _TASK = re.compile(r"task-(\d+)")
@@ -117,3 +120,32 @@ def _start(path: Path) -> Start:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GpuyardError(f"{path} is damaged: {error}") from error
+
+
+def with_progress(status: JobStatus, record: SlurmRecord) -> JobStatus:
+    """The same with how far it is and when it will end, if it reports its steps; tasks of an array are many jobs."""
+    if status.state != "running" or record.array is not None:
+        return status
+    return following.with_progress(status, record.job, _windows(record, None))
+
+
+def keep_measurements(record: SlurmRecord) -> None:
+    """Every run is a measurement: what a job that has ended reported goes to the results store."""
+    with contextlib.suppress(GpuyardError):  # the workload's file may be gone by now
+        following.keep_reported(record.job, record.handle, all_reports(record))
+
+
+def all_reports(record: SlurmRecord) -> Sequence[StepWindow]:
+    """Of all its starts; of an array, of all its tasks."""
+    return [one for task in record.tasks for one in _windows(record, task)]
+
+
+def _windows(record: SlurmRecord, task: str | None) -> Sequence[StepWindow]:
+    """From the file that each start was given, and out of what it prints where it reports by itself."""
+    found: list[StepWindow] = []
+    for start in starts_of(record.directory, task):
+        for path in (start.log.with_suffix(".steps"), start.log):
+            file = StepsFile(path)
+            while new := file.read():
+                found += new
+    return found

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gpuyard import files
-from gpuyard.jobs import waiting
+from gpuyard.jobs import following
 from gpuyard.jobs.engines.base import Availability, Engine, Request
+from gpuyard.jobs.following import keep_reported, status_with_progress
 from gpuyard.jobs.job import Handle, Job, JobState, JobStatus
-from gpuyard.jobs.reported import keep_reported, status_with_progress
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.report.answer import DefinitionList, Words
@@ -133,10 +133,10 @@ def test_the_status_says_how_fast_it_is_and_when_it_will_end() -> None:
 
 
 def test_waiting_for_a_job_keeps_what_its_engine_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "engine", lambda _: Elsewhere(lines(3), job()))
-    waiting.wait_for([HANDLE])
+    monkeypatch.setattr(following, "engine", lambda _: Elsewhere(lines(3), job()))
+    following.wait_for([HANDLE])
     assert [run.steps for run in stored()] == [150]
     monkeypatch.setattr(Elsewhere, "keeps_measurements", True)
-    monkeypatch.setattr(waiting, "engine", lambda _: Elsewhere(lines(4), job()))
-    waiting.wait_for([HANDLE])
+    monkeypatch.setattr(following, "engine", lambda _: Elsewhere(lines(4), job()))
+    following.wait_for([HANDLE])
     assert len(stored()) == 1
