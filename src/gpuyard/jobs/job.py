@@ -7,7 +7,7 @@ import uuid as uuids
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from gpuyard.errors import UserMistake, quoted
 from gpuyard.share.store.clock import stamp
@@ -18,7 +18,6 @@ from gpuyard.steps.reporter import REPORT_VARIABLE
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
 """`lost`: its processes are gone and nobody knows how it ended. `unknown`: who runs it does not answer now."""
 FINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled", "lost"})
-STATES: tuple[JobState, ...] = get_args(JobState)
 UUID_VARIABLE = "GPUYARD_JOB"
 GPUS_VARIABLE = "GPUYARD_GPUS"
 NODES_VARIABLE = "GPUYARD_NODES"

@@ -36,9 +36,6 @@ class Progress:
     curve: Curve | None
     """Corrected; its interval is the one at the number of GPUs that it has now."""
     expected_end: float | None
-    earliest_end: float | None
-    """This and the next: with 90 % probability between them."""
-    latest_end: float | None
 
     @property
     def share(self) -> float | None:
@@ -69,14 +66,11 @@ def progress_of(
     reported = max((window.at for window in windows if window.at is not None), default=now)
     since = min(reported, now)
 
-    def end(factor: float) -> float | None:
-        if corrected is None or planned is None or speed <= 0:
-            return None
-        seconds = max(0.0, planned - done) / speed / factor
-        return max(now, since + seconds) if seconds < _NEVER_SECONDS else None
-
-    low, high = (corrected.low, corrected.high) if corrected is not None else (1.0, 1.0)
-    return Progress(done, planned, speed or None, corrected, end(1.0), end(high), end(low))
+    end = None
+    if planned is not None and speed > 0:
+        seconds = max(0.0, planned - done) / speed
+        end = max(now, since + seconds) if seconds < _NEVER_SECONDS else None
+    return Progress(done, planned, speed or None, corrected, end)
 
 
 def latest_loss(windows: Sequence[StepWindow]) -> float | None:

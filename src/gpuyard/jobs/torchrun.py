@@ -33,11 +33,6 @@ _VALUES = frozenset(
 _MEETING = ("--standalone", "--rdzv-endpoint", "--rdzv-backend", "--master-addr", "--node-rank")
 
 
-def is_torchrun(command: Sequence[str]) -> bool:
-    """Whether a command is `torchrun …` or `python -m torch.distributed.run …`."""
-    return _options_from(command) is not None
-
-
 def torchrun_line(
     command: Sequence[str],
     *,
