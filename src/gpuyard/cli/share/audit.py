@@ -31,10 +31,10 @@ def audit(
     from gpuyard.share.service.desk import open_to_look, owned_directory, read_gpus
     from gpuyard.share.store.clock import Clock
     from gpuyard.share.store.config import share_directory
-    from gpuyard.share.turns.policy import stop_after as end_after
-    from gpuyard.share.turns.policy import warn as tell
     from gpuyard.share.turns.rules import NOTHING, STOP
     from gpuyard.share.watch.violations import find_violations
+    from gpuyard.share.watch.violations import stop_after as end_after
+    from gpuyard.share.watch.violations import warn as tell
     from gpuyard.units import parse_seconds
 
     directory = owned_directory() if warn or stop_after or enforce else share_directory()
