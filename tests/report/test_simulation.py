@@ -11,7 +11,7 @@ from gpuyard.draw.completion import CompletionLine, completion_svg
 from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg, round_ticks
 from gpuyard.jobs.policies import Pool, policy_of
 from gpuyard.jobs.simulate.loop import simulate
-from gpuyard.jobs.simulate.outcome import Outcome
+from gpuyard.jobs.simulate.outcome import SimulationOutcome
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.report.figures.simulation import completion_option, mean_use, use_option
 
@@ -19,13 +19,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
+def outcomes() -> list[SimulationOutcome]:
     trace = read_trace(Path(__file__).parents[2] / "examples/traces/team.csv")
     return [simulate(trace, policy_of(name), Pool.uniform(2, 4)) for name in ("fifo", "min-time")]
 
 
 def test_the_curve_of_completion_goes_from_the_first_job_to_the_last(
-    outcomes: list[Outcome],
+    outcomes: list[SimulationOutcome],
 ) -> None:
     option = completion_option(outcomes)
     assert json.loads(json.dumps(option, allow_nan=False)) == option
@@ -36,7 +36,7 @@ def test_the_curve_of_completion_goes_from_the_first_job_to_the_last(
         assert series["data"][-1] == [pytest.approx(hours.max(), abs=1e-4), 100]
 
 
-def test_gpus_in_use_add_up_to_the_gpu_hours(outcomes: list[Outcome]) -> None:
+def test_gpus_in_use_add_up_to_the_gpu_hours(outcomes: list[SimulationOutcome]) -> None:
     for outcome in outcomes:
         edges = np.linspace(0, outcome.ended_s.max(), 77)
         used = mean_use(outcome, edges)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 Speeds = npt.NDArray[np.float64]
-Split = Callable[[tuple[int, ...]], float]
-Point = tuple[int, float]
+SplitSpeed = Callable[[tuple[int, ...]], float]
+CurvePoint = tuple[int, float]
 """A number of GPUs, and the speed with it."""
 
 
@@ -19,9 +19,9 @@ class Curve:
 
     packed: Speeds
     """`packed[g]`: with g GPUs on as few machines as hold them; `packed[0]` is 0, and so is a number it can't run on."""
-    split: Split | None = None
+    split: SplitSpeed | None = None
     """Work per second for GPUs by machine, e.g. (3, 1), largest first; without it a split costs nothing."""
-    across: Split | None = None
+    across: SplitSpeed | None = None
     """The same for GPUs of several racks; without it that costs no more than a split."""
     low: float = 1.0
     """The true speed is between `low` and `high` times this one, with 90 % probability."""
@@ -70,7 +70,7 @@ class Curve:
         """`best[g]`: with up to g GPUs, leaving idle those that would only slow it."""
         return np.maximum.accumulate(self.packed)
 
-    def hull(self, least: int, most: int) -> tuple[Point, ...]:
+    def hull(self, least: int, most: int) -> tuple[CurvePoint, ...]:
         """Its concave hull from no GPU over least … most: where each further step gains less per GPU."""
         if (least, most) not in self._hulls:
             top = min(most, self.most_gpus)
@@ -79,7 +79,7 @@ class Curve:
         return self._hulls[least, most]
 
     @cached_property
-    def _hulls(self) -> dict[tuple[int, int], tuple[Point, ...]]:
+    def _hulls(self) -> dict[tuple[int, int], tuple[CurvePoint, ...]]:
         return {}
 
     def speed(self, gpus: int) -> float:
@@ -100,9 +100,9 @@ class Curve:
         return work / speed if speed > 0 else float("inf")
 
 
-def hull_of(points: Sequence[Point]) -> list[Point]:
+def hull_of(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     """The upper concave hull of points with growing numbers of GPUs, from (0, 0) to the fastest."""
-    hull: list[Point] = [(0, 0.0)]
+    hull: list[CurvePoint] = [(0, 0.0)]
     for gpus, speed in points:
         if speed <= hull[-1][1]:
             continue

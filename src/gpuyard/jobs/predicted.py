@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.curve import Curve, Split
+from gpuyard.jobs.curve import Curve, SplitSpeed
 from gpuyard.predict import predict, scenario_of
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.table import Placement
@@ -44,7 +44,7 @@ def predicted_curve(workload: Workload, cluster: Cluster, most: int) -> Curve | 
     low = min(one.low / one.samples_per_second for one in fits.values())
     high = max(one.high / one.samples_per_second for one in fits.values())
 
-    def split_by(scenario: PlatformScenario) -> Split:
+    def split_by(scenario: PlatformScenario) -> SplitSpeed:
         known: dict[tuple[int, ...], float] = {}
 
         def split(by_machine: Sequence[int]) -> float:

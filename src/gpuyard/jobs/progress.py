@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.jobs.curve import Curve, Speeds, Split
+from gpuyard.jobs.curve import Curve, Speeds, SplitSpeed
 from gpuyard.steps.windows import StepWindow
 
 _Z_90 = 1.645  # σ to either side of 90 % of a normal distribution
@@ -159,7 +159,7 @@ def _filled(curve: Curve, speeds: dict[int, float]) -> Curve:
     return replace(curve, packed=packed)
 
 
-def _scaled(split: Split, factors: Speeds) -> Split:
+def _scaled(split: SplitSpeed, factors: Speeds) -> SplitSpeed:
     return lambda counts: split(counts) * float(factors[min(sum(counts), len(factors) - 1)])
 
 

@@ -12,7 +12,7 @@ from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies import JobView, Policy, Pool, min_time, policy_of
 from gpuyard.jobs.simulate import loop
 from gpuyard.jobs.simulate.loop import simulate
-from gpuyard.jobs.simulate.outcome import Outcome, Stay
+from gpuyard.jobs.simulate.outcome import SimulationOutcome, Stay
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import PhasedWork, SteadyWork
 
@@ -22,7 +22,7 @@ def rigid(name: str, submitted_s: float, seconds: float, gpus: int, **more: obje
     return TraceJob(name, submitted_s, work, gpus, gpus, gpus, **more)  # type: ignore[arg-type]
 
 
-def run(jobs: Sequence[TraceJob], policy: Policy, pool: Pool) -> Outcome:
+def run(jobs: Sequence[TraceJob], policy: Policy, pool: Pool) -> SimulationOutcome:
     return simulate(Trace("by hand", tuple(jobs)), policy, pool)
 
 

@@ -13,7 +13,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.jobs.policies import JobView, policy_of
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.trace import TraceJob
-from gpuyard.jobs.simulate.traces.pollux import POOL, Batch, read_application, read_pollux
+from gpuyard.jobs.simulate.traces.pollux import POOL, BatchChoice, read_application, read_pollux
 from gpuyard.jobs.simulate.work import packed_shape
 
 TRACES = Path(__file__).parents[3] / "examples/traces/pollux"
@@ -21,7 +21,7 @@ TIRESIAS, OPTIMUS, POLLUX = 3469.7, 5301.9, 2446.1  # published means for this w
 
 
 @cache
-def mean(policy: str, batch: Batch = "user") -> float:
+def mean(policy: str, batch: BatchChoice = "user") -> float:
     trace = read_pollux(TRACES / "workload-6.csv", TRACES, batch)
     return float(simulate(trace, policy_of(policy), POOL).completion_seconds.mean())
 
@@ -44,7 +44,7 @@ def test_min_time_beats_pollux_where_it_may_choose_the_batch_too() -> None:
 
 @pytest.mark.parametrize(("batch", "beaten"), [("user", TIRESIAS), ("adaptive", POLLUX)])
 def test_min_time_keeps_its_lead_where_it_is_told_up_to_four_times_too_much_or_too_little_work(
-    batch: Batch, beaten: float, monkeypatch: pytest.MonkeyPatch
+    batch: BatchChoice, beaten: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truth, well_told = TraceJob.view, mean("min-time", batch)
 

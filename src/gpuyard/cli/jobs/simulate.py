@@ -14,7 +14,7 @@ from gpuyard.errors import UserMistake
 if TYPE_CHECKING:
     from gpuyard.jobs.policies import Policy, Pool
     from gpuyard.jobs.simulate.trace import Trace
-    from gpuyard.jobs.simulate.traces import Batch
+    from gpuyard.jobs.simulate.traces import BatchChoice
     from gpuyard.jobs.simulate.what_if import Faster, Ratio
     from gpuyard.specs import Cluster
 
@@ -204,16 +204,16 @@ def _due(trace: "Trace", text: str, pool: "Pool") -> "Trace":
     return trace.with_deadlines(float(match[1]), float(match[2]), pool)
 
 
-def _batch(text: str) -> "Batch":
+def _batch(text: str) -> "BatchChoice":
     from typing import get_args
 
     from gpuyard.errors import UnknownName
-    from gpuyard.jobs.simulate.traces import Batch
+    from gpuyard.jobs.simulate.traces import BatchChoice
 
-    for known in get_args(Batch):
+    for known in get_args(BatchChoice):
         if known == text:
             return known  # type: ignore[no-any-return]
-    raise UnknownName("way to choose the batch", text, get_args(Batch))
+    raise UnknownName("way to choose the batch", text, get_args(BatchChoice))
 
 
 def _machines(text: str | None) -> "Cluster | Pool | None":

@@ -155,7 +155,7 @@ class QueuePolicy(Policy):
         return 0.0
 
     def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
-        lines = Lines(self)
+        lines = WaitingLines(self)
         for job in jobs:
             if job.running:
                 lines.hold(self.line_of(job), job.gpus)
@@ -187,7 +187,7 @@ _Line = tuple[str, int]
 
 
 @dataclass
-class Lines:
+class WaitingLines:
     """Who waits under a `QueuePolicy`, and what each line's running jobs hold."""
 
     policy: QueuePolicy

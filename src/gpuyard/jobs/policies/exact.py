@@ -23,9 +23,9 @@ from gpuyard.jobs.policies.packing import (
 )
 from gpuyard.quiet import quiet
 
-Choice: TypeAlias = dict[int, Mode]
+_Choice: TypeAlias = dict[int, Mode]
 """Modes of tasks, by the tasks' numbers."""
-Running: TypeAlias = tuple[tuple[float, int], ...]
+_Running: TypeAlias = tuple[tuple[float, int], ...]
 """When each ends, and its GPUs; the first to end first."""
 _Cut: TypeAlias = dict[int, list[Mode]]
 _MOST_CUTS = 200
@@ -76,7 +76,7 @@ def improve(
 
 def _chosen(
     tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus], cuts: Sequence[_Cut]
-) -> tuple[Choice, float]:
+) -> tuple[_Choice, float]:
     """The most weight that GPU-seconds and cuts allow, and with that few GPU-seconds."""
     from scipy.optimize import LinearConstraint, milp
 
@@ -116,7 +116,7 @@ def _chosen(
     return chosen, float(sum(tasks[i].weight for i in chosen))
 
 
-def _cut_off(choice: Choice, tasks: Sequence[DeadlineTask], search: "ScheduleSearch") -> _Cut:
+def _cut_off(choice: _Choice, tasks: Sequence[DeadlineTask], search: "ScheduleSearch") -> _Cut:
     """The fewest of the choice that can't be scheduled together, and other modes of theirs that can't either."""
     kept = dict(choice)
     for i in sorted(choice, key=lambda i: choice[i].gpu_seconds):
@@ -148,17 +148,17 @@ class ScheduleSearch:
         self._gpus = gpus
         self._busy = tuple(sorted((taken.seconds, taken.gpus) for taken in busy))
         self._left = effort
-        self._choice: Choice = {}
-        self._failed: set[tuple[float, tuple[int, ...], Running, int]] = set()
+        self._choice: _Choice = {}
+        self._failed: set[tuple[float, tuple[int, ...], _Running, int]] = set()
 
-    def schedule(self, choice: Choice) -> dict[int, float] | None:
+    def schedule(self, choice: _Choice) -> dict[int, float] | None:
         """When each begins so that all end in time; None where that can't be."""
         order = sorted(choice, key=lambda i: (self._deadlines[i], -choice[i].gpu_seconds))
         self._choice, self._failed = choice, set()
         return self._from(0.0, self._busy, tuple(order))
 
     def _from(
-        self, now: float, running: Running, left: tuple[int, ...], first: int = 0
+        self, now: float, running: _Running, left: tuple[int, ...], first: int = 0
     ) -> dict[int, float] | None:
         """Start another one now, or let time go on to the next end; those that start together do so in their order."""
         if not left:
@@ -192,7 +192,7 @@ class ScheduleSearch:
         self._failed.add(state)
         return None
 
-    def _hopeful(self, now: float, running: Running, left: tuple[int, ...]) -> bool:
+    def _hopeful(self, now: float, running: _Running, left: tuple[int, ...]) -> bool:
         """Each could still be in time alone, and all of them by their GPU-seconds."""
         needed = 0.0
         for i in left:  # by their deadlines

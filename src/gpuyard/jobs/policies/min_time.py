@@ -14,7 +14,7 @@ from math import comb, inf, prod
 
 import numpy as np
 
-from gpuyard.jobs.curve import Point, hull_of
+from gpuyard.jobs.curve import CurvePoint, hull_of
 from gpuyard.jobs.policies.base import InOrder, JobView, Policy, Pool, QueuePolicy, gpus_of
 from gpuyard.jobs.policies.few import DealSearch
 from gpuyard.jobs.policies.placement import place
@@ -156,7 +156,7 @@ def _urgencies(jobs: Sequence[JobView], gpus: int) -> list[float]:
     return urgencies
 
 
-def _worth(job: JobView, gpus: int) -> list[Point]:
+def _worth(job: JobView, gpus: int) -> list[CurvePoint]:
     """The hull of its speeds, each less what the restart costs that leads there."""
     hull = job.curve.hull(job.least_gpus, min(job.most_gpus, gpus))
     if not job.restart_s and not job.running:

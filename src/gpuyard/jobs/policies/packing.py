@@ -13,7 +13,7 @@ import numpy.typing as npt
 LATE_S = 1e-6  # ends are sums of floats
 _LIGHT = 1e-9
 _MANY = 200  # tasks
-Shares = npt.NDArray[np.float64]
+_Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _shifted(starts: Mapping[str, PlannedStart], free: FreeGpus) -> dict[str, Pl
 
 def weight_bound(
     tasks: Sequence[DeadlineTask], gpus: int, busy: Sequence[BusyGpus] = ()
-) -> tuple[float, Shares]:
+) -> tuple[float, _Shares]:
     """No packing has more weight than this, which a part of each task would have.
 
     By each deadline D, tasks that are due then have at most gpus · D GPU-seconds, of which those that are busy take theirs. With
@@ -225,7 +225,7 @@ def weight_bound(
 
 
 def _orders(
-    tasks: Sequence[DeadlineTask], shares: Shares
+    tasks: Sequence[DeadlineTask], shares: _Shares
 ) -> Iterator[tuple[list[DeadlineTask], bool]]:
     """And whether each is to be put late. What runs comes first, so that little is stopped; then those that the bound
     takes whole, by their deadlines, and others that are best at times."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from gpuyard.jobs.policies.base import Allocation, JobView, Pool
 
-Free = npt.NDArray[np.int64]
+_Free = npt.NDArray[np.int64]
 
 
 def place(
@@ -43,7 +43,7 @@ def place(
     return placed
 
 
-def choose(free: Free, gpus: int, racks: npt.NDArray[np.int64] | None = None) -> "Allocation":
+def choose(free: _Free, gpus: int, racks: npt.NDArray[np.int64] | None = None) -> "Allocation":
     """That many of the free GPUs (by machine): the fullest machine that has them all, so that large gaps stay."""
     one = _fullest(free, gpus)
     if one is not None:
@@ -57,7 +57,7 @@ def choose(free: Free, gpus: int, racks: npt.NDArray[np.int64] | None = None) ->
     return _few(free, gpus)
 
 
-def take(free: Free, allocation: "Allocation", sign: int = -1) -> None:
+def take(free: _Free, allocation: "Allocation", sign: int = -1) -> None:
     """Out of what is free; back into it with a `sign` of 1."""
     for machine, gpus in allocation:
         free[machine] += sign * gpus
@@ -68,7 +68,7 @@ def speed_there(job: "JobView", allocation: "Allocation", pool: "Pool") -> float
     return job.curve.speed_on([gpus for _, gpus in allocation], pool.racks_of(allocation))
 
 
-def _fastest(job: "JobView", chosen: "Allocation", free: Free, pool: "Pool") -> "Allocation":
+def _fastest(job: "JobView", chosen: "Allocation", free: _Free, pool: "Pool") -> "Allocation":
     """These GPUs, or fewer of them that are faster because they are less split."""
     racks = None if pool.racks is None else np.array(pool.racks)
     wanted = sum(gpus for _, gpus in chosen)
@@ -86,7 +86,7 @@ def _fastest(job: "JobView", chosen: "Allocation", free: Free, pool: "Pool") -> 
     return best
 
 
-def _around(job: "JobView", gpus: int, free: Free) -> "Allocation | None":
+def _around(job: "JobView", gpus: int, free: _Free) -> "Allocation | None":
     """On the one machine that it is on already, if it has room."""
     if job.allocation is None or len(job.allocation) != 1:
         return None
@@ -94,7 +94,7 @@ def _around(job: "JobView", gpus: int, free: Free) -> "Allocation | None":
     return ((machine, gpus),) if free[machine] >= gpus else None
 
 
-def _emptiest(free: Free, gpus: int) -> "Allocation":
+def _emptiest(free: _Free, gpus: int) -> "Allocation":
     chosen = []
     for machine in np.argsort(-free, kind="stable"):
         taken = min(gpus, int(free[machine]))
@@ -105,13 +105,13 @@ def _emptiest(free: Free, gpus: int) -> "Allocation":
     return tuple(sorted(chosen))
 
 
-def _fullest(free: Free, gpus: int) -> int | None:
+def _fullest(free: _Free, gpus: int) -> int | None:
     fits = np.where(free >= gpus, free, np.iinfo(np.int64).max)
     best = int(fits.argmin())
     return best if free[best] >= gpus else None
 
 
-def _few(free: Free, gpus: int) -> "Allocation":
+def _few(free: _Free, gpus: int) -> "Allocation":
     """The emptiest machines, and for the rest the fullest that has room."""
     order = np.argsort(-free, kind="stable")
     total = np.cumsum(free[order])

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpuyard.errors import GpuyardError, UserMistake, quoted
-from gpuyard.jobs.policies.base import Allocation, JobView, Lines, Policy, Pool, QueuePolicy
+from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool, QueuePolicy, WaitingLines
 from gpuyard.jobs.policies.placement import choose, take
-from gpuyard.jobs.simulate.outcome import Outcome, Stay
+from gpuyard.jobs.simulate.outcome import SimulationOutcome, Stay
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import GpusByMachine
 from gpuyard.units import format_duration
 
-Tell = Callable[[int, int], None]
+_Tell = Callable[[int, int], None]
 """How many jobs are over, of how many."""
 _TELL_EVERY = 500  # decisions
 _LONG_HISTORY = 2000  # jobs
@@ -27,7 +27,9 @@ _MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
 _MOST_ROUNDS = 3_000_000  # nearly six years of minutes: who takes longer has a slip in its line
 
 
-def simulate(trace: Trace, policy: Policy, pool: Pool, tell: Tell | None = None) -> Outcome:
+def simulate(
+    trace: Trace, policy: Policy, pool: Pool, tell: _Tell | None = None
+) -> SimulationOutcome:
     """The whole trace under this policy."""
     trace = trace.fitting(pool)
     queue = policy if isinstance(policy, QueuePolicy) else _queue_of(trace, policy)
@@ -121,8 +123,8 @@ class _Record:
         self.gpu_seconds = np.zeros(count)
         self.restarts = np.zeros(count, dtype=np.int64)
 
-    def outcome(self, policy: str, pool: Pool, decisions: int) -> Outcome:
-        return Outcome(
+    def outcome(self, policy: str, pool: Pool, decisions: int) -> SimulationOutcome:
+        return SimulationOutcome(
             policy, self.trace, pool, self.started_s, self.ended_s, self.gpu_seconds,
             self.restarts, tuple(self.stays), decisions,
         )  # fmt: skip
@@ -131,7 +133,7 @@ class _Record:
 class _Rounds:
     """For policies that may move jobs."""
 
-    def __init__(self, trace: Trace, policy: Policy, pool: Pool, tell: Tell | None) -> None:
+    def __init__(self, trace: Trace, policy: Policy, pool: Pool, tell: _Tell | None) -> None:
         self.trace, self.policy, self.pool, self.tell = trace, policy, pool, tell
         self.record = _Record(trace)
         self.active: dict[str, _Running] = {}
@@ -139,7 +141,7 @@ class _Rounds:
         self.decisions = 0
         self.stalled = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         now_s = (
             _round(self.trace.jobs[0].submitted_s, self.policy.round_s) if self.trace.jobs else 0.0
         )
@@ -232,16 +234,16 @@ class _Rounds:
 class _Queue:
     """For policies that start jobs in order and leave them alone: two events a job, whoever waits."""
 
-    def __init__(self, trace: Trace, policy: QueuePolicy, pool: Pool, tell: Tell | None) -> None:
+    def __init__(self, trace: Trace, policy: QueuePolicy, pool: Pool, tell: _Tell | None) -> None:
         self.trace, self.policy, self.pool, self.tell = trace, policy, pool, tell
         self.record = _Record(trace)
-        self.lines = Lines(policy)
+        self.lines = WaitingLines(policy)
         self.free = np.array(pool.gpus_by_machine, dtype=np.int64)
         self.racks = None if pool.racks is None else np.array(pool.racks)
         self.ends: list[tuple[float, int, Allocation, str]] = []
         self.decisions = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         jobs = self.trace.jobs
         places = {job.id: at for at, job in enumerate(jobs)}
         arrived, free = 0, self.pool.gpus

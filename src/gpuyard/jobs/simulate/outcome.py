@@ -9,7 +9,7 @@ import numpy.typing as npt
 from gpuyard.jobs.policies.base import Pool
 from gpuyard.jobs.simulate.trace import Trace
 
-Seconds = npt.NDArray[np.float64]
+_Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,25 @@ class Stay:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SimulationOutcome:
     """One trace under one policy on one pool; times by job in the order of the trace."""
 
     policy: str
     trace: Trace
     pool: Pool
-    started_s: Seconds
-    ended_s: Seconds
-    gpu_seconds: Seconds  # held, restarts included
+    started_s: _Seconds
+    ended_s: _Seconds
+    gpu_seconds: _Seconds  # held, restarts included
     restarts: npt.NDArray[np.int64]
     stays: tuple[Stay, ...]
     decisions: int
 
     @cached_property
-    def submitted_s(self) -> Seconds:
+    def submitted_s(self) -> _Seconds:
         return np.array([job.submitted_s for job in self.trace.jobs])
 
     @cached_property
-    def completion_seconds(self) -> Seconds:
+    def completion_seconds(self) -> _Seconds:
         """From submission to end."""
         return self.ended_s - self.submitted_s
 

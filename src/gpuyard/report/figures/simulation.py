@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.draw.palette import COLOURS
-from gpuyard.jobs.simulate.outcome import Outcome
+from gpuyard.jobs.simulate.outcome import SimulationOutcome
 from gpuyard.report.figures.frame import Option, frame, log_axis, value_axis, x_axis
 from gpuyard.report.figures.marks import plain_line
 from gpuyard.units import format_seconds
@@ -15,7 +15,7 @@ _POINTS = 200
 _HOUR = 3600.0
 
 
-def completion_option(outcomes: Sequence[Outcome]) -> Option:
+def completion_option(outcomes: Sequence[SimulationOutcome]) -> Option:
     """The distribution of completion times: the share of jobs that ended within a time."""
     shares = np.linspace(0, 100, _POINTS + 1)
     series, hours = [], []
@@ -42,7 +42,7 @@ def completion_option(outcomes: Sequence[Outcome]) -> Option:
     return option
 
 
-def use_option(outcomes: Sequence[Outcome]) -> Option:
+def use_option(outcomes: Sequence[SimulationOutcome]) -> Option:
     """GPUs in use over time, in means of equal periods."""
     series = []
     end = max(float(o.ended_s.max()) for o in outcomes)
@@ -70,7 +70,7 @@ def use_option(outcomes: Sequence[Outcome]) -> Option:
 
 
 def mean_use(
-    outcome: Outcome, edges: "np.typing.NDArray[np.float64]"
+    outcome: SimulationOutcome, edges: "np.typing.NDArray[np.float64]"
 ) -> "np.typing.NDArray[np.float64]":
     """GPUs held between each two edges: the difference of all GPU-seconds used before them."""
     begins = np.array([stay.begin_s for stay in outcome.stays])

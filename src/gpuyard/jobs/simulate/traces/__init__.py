@@ -10,18 +10,18 @@ from gpuyard.jobs.simulate.trace import Trace
 from gpuyard.jobs.simulate.traces.history import PHILLY, SACCT, read_philly, read_sacct
 from gpuyard.jobs.simulate.traces.own import NEEDED, read_own
 from gpuyard.jobs.simulate.traces.pollux import COLUMNS as POLLUX
-from gpuyard.jobs.simulate.traces.pollux import Batch, read_pollux
+from gpuyard.jobs.simulate.traces.pollux import BatchChoice, read_pollux
 from gpuyard.jobs.simulate.traces.rows import MOST_BYTES
 from gpuyard.specs import Cluster
 
-Format = Literal["gpuyard", "pollux", "philly", "sacct"]
-_COLUMNS: dict[Format, tuple[str, ...]] = {
+TraceFormat = Literal["gpuyard", "pollux", "philly", "sacct"]
+_COLUMNS: dict[TraceFormat, tuple[str, ...]] = {
     "gpuyard": NEEDED,
     "pollux": POLLUX,
     "philly": PHILLY,
     "sacct": SACCT,
 }
-_READERS: dict[Format, Callable[[Path], Trace]] = {
+_READERS: dict[TraceFormat, Callable[[Path], Trace]] = {
     "philly": read_philly,
     "sacct": read_sacct,
 }
@@ -31,7 +31,7 @@ def read_trace(
     path: Path,
     format: str | None = None,
     traces: Path | None = None,
-    batch: Batch = "user",
+    batch: BatchChoice = "user",
     cluster: Cluster | None = None,
 ) -> Trace:
     """A trace of jobs; without a format its columns tell. `traces` and `batch` are for those of Pollux; on the cluster
@@ -50,14 +50,14 @@ def read_trace(
     return trace
 
 
-def _named(text: str) -> Format:
-    for known in get_args(Format):
+def _named(text: str) -> TraceFormat:
+    for known in get_args(TraceFormat):
         if known == text:
             return known  # type: ignore[no-any-return]
-    raise UnknownName("format", text, get_args(Format))
+    raise UnknownName("format", text, get_args(TraceFormat))
 
 
-def _guessed(path: Path) -> Format:
+def _guessed(path: Path) -> TraceFormat:
     head = read_bytes(path, most_bytes=MOST_BYTES).partition(b"\n")[0][:10_000]
     line = head.decode("utf-8-sig", "replace").strip().lower()
     columns = set(line.split("|" if "|" in line else ","))
@@ -68,4 +68,4 @@ def _guessed(path: Path) -> Format:
     raise UserMistake(f"{path}:1: these are the columns of no trace; {kinds}")
 
 
-__all__ = ["Batch", "Format", "read_trace"]
+__all__ = ["BatchChoice", "TraceFormat", "read_trace"]

@@ -22,7 +22,7 @@ from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.traces.rows import TraceRow, read_rows
 from gpuyard.jobs.simulate.work import GpusByMachine, PhasedWork, SteadyWork, Work, packed_shape
 
-Batch = Literal["user", "adaptive"]
+BatchChoice = Literal["user", "adaptive"]
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 POOL = Pool.uniform(16, 4)
 RESTART_S = 30.0
@@ -152,7 +152,7 @@ class Application:
         return self._goodputs[shape]
 
 
-def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
+def read_pollux(path: Path, traces: Path, batch: BatchChoice = "user") -> Trace:
     """A workload's CSV, with the applications' measurements in `traces`."""
     applications: dict[str, Application] = {}
     works: dict[tuple[str, int], Work] = {}
@@ -186,7 +186,7 @@ def read_pollux(path: Path, traces: Path, batch: Batch = "user") -> Trace:
     return Trace.of(path, jobs, POOL)
 
 
-def _work(application: Application, batch: int, chosen: Batch) -> Work:
+def _work(application: Application, batch: int, chosen: BatchChoice) -> Work:
     steps = np.diff(application.progress, prepend=0.0)
     if chosen == "adaptive" and application.name not in _ONE_GPU:
         every = range(1, application.most_gpus(application.batches[-1]) + 1)

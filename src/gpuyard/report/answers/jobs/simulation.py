@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg
-from gpuyard.jobs.simulate.outcome import Outcome
+from gpuyard.jobs.simulate.outcome import SimulationOutcome
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -26,7 +26,7 @@ _SAME = 0.005  # less than this share is no difference
 _MOST_GANTT_ROWS = 200  # more lines than that are no picture
 
 
-def simulation_answer(outcomes: Sequence[Outcome], about: str = "") -> Answer:
+def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") -> Answer:
     """One row a policy, the lowest mean completion time first."""
     best_first = sorted(outcomes, key=lambda outcome: outcome.completion_seconds.mean())
     sentences = [Sentence(_verdict(best_first)), *_deadlines(best_first)]
@@ -49,7 +49,7 @@ def simulation_answer(outcomes: Sequence[Outcome], about: str = "") -> Answer:
     )
 
 
-def simulation_document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def simulation_document(outcomes: Sequence[SimulationOutcome]) -> dict[str, Any]:
     """In the order in which the policies were named."""
     trace, pool = outcomes[0].trace, outcomes[0].pool
     return {
@@ -61,7 +61,7 @@ def simulation_document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
+def _columns(outcomes: Sequence[SimulationOutcome]) -> list[Column]:
     deadlines = [Column("deadlines met")] if outcomes[0].deadlines else []
     return [
         Column("policy"),
@@ -76,7 +76,7 @@ def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
     ]
 
 
-def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+def _rows(outcomes: Sequence[SimulationOutcome]) -> list[list[str]]:
     every: list[Any] = [outcome.as_json() for outcome in outcomes]
     times = [
         alike([figures[f"{name}_seconds"] for figures in every])
@@ -106,7 +106,7 @@ def alike(seconds: Sequence[float]) -> list[str]:
     return [f"{value / unit:,.{digits}f} {name}" for value in seconds]
 
 
-def _verdict(best_first: Sequence[Outcome]) -> str:
+def _verdict(best_first: Sequence[SimulationOutcome]) -> str:
     best = best_first[0]
     means = [float(outcome.completion_seconds.mean()) for outcome in best_first]
     lowest = alike(means)[0]
@@ -126,7 +126,7 @@ def _verdict(best_first: Sequence[Outcome]) -> str:
     )
 
 
-def _deadlines(best_first: Sequence[Outcome]) -> list[Sentence]:
+def _deadlines(best_first: Sequence[SimulationOutcome]) -> list[Sentence]:
     """Where there is something to choose."""
     if len({outcome.deadlines_met for outcome in best_first}) < 2:
         return []
@@ -135,7 +135,7 @@ def _deadlines(best_first: Sequence[Outcome]) -> list[Sentence]:
     return [Sentence(f"{most.policy} meets the most deadlines: {met}.")]
 
 
-def _pictures(outcomes: Sequence[Outcome]) -> list[Part]:
+def _pictures(outcomes: Sequence[SimulationOutcome]) -> list[Part]:
     charts = Charts(
         [
             Chart(
@@ -164,7 +164,7 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[Part]:
     return [charts, *gantts]
 
 
-def _gantt_rows(outcome: Outcome) -> list[GanttRow]:
+def _gantt_rows(outcome: SimulationOutcome) -> list[GanttRow]:
     bars: dict[int, list[GanttBar]] = {at: [] for at in range(len(outcome.trace.jobs))}
     for stay in outcome.stays:
         bars[stay.job].append(GanttBar(stay.begin_s, stay.end_s, stay.gpus))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.jobs.simulate.outcome import Outcome
+from gpuyard.jobs.simulate.outcome import SimulationOutcome
 from gpuyard.jobs.simulate.trace import Trace
 from gpuyard.report.answer import (
     ALL_BATCHES,
@@ -25,7 +25,7 @@ from gpuyard.units import counted, format_seconds
 _SAME = 0.005  # less than this share is no difference
 
 
-def what_if_answer(named: Sequence[tuple[str, Outcome]], assumed: str = "") -> Answer:
+def what_if_answer(named: Sequence[tuple[str, SimulationOutcome]], assumed: str = "") -> Answer:
     """The first is how it is, the others are what could be; `assumed` is what that rests on."""
     base = named[0][1]
     trace = base.trace
@@ -49,7 +49,7 @@ def what_if_answer(named: Sequence[tuple[str, Outcome]], assumed: str = "") -> A
     )
 
 
-def what_if_document(named: Sequence[tuple[str, Outcome]]) -> dict[str, Any]:
+def what_if_document(named: Sequence[tuple[str, SimulationOutcome]]) -> dict[str, Any]:
     """`policies` as of a simulation without changes; each case has its name and machines too."""
     trace = named[0][1].trace
     waits = _waits(trace)
@@ -71,7 +71,7 @@ def what_if_document(named: Sequence[tuple[str, Outcome]]) -> dict[str, Any]:
     }
 
 
-def _columns(base: Outcome) -> list[Column]:
+def _columns(base: SimulationOutcome) -> list[Column]:
     return [
         Column("case"),
         Column("policy", 2),
@@ -84,7 +84,7 @@ def _columns(base: Outcome) -> list[Column]:
     ]
 
 
-def _rows(named: Sequence[tuple[str, Outcome]]) -> list[list[str]]:
+def _rows(named: Sequence[tuple[str, SimulationOutcome]]) -> list[list[str]]:
     every: list[Any] = [outcome.as_json() for _, outcome in named]
     times = [
         alike([figures[f"{key}_seconds"] for figures in every])
@@ -103,7 +103,7 @@ def _rows(named: Sequence[tuple[str, Outcome]]) -> list[list[str]]:
     ]
 
 
-def _said(name: str, outcome: Outcome, base: Outcome) -> str:
+def _said(name: str, outcome: SimulationOutcome, base: SimulationOutcome) -> str:
     before, after = (float(o.completion_seconds.mean()) for o in (base, outcome))
     waited, waits = (float((o.started_s - o.submitted_s).mean()) for o in (base, outcome))
     change = after / before - 1
@@ -121,7 +121,7 @@ def _waits(trace: Trace) -> list[float]:
     return [job.waited_s for job in trace.jobs if job.waited_s is not None]
 
 
-def _reality(trace: Trace, base: Outcome) -> str:
+def _reality(trace: Trace, base: SimulationOutcome) -> str:
     """How far the simulation is from what was."""
     waits = _waits(trace)
     simulated = float((base.started_s - base.submitted_s).mean())
