@@ -11,13 +11,13 @@ from gpuyard.specs.study import RentOrBuy
 from gpuyard.study.cost import over_horizon
 from gpuyard.study.result import (
     Basis,
+    ChokeFinding,
     CostResult,
     EpochTime,
-    Finding,
     MeasuredPoint,
     PlatformCurve,
     StudyResult,
-    Verdict,
+    StudyVerdict,
     WorkloadResult,
 )
 
@@ -117,10 +117,10 @@ def measured_points(rig: Rig, gradient_bytes: float) -> tuple[MeasuredPoint, ...
     return tuple(points)
 
 
-def finding(rig: Rig, basis: Basis, gpus: int, gradient_bytes: float) -> Finding:
+def finding(rig: Rig, basis: Basis, gpus: int, gradient_bytes: float) -> ChokeFinding:
     p = rig.prediction(gpus, BATCH, gradient_bytes)
     rate = p.samples_per_second
-    return Finding(
+    return ChokeFinding(
         platform=rig.name,
         basis=basis,
         choke=p.choke,
@@ -182,7 +182,7 @@ def workload(
         samples_per_epoch=SAMPLES,
         samples_note="from the workload",
         data_source="synthetic samples of the dataset's shape",
-        verdict=Verdict(
+        verdict=StudyVerdict(
             choke,
             headline,
             f"{findings[0].sentence} Of a step of 92 ms, 60 ms is waiting for 46 MB of gradients.",

@@ -8,7 +8,7 @@ import pytest
 from gpuyard.measure import MeasuredStep
 from gpuyard.predict import Choke, Prediction, Remedy, Step
 from gpuyard.predict.explain.knee import find_knee
-from gpuyard.study.result import Finding
+from gpuyard.study.result import ChokeFinding
 from gpuyard.study.verdict import Alone, judge, measured_finding, predicted_finding
 from tests.conftest import MakeMeasurement
 
@@ -16,9 +16,9 @@ KNEE_AT_4 = find_knee([1, 2, 4, 8], np.array([1.0, 2.0, 4.0, 4.5]))
 KNEE_AT_8 = find_knee([1, 2, 4, 8], np.array([1.0, 1.9, 3.4, 6.0]))
 
 
-def finding(platform: str, choke: Choke) -> Finding:
+def finding(platform: str, choke: Choke) -> ChokeFinding:
     said = f"On {platform}, evidence."
-    return Finding(platform, "predicted", choke, 8, 0.5, said, (), knee=KNEE_AT_4)
+    return ChokeFinding(platform, "predicted", choke, 8, 0.5, said, (), knee=KNEE_AT_4)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_choke_of_most_platforms_is_the_verdict_and_doubt_is_cautious(
 
 
 def test_one_gpu_has_no_vote() -> None:
-    alone = Finding("here", "measured", "gpu", 1, 1.0, "Only one was tried.", ())
+    alone = ChokeFinding("here", "measured", "gpu", 1, 1.0, "Only one was tried.", ())
     assert judge([alone]).headline.startswith("NO EVIDENCE")
     assert judge([alone, finding("b", "network")]).choke == "network"
 

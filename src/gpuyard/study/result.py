@@ -13,7 +13,7 @@ Basis = Literal["measured", "fitted", "predicted"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ChokeFinding:
     """What one workload waits for on one platform, at the largest number of GPUs tried that fits."""
 
     platform: str
@@ -38,13 +38,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StudyVerdict:
     """The answer for one workload."""
 
     choke: Choke
     headline: str  # "NETWORK CHOKE: don't add GPUs"
     sentence: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ChokeFinding, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class WorkloadResult:
     samples_per_epoch: int
     samples_note: str  # where the number of samples comes from
     data_source: str  # what the measured runs were fed with
-    verdict: Verdict
+    verdict: StudyVerdict
     measured: tuple[MeasuredPoint, ...]
     curves: tuple[PlatformCurve, ...]
     epoch_times: tuple[EpochTime, ...]

@@ -25,7 +25,7 @@ from gpuyard.specs import DEFAULT_STRATEGY, Cluster
 from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
 from gpuyard.study.cost import cost_result
 from gpuyard.study.result import StudyResult, WorkloadResult
-from gpuyard.study.workload import Case, assemble, predict_elsewhere
+from gpuyard.study.workload import StudyCase, assemble, predict_elsewhere
 from gpuyard.units import counted, format_seconds
 from gpuyard.workloads import profile_of
 
@@ -90,13 +90,13 @@ def _decide(
     return make_plan(read_plan(path), path.parent, calibration, figures=figures)
 
 
-def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> Case:
+def _read(entry: StudyWorkload | str, study: Study, directory: Path) -> StudyCase:
     named = entry if isinstance(entry, StudyWorkload) else StudyWorkload(workload=entry)
     workload = read_workload(named.workload, directory)
     here = study.measure
     batches = named.batch or (here.batch if here else (workload.batch_per_gpu,))
     strategy = here.strategy if here else DEFAULT_STRATEGY
-    return Case(workload, profile_of(workload), batches, study.epoch_batches, strategy)
+    return StudyCase(workload, profile_of(workload), batches, study.epoch_batches, strategy)
 
 
 def _check_count(study: Study) -> None:
@@ -119,8 +119,8 @@ def _check_count(study: Study) -> None:
         )
 
 
-def _cases(study: Study, directory: Path) -> list[Case]:
-    cases: dict[str, Case] = {}
+def _cases(study: Study, directory: Path) -> list[StudyCase]:
+    cases: dict[str, StudyCase] = {}
     for entry in study.workloads:
         case = _read(entry, study, directory)
         name = case.workload.name
@@ -156,13 +156,13 @@ def _tried_as(entry: StudyCluster) -> str:
 
 
 def _measure(
-    cases: Sequence[Case],
+    cases: Sequence[StudyCase],
     study: Study,
     store: ResultsStore,
     *,
     tell: Tell,
     fresh: bool,
-) -> tuple[list[Case], list[list[Measurement]], list[str]]:
+) -> tuple[list[StudyCase], list[list[Measurement]], list[str]]:
     """The cases with the batches that are measured, their runs, and what a reader must know where there are none."""
     nothing: list[list[Measurement]] = [[] for _ in cases]
     here = study.measure
@@ -211,7 +211,7 @@ def _measure(
 
 
 def _worth_measuring(
-    case: Case, sweep: Sweep, known: Collection[str], *, asked: bool
+    case: StudyCase, sweep: Sweep, known: Collection[str], *, asked: bool
 ) -> tuple[tuple[SweepPoint, ...], list[str]]:
     """The points that fit into memory and, where the study does not ask for them, that take no longer than somebody
     waits; with the sentence about the others."""
@@ -268,13 +268,13 @@ def _beforehand(sweeps: Sequence[Sweep], store: ResultsStore, *, fresh: bool) ->
     ]
 
 
-def _with_batches_of(case: Case, sweep: Sweep) -> Case:
+def _with_batches_of(case: StudyCase, sweep: Sweep) -> StudyCase:
     """What is found here is found at a batch that was measured."""
     batches = tuple(sorted({point.batch_per_worker for point in sweep.points}))
     return replace(case, batches=batches or case.batches)
 
 
-def _plan(case: Case, here: MeasureHere) -> Sweep:
+def _plan(case: StudyCase, here: MeasureHere) -> Sweep:
     return plan_sweep(
         case.workload,
         here.workers,

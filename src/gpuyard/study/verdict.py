@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuyard.measure import Measurement
 from gpuyard.predict import Choke, Prediction, Remedy
 from gpuyard.predict.explain.knee import Knee
-from gpuyard.study.result import Basis, Finding, Verdict
+from gpuyard.study.result import Basis, ChokeFinding, StudyVerdict
 from gpuyard.study.this_machine import THIS_MACHINE
 from gpuyard.units import format_bytes, format_effective, format_seconds, format_share
 
@@ -65,7 +65,7 @@ def predicted_finding(
     remedies: Sequence[Remedy],
     knee: Knee,
     gradient_bytes: float,
-) -> Finding:
+) -> ChokeFinding:
     """What the largest predicted configuration that fits waits for."""
     choke = _predicted_choke(largest, knee)
     evidence = _Evidence(
@@ -86,9 +86,9 @@ def predicted_finding(
 
 def unfit_finding(
     platform: str, largest: Prediction, remedies: Sequence[Remedy], lacking: str
-) -> Finding:
+) -> ChokeFinding:
     """That nothing of what was tried fits, and with what it would."""
-    return Finding(
+    return ChokeFinding(
         platform=platform,
         basis="predicted",
         choke="none",
@@ -118,7 +118,7 @@ def measured_finding(
     gradient_bytes: float,
     *,
     doubt: str | None = None,
-) -> Finding:
+) -> ChokeFinding:
     """What the measured run with the most workers waits for: the part that weighs most.
 
     What compute takes longer than with one worker is not arithmetic: the workers hold each other up.
@@ -161,8 +161,8 @@ def _measured_knee(knee: Knee) -> str:
 
 def _finding(
     platform: str, basis: Basis, place: str, evidence: _Evidence, remedies: Sequence[Remedy]
-) -> Finding:
-    return Finding(
+) -> ChokeFinding:
+    return ChokeFinding(
         platform=platform,
         basis=basis,
         choke=evidence.choke,
@@ -192,7 +192,7 @@ def _sentence(place: str, e: _Evidence) -> str:
     )
 
 
-def judge(findings: Sequence[Finding]) -> Verdict:
+def judge(findings: Sequence[ChokeFinding]) -> StudyVerdict:
     """One choke for the workload: the one on most platforms; where they tie, the more cautious.
 
     What does not fit and what is doubtful has no vote.
@@ -208,10 +208,10 @@ def judge(findings: Sequence[Finding]) -> Verdict:
     leading = next(f for f in agreeing if f.past_knee == past)
     headline = (past and _PAST_THE_KNEE.get(choke)) or _HEADLINES[choke]
     sentence = " ".join([leading.sentence, *_elsewhere(findings, choke)])
-    return Verdict(choke, headline, sentence, tuple(findings))
+    return StudyVerdict(choke, headline, sentence, tuple(findings))
 
 
-def _elsewhere(findings: Sequence[Finding], choke: Choke) -> Iterator[str]:
+def _elsewhere(findings: Sequence[ChokeFinding], choke: Choke) -> Iterator[str]:
     """Where it is different, and what was not counted."""
     others = [f for f in findings if f.tells and _family(f.choke) != choke]
     if others:
@@ -224,7 +224,7 @@ def _elsewhere(findings: Sequence[Finding], choke: Choke) -> Iterator[str]:
             yield f"What was measured on {finding.platform} is not counted: {finding.doubt}."
 
 
-def _no_evidence(findings: Sequence[Finding]) -> Verdict:
+def _no_evidence(findings: Sequence[ChokeFinding]) -> StudyVerdict:
     unfit = [finding for finding in findings if not finding.fits]
     doubtful = [finding for finding in findings if finding.doubt is not None]
     if unfit:
@@ -236,7 +236,7 @@ def _no_evidence(findings: Sequence[Finding]) -> Verdict:
     said = [finding.sentence for finding in (unfit or doubtful or findings)[:1]]
     said += _elsewhere([f for f in findings if f not in unfit[:1]], "none")
     sentence = " ".join(said) or "Nothing was measured or predicted."
-    return Verdict("none", headline, sentence, tuple(findings))
+    return StudyVerdict("none", headline, sentence, tuple(findings))
 
 
 def _family(choke: Choke) -> Choke:

@@ -27,8 +27,8 @@ from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import (
     Basis,
+    ChokeFinding,
     EpochTime,
-    Finding,
     MeasuredPoint,
     PlatformCurve,
     WorkloadResult,
@@ -47,7 +47,7 @@ ASSUMED_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Case:
+class StudyCase:
     """One workload, and what the study wants to know about it."""
 
     workload: Workload
@@ -82,7 +82,7 @@ class OtherCluster:
 
 
 def predict_elsewhere(
-    case: Case,
+    case: StudyCase,
     cluster: Cluster,
     asked: StudyCluster,
     calibration: Calibration | None = None,
@@ -106,13 +106,13 @@ def predict_elsewhere(
 
 
 def assemble(
-    case: Case,
+    case: StudyCase,
     measurements: Sequence[Measurement],
     elsewhere: Sequence[OtherCluster],
     calibration: Calibration | None = None,
 ) -> WorkloadResult:
     """Put the evidence together and judge it."""
-    findings: list[Finding] = []
+    findings: list[ChokeFinding] = []
     curves: list[PlatformCurve] = []
     epochs: list[EpochTime] = []
     if measurements:
@@ -188,8 +188,11 @@ def _as_it_ran(workload: Workload, measurements: Sequence[Measurement]) -> Workl
 
 
 def _finding_here(
-    case: Case, measurements: Sequence[Measurement], here: ThisMachine, curve: Sequence[Prediction]
-) -> Finding:
+    case: StudyCase,
+    measurements: Sequence[Measurement],
+    here: ThisMachine,
+    curve: Sequence[Prediction],
+) -> ChokeFinding:
     at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
     credible = [m for m in at_batch if m.doubt is None]
     several = [m for m in credible if m.workers > 1]
@@ -209,7 +212,7 @@ def _finding_here(
     )
 
 
-def _alone(case: Case, at_batch: Sequence[Measurement], line: ComputeLine) -> Alone:
+def _alone(case: StudyCase, at_batch: Sequence[Measurement], line: ComputeLine) -> Alone:
     for m in at_batch:
         if m.workers == 1:
             return Alone(m.samples_per_second, m.step.compute_seconds)
@@ -217,7 +220,7 @@ def _alone(case: Case, at_batch: Sequence[Measurement], line: ComputeLine) -> Al
     return Alone(case.batch / seconds, seconds)
 
 
-def _finding_elsewhere(case: Case, other: OtherCluster) -> Finding:
+def _finding_elsewhere(case: StudyCase, other: OtherCluster) -> ChokeFinding:
     name, largest = other.predicted.cluster, other.largest
     remedies, knees = relieve_with_knees(other.scenario, largest)
     if largest.fits is False:
@@ -252,7 +255,7 @@ def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint
 
 
 def _epochs_here(
-    case: Case, measurements: Sequence[Measurement], here: ThisMachine
+    case: StudyCase, measurements: Sequence[Measurement], here: ThisMachine
 ) -> list[EpochTime]:
     epochs = [
         EpochTime(
@@ -273,7 +276,7 @@ def _epochs_here(
     return epochs
 
 
-def _epochs_elsewhere(case: Case, other: OtherCluster) -> list[EpochTime]:
+def _epochs_elsewhere(case: StudyCase, other: OtherCluster) -> list[EpochTime]:
     made = predict(other.scenario, [other.largest.placement], case.epoch_batches)
     return [
         EpochTime(

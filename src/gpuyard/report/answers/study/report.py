@@ -27,7 +27,7 @@ from gpuyard.report.answers.study.cost import break_even_words, cost_section
 from gpuyard.report.answers.study.numbers import CHOKES, method_parts, number_sections
 from gpuyard.report.figures.marks import looks_of
 from gpuyard.report.html import render_page
-from gpuyard.study.result import Finding, StudyResult, Verdict, WorkloadResult
+from gpuyard.study.result import ChokeFinding, StudyResult, StudyVerdict, WorkloadResult
 
 _PAGE, _DOCUMENT = "report.html", "study.json"
 _VERSION = '"gpuyard_version": '
@@ -138,7 +138,7 @@ def _verdict_card(slug: str, workload: WorkloadResult) -> Card:
     )
 
 
-def _look(verdict: Verdict) -> tuple[str, Tone]:
+def _look(verdict: StudyVerdict) -> tuple[str, Tone]:
     """Its sign and tone; where there is nothing to stand on, that is bad or doubtful."""
     if not any(finding.tells for finding in verdict.findings):
         if any(not finding.fits for finding in verdict.findings):
@@ -149,7 +149,7 @@ def _look(verdict: Verdict) -> tuple[str, Tone]:
     return sign, tone
 
 
-def _finding_card(finding: Finding, verdict: Verdict) -> Card:
+def _finding_card(finding: ChokeFinding, verdict: StudyVerdict) -> Card:
     waited, sign, tone = CHOKES[finding.choke]
     badge = f"waits for {waited}"
     if not finding.fits:
