@@ -13,7 +13,7 @@ DRIVE_LANES = 4
 
 
 @dataclass(frozen=True)
-class Cards:
+class PcieCards:
     """Cards of one kind, and the lanes that each of them wants."""
 
     what: str
@@ -32,7 +32,7 @@ class LaneBudget:
     cpu: Cpu
     sockets: int
     gpu: Gpu
-    cards: tuple[Cards, ...]
+    cards: tuple[PcieCards, ...]
 
     @property
     def there(self) -> int:
@@ -90,11 +90,13 @@ def lane_budget(
     cpu: Cpu, sockets: int, gpu: Gpu, gpus: int, *, nic: Link | None, nics: int, drives: int
 ) -> LaneBudget:
     """GPUs first, each with all of its lanes; a network card as many as carry its rate; a drive four."""
-    cards = [Cards(gpu.name, gpus, gpu.pcie_lanes)]
+    cards = [PcieCards(gpu.name, gpus, gpu.pcie_lanes)]
     if nic is not None and nics:
-        cards.append(Cards(f"network card, {nic.name}", nics, nic_lanes(nic, cpu.pcie_generation)))
+        cards.append(
+            PcieCards(f"network card, {nic.name}", nics, nic_lanes(nic, cpu.pcie_generation))
+        )
     if drives:
-        cards.append(Cards("NVMe drive", drives, DRIVE_LANES))
+        cards.append(PcieCards("NVMe drive", drives, DRIVE_LANES))
     return LaneBudget(cpu, sockets, gpu, tuple(cards))
 
 

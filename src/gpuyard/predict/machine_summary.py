@@ -22,7 +22,7 @@ _CHOICES = (2, 4)
 
 
 @dataclass(frozen=True)
-class Choice:
+class GpuChoice:
     """The best and the worst GPUs for a job of one size."""
 
     count: int
@@ -39,7 +39,7 @@ class TopologySummary:
     """All-reduce bandwidths by size of the job, choices, and a verdict in words."""
 
     all_reduces: tuple[AllReduce, ...]  # the best for 2, 4, 8, … and for all GPUs
-    choices: tuple[Choice, ...]
+    choices: tuple[GpuChoice, ...]
     verdict: str
 
 
@@ -59,7 +59,9 @@ def summarise(graph: MachineGraph) -> TopologySummary:
         for size in sizes
     )
     choices = tuple(
-        Choice(count, _in_training(best_gpus(graph, count)), _in_training(worst_gpus(graph, count)))
+        GpuChoice(
+            count, _in_training(best_gpus(graph, count)), _in_training(worst_gpus(graph, count))
+        )
         for count in _CHOICES
         if searched and count < total
     )
@@ -71,7 +73,9 @@ def _in_training(reduce: AllReduce) -> AllReduce:
     return replace(reduce, bytes_per_second=ring_rate(reduce))
 
 
-def _verdict(graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[Choice]) -> str:
+def _verdict(
+    graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[GpuChoice]
+) -> str:
     if not graph.gpus:
         return "This machine has no GPU."
     if not reduces:

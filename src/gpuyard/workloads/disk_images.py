@@ -19,7 +19,7 @@ _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 @dataclass(frozen=True)
-class Picture:
+class StoredImage:
     """Where one image's bytes are, and its class."""
 
     file: Path
@@ -61,7 +61,7 @@ class UndecodedImages:
 class DiskImages:
     """As torch's datasets are: a length, and items that are (image, class)."""
 
-    def __init__(self, pictures: Sequence[Picture], shape: Sequence[int]) -> None:
+    def __init__(self, pictures: Sequence[StoredImage], shape: Sequence[int]) -> None:
         self._pictures = pictures
         self._shape = tuple(shape)
         self._open = decoder()
@@ -109,7 +109,7 @@ def image_count(archive: Path) -> int:
     return len(_of_archive(archive))
 
 
-def _find(source: str) -> list[Picture]:
+def _find(source: str) -> list[StoredImage]:
     path = Path(source).expanduser()
     if path.is_dir():
         return _of_folder(path)
@@ -118,10 +118,10 @@ def _find(source: str) -> list[Picture]:
     raise UserMistake(f"the dataset {source} is neither a directory nor a file")
 
 
-def _of_folder(path: Path) -> list[Picture]:
+def _of_folder(path: Path) -> list[StoredImage]:
     classes = sorted(child for child in path.iterdir() if child.is_dir())
     pictures = [
-        Picture(file, 0, file.stat().st_size, label)
+        StoredImage(file, 0, file.stat().st_size, label)
         for label, directory in enumerate(classes)
         for file in sorted(directory.rglob("*"))
         if file.suffix.lower() in _IMAGES and file.is_file()
@@ -136,7 +136,7 @@ def _of_folder(path: Path) -> list[Picture]:
     return [picture for archive in archives for picture in _of_archive(archive)]
 
 
-def _of_archive(path: Path) -> list[Picture]:
+def _of_archive(path: Path) -> list[StoredImage]:
     """webdataset's layout: `KEY.jpg` and `KEY.cls`, the class as a number, one after the other."""
     images: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
@@ -152,7 +152,7 @@ def _of_archive(path: Path) -> list[Picture]:
                     labels[key] = int((content.read() if content else b"").decode())
     except (tarfile.TarError, ValueError, OSError) as error:
         raise UserMistake(f"{path} is not a webdataset archive: {error}") from error
-    found = [Picture(path, *images[key], labels[key]) for key in images if key in labels]
+    found = [StoredImage(path, *images[key], labels[key]) for key in images if key in labels]
     if not found:
         raise UserMistake(f"{path} has no pair of KEY.jpg and KEY.cls, as a webdataset archive has")
     return found

@@ -9,7 +9,7 @@ from gpuyard.cli.output import JsonOption, progress_bar, show, writable
 
 if TYPE_CHECKING:
     from gpuyard.measure.calibration import CalibrationRows
-    from gpuyard.predict.calibration.calibrate import Calibrated, Refused
+    from gpuyard.predict.calibration.calibrate import Calibrated, Uncalibrated
 
 _MEASURE = "gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50"
 
@@ -115,7 +115,7 @@ def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows
     return calibration_rows(measurements, found.of(LinkBench), doubtful_too=doubtful_too)
 
 
-def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
+def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Uncalibrated]]":
     from gpuyard.errors import MissingRequirement
     from gpuyard.measure.progress import ProgressUpdate
     from gpuyard.predict.calibration.calibrate import calibrate as fit_and_check
@@ -135,7 +135,7 @@ def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Refused]]":
         return fit_and_check(rows.rows, rows.links, on_fold=checked)
 
 
-def _too_few(rows: "CalibrationRows", refused: "list[Refused]") -> str:
+def _too_few(rows: "CalibrationRows", refused: "list[Uncalibrated]") -> str:
     if not refused:
         return "; ".join(rows.notes) or "no run can be used"
     listed = "; ".join(f"{one.hardware.label} has {one.sentence}" for one in refused)

@@ -8,7 +8,7 @@ from gpuyard.draw.palette import FADED, FRAME, GROUND
 from gpuyard.draw.topology.heatmap import HeatMap, staged_mark
 from gpuyard.draw.topology.layout import Layout
 from gpuyard.draw.topology.nvlinks import (
-    Bundle,
+    LinkBundle,
     bundle,
     direct_bundles,
     host_wires,
@@ -115,7 +115,7 @@ def _host_line(wire: Wire) -> _Line:
     return _Line("socket", SOCKET_WEIGHT, says, wire.bytes_per_second)
 
 
-def _nvlink_line(links: Bundle) -> _Line:
+def _nvlink_line(links: LinkBundle) -> _Line:
     generation = f" {links.generation}" if links.generation else ""
     what = f"NVLink{generation}" if links.kind == "nvlink" else "link between GPUs"
     says = f"{links.name}: {links.links} × {what}"

@@ -14,7 +14,7 @@ _PORT_GAP = 13.0
 
 
 @dataclass(frozen=True)
-class Bundle:
+class LinkBundle:
     """Links that run side by side, and their rate together."""
 
     links: int
@@ -37,12 +37,12 @@ class Arc:
     x2: float
     y: float
     depth: float
-    bundle: Bundle
+    bundle: LinkBundle
 
 
-def bundle(wires: Iterable[Wire]) -> Bundle:
+def bundle(wires: Iterable[Wire]) -> LinkBundle:
     found = list(wires)
-    return Bundle(
+    return LinkBundle(
         sum(wire.width for wire in found),
         sum(wire.bytes_per_second for wire in found),
         found[0].generation,
@@ -50,7 +50,7 @@ def bundle(wires: Iterable[Wire]) -> Bundle:
     )
 
 
-def switched_bundles(graph: MachineGraph) -> dict[str, Bundle]:
+def switched_bundles(graph: MachineGraph) -> dict[str, LinkBundle]:
     """GPU → its links to all NVSwitches; GPUs without any are left out."""
     switches = {switch.id for switch in graph.of_kind("nvswitch")}
     wires: dict[str, list[Wire]] = {gpu: [] for gpu in graph.gpus}
@@ -62,7 +62,7 @@ def switched_bundles(graph: MachineGraph) -> dict[str, Bundle]:
     return {gpu: bundle(found) for gpu, found in wires.items() if found}
 
 
-def direct_bundles(graph: MachineGraph) -> dict[frozenset[str], Bundle]:
+def direct_bundles(graph: MachineGraph) -> dict[frozenset[str], LinkBundle]:
     """Pair of GPUs → the links between them."""
     gpus = set(graph.gpus)
     wires: dict[frozenset[str], list[Wire]] = {}
@@ -86,7 +86,7 @@ def nvlink_arcs(graph: MachineGraph, boxes: Mapping[str, Box]) -> tuple[Arc, ...
     """One arc a pair of GPUs, its ends spread along the boxes so that nested arcs don't cross."""
     row = sorted(graph.gpus, key=lambda gpu: boxes[gpu].x)
     place = {gpu: number for number, gpu in enumerate(row)}
-    pairs: dict[tuple[str, str], Bundle] = {}
+    pairs: dict[tuple[str, str], LinkBundle] = {}
     for pair, bundle in direct_bundles(graph).items():
         a, b = sorted(pair, key=place.__getitem__)
         pairs[a, b] = bundle

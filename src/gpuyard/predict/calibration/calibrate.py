@@ -39,7 +39,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Uncalibrated:
     """A kind of hardware with too few runs, and the sentence that says so."""
 
     hardware: Hardware
@@ -50,17 +50,17 @@ def calibrate(
     rows: Sequence[TrainingRow],
     links: Mapping[Hardware, LinkRates],
     on_fold: Listener | None = None,
-) -> tuple[list[Calibrated], list[Refused]]:
+) -> tuple[list[Calibrated], list[Uncalibrated]]:
     """Fit and check every kind of hardware that has enough runs."""
     by_hardware: dict[Hardware, list[TrainingRow]] = {}
     for row in rows:
         by_hardware.setdefault(row.hardware, []).append(row)
     done: list[Calibrated] = []
-    refused: list[Refused] = []
+    refused: list[Uncalibrated] = []
     for hardware, members in by_hardware.items():
         sentence = _too_few(members)
         if sentence is not None:
-            refused.append(Refused(hardware, sentence))
+            refused.append(Uncalibrated(hardware, sentence))
             continue
 
         def listen(fold: int, folds: int, hardware: Hardware = hardware) -> None:
@@ -70,7 +70,7 @@ def calibrate(
         found = fit(hardware, members, links.get(hardware))
         checked = cross_validate(hardware, members, links.get(hardware), listen)
         if not checked:
-            refused.append(Refused(hardware, _no_check(members)))
+            refused.append(Uncalibrated(hardware, _no_check(members)))
             continue
         done.append(_calibrated(hardware, members, found, checked))
     return done, refused

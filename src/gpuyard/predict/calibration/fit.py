@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.predict.calibration.defaults import Free, FreeLine, free_constants, free_line
-from gpuyard.predict.calibration.model import Block, compiled, times
+from gpuyard.predict.calibration.model import RowBlock, compiled, times
 from gpuyard.predict.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predict.table import Floats
 
@@ -58,7 +58,7 @@ class Fit:
 class _Problem:
     """The constants that are sought, then two of every line: its time, and maybe its fixed share."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[RowBlock, ...]
     constants: tuple[Free, ...]
     lines: tuple[FreeLine, ...]
     free_shares: frozenset[LineKey]

@@ -22,7 +22,7 @@ _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Rows of one workload and strategy, as the table that the step model reckons with."""
 
     key: LineKey
@@ -64,7 +64,7 @@ class Times:
     all_reduce: Floats
 
 
-def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[Block, ...]:
+def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[RowBlock, ...]:
     platform = default_platform(hardware)
     grouped: dict[tuple[LineKey, str], list[TrainingRow]] = {}
     for row in rows:
@@ -83,11 +83,11 @@ def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[Block, ..
             variation=default_variation(hardware),
         )
         spots = [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members]
-        blocks.append(Block(key, tuple(members), scenario.table(Rows.of(spots))))
+        blocks.append(RowBlock(key, tuple(members), scenario.table(Rows.of(spots))))
     return tuple(blocks)
 
 
-def times(blocks: Sequence[Block], constants: Mapping[str, float], lines: Lines) -> Times:
+def times(blocks: Sequence[RowBlock], constants: Mapping[str, float], lines: Lines) -> Times:
     """What the step model says of every row."""
     step, busy, bare = [], [], []
     for block in blocks:

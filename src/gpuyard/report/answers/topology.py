@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.draw.topology import topology_svg, topology_terminal
 from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, latency_matrix
-from gpuyard.predict.machine_summary import Choice, TopologySummary, name_gpus
+from gpuyard.predict.machine_summary import GpuChoice, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Column, Drawing, Part, Sentence, Table
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import format_byte_rate, format_per_second, format_share
@@ -77,7 +77,7 @@ def comparison_answer(
     return Answer(parts, document, title=title, verb="topo compare")
 
 
-def _row(choice: Choice) -> list[str]:
+def _row(choice: GpuChoice) -> list[str]:
     return [
         str(choice.count),
         name_gpus(choice.best.gpus),

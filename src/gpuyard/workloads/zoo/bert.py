@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpuyard.workloads.task import Task
-from gpuyard.workloads.zoo.transformer import Block, initialize
+from gpuyard.workloads.zoo.transformer import TransformerBlock, initialize
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Bert(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.Sequential(
             *(
-                Block(
+                TransformerBlock(
                     config.width,
                     config.heads,
                     normalize="post",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpuyard.workloads.task import Task
-from gpuyard.workloads.zoo.transformer import Block, initialize
+from gpuyard.workloads.zoo.transformer import TransformerBlock, initialize
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Gpt2(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.Sequential(
             *(
-                Block(
+                TransformerBlock(
                     config.width,
                     config.heads,
                     normalize="pre",

@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
         return projected
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and feed-forward, each added to its input.
 
     The normalization stands after the addition as in the original and BERT ("post"), or before

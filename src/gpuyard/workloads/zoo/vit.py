@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo.images import IMAGENET_CLASSES, classify_images
-from gpuyard.workloads.zoo.transformer import Block, initialize
+from gpuyard.workloads.zoo.transformer import TransformerBlock, initialize
 
 
 def vit_b_16() -> Task:
@@ -39,7 +39,7 @@ class VisionTransformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.Sequential(
             *(
-                Block(width, heads, normalize="pre", dropout=dropout, epsilon=1e-6)
+                TransformerBlock(width, heads, normalize="pre", dropout=dropout, epsilon=1e-6)
                 for _ in range(depth)
             )
         )
