@@ -6,7 +6,7 @@ import pytest
 from gpuyard.catalog import gpus, models
 from gpuyard.planner.throughput import (
     Grid,
-    Shape,
+    MachineShape,
     Throughputs,
     _inside_like,
     inside_of,
@@ -28,11 +28,11 @@ from tests.planner.builder import candidates, offer, plan, workload
 PROFILE = models().get("resnet50")
 WORKLOAD = Workload(name="r", model="resnet50", precision="fp16", batch_per_gpu=64)
 SHAPES = [
-    Shape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", None),
-    Shape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", Network(link="ethernet-25g")),
-    Shape(gpus().get("h100-sxm5-80gb"), 8, "nvswitch", Network(link="infiniband-ndr", rails=8)),
-    Shape(gpus().get("rtx-4090"), 1, "workstation", None),
-    Shape(gpus().get("rtx-4090"), 4, "workstation", Network.model_validate(
+    MachineShape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", None),
+    MachineShape(gpus().get("v100-sxm2-16gb"), 8, "nvlink-hybrid-cube-mesh", Network(link="ethernet-25g")),
+    MachineShape(gpus().get("h100-sxm5-80gb"), 8, "nvswitch", Network(link="infiniband-ndr", rails=8)),
+    MachineShape(gpus().get("rtx-4090"), 1, "workstation", None),
+    MachineShape(gpus().get("rtx-4090"), 4, "workstation", Network.model_validate(
         {"rate": "10 Gbit/s", "per_flow": "5 Gbit/s", "latency": "40 us"})),
 ]  # fmt: skip
 
@@ -42,7 +42,7 @@ def found(remedies: tuple[RemedyName, ...] = ("none",)) -> Throughputs:
     return predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, Grid((1, 2, 5), (32, 64), remedies))
 
 
-def cluster(shape: Shape, nodes: int) -> Cluster:
+def cluster(shape: MachineShape, nodes: int) -> Cluster:
     machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)
     return Cluster(name="c", nodes=nodes, machine=machine, network=shape.network)
 

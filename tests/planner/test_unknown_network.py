@@ -6,11 +6,11 @@ import pytest
 
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import plan_result
-from gpuyard.planner.servers import Server, servers_of
+from gpuyard.planner.servers import PricedServer, servers_of
 from tests.planner.builder import candidates, offer, plan, workload
 
 
-def unknown() -> Server:
+def unknown() -> PricedServer:
     """A rented machine with V100s that nobody says how to join."""
     return next(
         server

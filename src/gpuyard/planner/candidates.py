@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.planner.costs import Costs, Premises, Rows, cost_of
+from gpuyard.planner.costs import Costs, Premises, PriceRows, cost_of
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
 from gpuyard.planner.result import NoRate
 from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
@@ -18,7 +18,7 @@ from gpuyard.planner.throughput import (
     EXCHANGES,
     Grid,
     Lines,
-    Shape,
+    MachineShape,
     Throughputs,
     configurations,
     predict_shapes,
@@ -52,7 +52,7 @@ class Trained:
     grid: Grid
     calibration: Calibration | None = None
 
-    def on(self, shape: Shape, precision: Precision, remedy: RemedyName) -> PlatformScenario:
+    def on(self, shape: MachineShape, precision: Precision, remedy: RemedyName) -> PlatformScenario:
         """As a plan predicts it: nobody knows its storage and its cores. A figure of several machines says nothing
         about a network unless it names the one that it was measured on."""
         machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)
@@ -71,7 +71,7 @@ class Trained:
             calibration=self.calibration,
         )
 
-    def predict(self, shapes: Sequence[Shape]) -> Throughputs:
+    def predict(self, shapes: Sequence[MachineShape]) -> Throughputs:
         """All shapes at once, then again those of which figures of several GPUs are known, by these."""
         predicted = predict_shapes(self.workload, self.profile, shapes, self.lines, self.grid)
         columns = {
@@ -86,8 +86,8 @@ class Trained:
         return replace(predicted, **columns, on_slow_network=rate, on_fast_network=rate)
 
     def _alike(
-        self, predicted: Throughputs, shapes: Sequence[Shape]
-    ) -> Iterator[tuple[Shape, Precision, RemedyName, Integers]]:
+        self, predicted: Throughputs, shapes: Sequence[MachineShape]
+    ) -> Iterator[tuple[MachineShape, Precision, RemedyName, Integers]]:
         """Rows of one shape, precision and remedy, where anybody has measured several of its GPUs."""
         starts = np.searchsorted(predicted.shape, np.arange(len(shapes) + 1))
         for number, shape in enumerate(shapes):
@@ -108,7 +108,7 @@ class Trained:
 
     @staticmethod
     def _by_figures(
-        predicted: Throughputs, shape: Shape, scenario: PlatformScenario, rows: Integers
+        predicted: Throughputs, shape: MachineShape, scenario: PlatformScenario, rows: Integers
     ) -> tuple[Floats, ...]:
         """Rates, both ends and efficiencies; nothing where no figure is about such machines."""
         if not measured_points(scenario):
@@ -204,10 +204,10 @@ class Candidates:
     def most_machines(self) -> Floats:
         return np.minimum(self.kept_machines, self.housed_machines)
 
-    def rows(self, chosen: Integers, run_hours: Floats) -> Rows:
+    def rows(self, chosen: Integers, run_hours: Floats) -> PriceRows:
         """What the price of some of them is made of, if a run took so long."""
         nodes = self.throughputs.nodes[self.row[chosen]].astype(float)
-        return Rows.of(self.columns, self.offer[chosen], nodes, run_hours)
+        return PriceRows.of(self.columns, self.offer[chosen], nodes, run_hours)
 
     def run_hours(self, samples_per_second: Floats) -> Floats:
         return self.samples_per_run / samples_per_second / 3600
@@ -262,7 +262,7 @@ def candidates_of(
         tuple(dict.fromkeys(plan.search.remedies)),
     )
     positions: dict[object, int] = {}
-    shapes: list[Shape] = []
+    shapes: list[MachineShape] = []
     shape_of = np.empty(len(usable), dtype=np.int64)
     for number, one in enumerate(usable):
         key = one.shape_key
@@ -294,7 +294,9 @@ def candidates_of(
     )  # fmt: skip
 
 
-def _check_count(grid: Grid, lines: Lines, shapes: Sequence[Shape], shape_of: Integers) -> None:
+def _check_count(
+    grid: Grid, lines: Lines, shapes: Sequence[MachineShape], shape_of: Integers
+) -> None:
     """Each takes some 200 bytes: say now that a search is too large, not when the memory is full."""
     each = np.array([configurations(shape, lines, grid) for shape in shapes], dtype=np.int64)
     count = int(each[shape_of].sum())

@@ -175,7 +175,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PriceRows:
     """The candidates of one acquisition."""
 
     nodes: Floats
@@ -189,8 +189,8 @@ class Rows:
     egress_usd: Floats
 
     @staticmethod
-    def of(columns: OfferColumns, offer: Integers, nodes: Floats, run_hours: Floats) -> "Rows":
-        return Rows(
+    def of(columns: OfferColumns, offer: Integers, nodes: Floats, run_hours: Floats) -> "PriceRows":
+        return PriceRows(
             nodes,
             run_hours,
             columns.usd_per_hour[offer],
@@ -217,7 +217,7 @@ def cost_of(
     found = Costs(*(np.zeros(len(nodes)) for _ in range(7)))
     for code, acquisition in enumerate(plan.search.ways):
         chosen = np.flatnonzero(columns.acquisition[offer] == code)
-        rows = Rows.of(columns, offer[chosen], nodes[chosen], run_hours[chosen])
+        rows = PriceRows.of(columns, offer[chosen], nodes[chosen], run_hours[chosen])
         priced = _price(plan, runs, premises, acquisition, rows)
         for name, column in vars(priced).items():
             vars(found)[name][chosen] = column
@@ -225,7 +225,7 @@ def cost_of(
 
 
 def _price(
-    plan: Plan, runs: PlannedRuns, premises: Premises, acquisition: Acquisition, rows: Rows
+    plan: Plan, runs: PlannedRuns, premises: Premises, acquisition: Acquisition, rows: PriceRows
 ) -> Costs:
     match acquisition:
         case "on-demand":
@@ -242,13 +242,13 @@ def _price(
             return Costs(*(rows.nodes for _ in range(7)))
 
 
-def _by_the_run(runs: PlannedRuns, rows: Rows, hours: Floats, usd: Floats) -> Costs:
+def _by_the_run(runs: PlannedRuns, rows: PriceRows, hours: Floats, usd: Floats) -> Costs:
     one, nothing = np.ones_like(hours), np.zeros_like(hours)
     total = (usd + rows.egress_usd) * runs.total + rows.keeping_usd
     return Costs(hours * 3600, total / runs.total, total, one, one, nothing, nothing)
 
 
-def _spot(plan: Plan, runs: PlannedRuns, rows: Rows) -> Costs:
+def _spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
     spot = plan.spot
     rate = rows.nodes * spot.interruptions_per_hour
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
@@ -272,7 +272,7 @@ def _clusters(plan: Plan, runs: PlannedRuns, run_hours: Floats) -> tuple[Floats,
     return count, np.minimum(busy, 1.0)
 
 
-def _reserved(plan: Plan, runs: PlannedRuns, rows: Rows, term_years: int) -> Costs:
+def _reserved(plan: Plan, runs: PlannedRuns, rows: PriceRows, term_years: int) -> Costs:
     count, busy = _clusters(plan, runs, rows.run_hours)
     yearly = count * rows.nodes * rows.usd_per_hour * HOURS_PER_YEAR
     total = reserved_usd(runs.years, yearly, term_years=float(term_years), rest="pay")
@@ -285,7 +285,7 @@ def _reserved(plan: Plan, runs: PlannedRuns, rows: Rows, term_years: int) -> Cos
 def owned_machines(
     plan: Plan,
     premises: Premises,
-    rows: Rows,
+    rows: PriceRows,
     acquisition: Acquisition,
     *,
     clusters: Amounts,
@@ -318,7 +318,7 @@ def owned_machines(
 
 
 def _owned(
-    plan: Plan, runs: PlannedRuns, premises: Premises, rows: Rows, acquisition: Acquisition
+    plan: Plan, runs: PlannedRuns, premises: Premises, rows: PriceRows, acquisition: Acquisition
 ) -> Costs:
     count, busy = _clusters(plan, runs, rows.run_hours)
     owned = owned_machines(

@@ -25,7 +25,7 @@ _MOST_TRIED = 12  # each is priced against everything that could stand beside it
 
 
 @dataclass(frozen=True)
-class Pool:
+class KeptClusters:
     """Machines of one kind: no more than there are, and than the runs want."""
 
     row: int  # of the candidates
@@ -49,7 +49,7 @@ class Extended:
 class _Layer:
     """What a pool does of the runs: those above what the pools before it do."""
 
-    pool: Pool
+    pool: KeptClusters
     runs: float  # over the horizon
     run_hours: float
     utilisation: float
@@ -63,7 +63,7 @@ def kept_and_added(candidates: Candidates, ranking: Ranking) -> Extended | None:
     return min(found, key=lambda one: one.choice.usd_per_run, default=None)
 
 
-def _sets(pools: list[Pool]) -> Iterator[list[Pool]]:
+def _sets(pools: list[KeptClusters]) -> Iterator[list[KeptClusters]]:
     """What may be kept: of each kind one, some or all, and all of the first kinds together."""
     for pool in pools[:_MOST_KINDS]:
         for clusters in _counts(pool.clusters, max(2, _MOST_TRIED // len(pools))):
@@ -77,7 +77,7 @@ def _counts(most: int, tried: int) -> list[int]:
     return sorted(set(np.linspace(1, most, min(most, tried)).round().astype(int).tolist()))
 
 
-def _pools(candidates: Candidates, ranking: Ranking) -> list[Pool]:
+def _pools(candidates: Candidates, ranking: Ranking) -> list[KeptClusters]:
     """Of every kind that does a run in time, in the number of nodes that does most; the cheapest to run first."""
     costs, offer = candidates.costs, candidates.offer
     rows = bases(candidates, ranking)
@@ -107,7 +107,7 @@ def _pools(candidates: Candidates, ranking: Ranking) -> list[Pool]:
             candidates.kept_machines[row] // candidates.throughputs.nodes[candidates.row[row]]
         )
         wanted = max(1, int(np.ceil(candidates.runs.peak_per_month / each - 1e-9)))
-        found.append(Pool(plain, min(there, wanted)))
+        found.append(KeptClusters(plain, min(there, wanted)))
     return found
 
 
@@ -116,7 +116,7 @@ def _runs_per_month(candidates: Candidates, run_hours: Floats) -> Floats:
     return HOURS_PER_MONTH * candidates.plan.owning.busy_at_most / run_hours
 
 
-def _extended(candidates: Candidates, pools: list[Pool]) -> Extended | None:
+def _extended(candidates: Candidates, pools: list[KeptClusters]) -> Extended | None:
     speeds = candidates.throughputs.samples_per_second
     layers, left = _layers(candidates, pools, speeds)
     kept_usd = sum(layer.usd for layer in layers)
@@ -231,7 +231,7 @@ def _with_kept(
 
 
 def _layers(
-    candidates: Candidates, pools: list[Pool], samples_per_second: Floats
+    candidates: Candidates, pools: list[KeptClusters], samples_per_second: Floats
 ) -> tuple[list[_Layer], float]:
     """What each does and costs if it were so fast, and how many runs are left."""
     runs = candidates.runs
@@ -263,7 +263,7 @@ def _capacity(candidates: Candidates, layers: list[_Layer]) -> float:
 
 
 def _at_end(
-    rest: Candidates, pools: list[Pool], added: Choice, rows: tuple[int, ...], end: Floats
+    rest: Candidates, pools: list[KeptClusters], added: Choice, rows: tuple[int, ...], end: Floats
 ) -> float:
     """What all of it comes to where everything is as fast as at one end of its interval: what is kept does
     more or fewer of the runs then."""

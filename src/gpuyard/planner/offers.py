@@ -10,8 +10,8 @@ from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.billing import HOURS_PER_MONTH, egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
-from gpuyard.planner.servers import Joining, NetworkPrice, Server, network_price
-from gpuyard.planner.throughput import Shape, network_name
+from gpuyard.planner.servers import Joining, NetworkPrice, PricedServer, network_price
+from gpuyard.planner.throughput import MachineShape, network_name
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Network, Topology, Workload
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, Renting
@@ -118,7 +118,7 @@ DEFAULT_DISCOUNTS: dict[Acquisition, float] = {"reserved-1-year": 0.35, "reserve
 class Offer:
     """What is paid for one machine, by the hour or once."""
 
-    server: Server
+    server: PricedServer
     acquisition: Acquisition
     joining: Joining | None  # None: one machine
     usd_per_hour: float  # rented: while it runs, or all the time where it is reserved
@@ -138,9 +138,11 @@ class Offer:
         return self.joining if self.acquisition in OWNED and not self.server.joined else None
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> MachineShape:
         server = self.server
-        return Shape(server.gpu, server.gpus, server.topology, self.network, self.network_assumed)
+        return MachineShape(
+            server.gpu, server.gpus, server.topology, self.network, self.network_assumed
+        )
 
     @property
     def shape_key(self) -> tuple[str, int, Topology, Network | None, bool]:
@@ -226,7 +228,7 @@ class OfferColumns:
         return found
 
 
-def offers_of(servers: Sequence[Server], plan: Plan) -> list[Offer]:
+def offers_of(servers: Sequence[PricedServer], plan: Plan) -> list[Offer]:
     """Every acquisition that the plan asks for, of every server that it allows."""
     search = plan.search
     return [
@@ -243,7 +245,7 @@ def offers_of(servers: Sequence[Server], plan: Plan) -> list[Offer]:
     ]
 
 
-def _joined(server: Server, acquisition: Acquisition, plan: Plan) -> Iterator[Offer]:
+def _joined(server: PricedServer, acquisition: Acquisition, plan: Plan) -> Iterator[Offer]:
     price = _price(server, acquisition, plan)
     if price is None:
         return
@@ -255,7 +257,9 @@ def _joined(server: Server, acquisition: Acquisition, plan: Plan) -> Iterator[Of
             yield Offer(server, acquisition, joining, usd_per_hour, buy_usd)
 
 
-def _price(server: Server, acquisition: Acquisition, plan: Plan) -> tuple[float, float] | None:
+def _price(
+    server: PricedServer, acquisition: Acquisition, plan: Plan
+) -> tuple[float, float] | None:
     """Dollars an hour and dollars once; None: not to be had so."""
     match acquisition:
         case "buy" | "colocate":
@@ -272,7 +276,9 @@ def _price(server: Server, acquisition: Acquisition, plan: Plan) -> tuple[float,
             return None  # made of the others
 
 
-def _reserved(server: Server, acquisition: Acquisition, plan: Plan) -> tuple[float, float] | None:
+def _reserved(
+    server: PricedServer, acquisition: Acquisition, plan: Plan
+) -> tuple[float, float] | None:
     known = given_discount(plan, acquisition) is not None or server.cloud in RESERVING_CLOUDS
     if (
         server.rent_usd_per_hour is None

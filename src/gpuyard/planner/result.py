@@ -296,7 +296,7 @@ class NoRate:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SiteRefusal:
     """What would be among the best, if the site could house it."""
 
     offer: str
@@ -332,7 +332,7 @@ class PlanResult:
     runners_up: tuple[Alternative, ...] = ()  # next to the choice, at most three
     would_change: tuple[str, ...] = ()  # the decision
     site: str | None = None  # of a file: what is recommended was designed as a room there
-    refused: tuple[Refusal, ...] = ()  # by that site; what would have won comes first
+    refused: tuple[SiteRefusal, ...] = ()  # by that site; what would have won comes first
     electricity: Tariff | None = None  # of bought machines; None where none may be bought
     places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
     precisions: tuple[Precision, ...] = ("fp32",)  # that were tried

@@ -26,7 +26,7 @@ from gpuyard.planner.kept import kept_and_added
 from gpuyard.planner.mixes import Mixes, find_mixes
 from gpuyard.planner.offers import OWNED, Offer, cloud_data_of, offers_of, runs_of
 from gpuyard.planner.ranking import Ranking, pareto_front, rank
-from gpuyard.planner.result import Alternative, Choice, Goal, LeftOut, PlanResult, Refusal
+from gpuyard.planner.result import Alternative, Choice, Goal, LeftOut, PlanResult, SiteRefusal
 from gpuyard.planner.servers import servers_of
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
@@ -185,21 +185,23 @@ def _offer_of(candidates: Candidates, choice: Choice) -> Offer:
     )
 
 
-def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[Refusal, ...]:
+def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[SiteRefusal, ...]:
     """What would have been recommended, but for the site."""
-    found: dict[tuple[str, str], Refusal] = {}  # once for each kind of machine and what it lacks
+    found: dict[
+        tuple[str, str], SiteRefusal
+    ] = {}  # once for each kind of machine and what it lacks
     for choice in unchecked.recommended:
         offer = _offer_of(unchecked.candidates, choice)
         machines = choice.nodes * choice.clusters
         why = premises.refusal(offer.housed, offer.acquisition, machines, offer.server.watts)
         if why:
             wins = choice is unchecked.winner
-            refusal = Refusal(choice.offer, choice.what, choice.usd_per_run, why, wins)
+            refusal = SiteRefusal(choice.offer, choice.what, choice.usd_per_run, why, wins)
             found.setdefault((choice.offer, why), refusal)
     return tuple(found.values())
 
 
-def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[Refusal, ...]) -> PlanResult:
+def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[SiteRefusal, ...]) -> PlanResult:
     candidates, ranking, mixes = ranked.candidates, ranked.ranking, ranked.mixes
     plan, winner = candidates.plan, ranked.winner
     binding = () if winner else bindings(candidates, ranking, mixes)

@@ -72,7 +72,7 @@ _REST_OF_SERVER = 0.6
 
 
 @dataclass(frozen=True)
-class Server:
+class PricedServer:
     """One kind of machine, and its prices: rent by the hour, or once."""
 
     id: str
@@ -109,7 +109,7 @@ class Server:
         return tuple(Joining(Network(link=link)) for link in plan.search.networks)
 
 
-def servers_of(plan: Plan) -> list[Server]:
+def servers_of(plan: Plan) -> list[PricedServer]:
     """All that the plan may choose from, before any wish of the plan is looked at."""
     return [
         *(_kept(machines, plan) for machines in plan.owned),
@@ -120,11 +120,11 @@ def servers_of(plan: Plan) -> list[Server]:
     ]
 
 
-def _own(offer: OwnOffer) -> Server:
+def _own(offer: OwnOffer) -> PricedServer:
     gpu = gpus().get(offer.gpu)
     refuse_impossible(offer.topology, gpu, offer.gpus)
     watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
-    return Server(
+    return PricedServer(
         id=offer.name,
         name=offer.name,
         gpu=gpu,
@@ -141,7 +141,7 @@ def _own(offer: OwnOffer) -> Server:
     )
 
 
-def _kept(owned: OwnedMachines, plan: Plan) -> Server:
+def _kept(owned: OwnedMachines, plan: Plan) -> PricedServer:
     """What you have, at what it is still worth."""
     known = machines().get(owned.machine) if owned.machine is not None else None
     gpu = gpus().get(known.gpu if known else owned.gpu or "")
@@ -151,7 +151,7 @@ def _kept(owned: OwnedMachines, plan: Plan) -> Server:
     watts = owned.power or (known.max_watts if known else None)
     name = owned.name or f"your {known.name if known else f'machine with {count} × {gpu.name}'}"
     value, source = _remaining_value(owned, plan)
-    return Server(
+    return PricedServer(
         id=name,
         name=name,
         gpu=gpu,
@@ -189,7 +189,7 @@ def _age_years(owned: OwnedMachines) -> float | None:
     return days / 365.25
 
 
-def _rented() -> Iterator[Server]:
+def _rented() -> Iterator[PricedServer]:
     """Instances whose GPU is known and whose price has the whole machine in it."""
     for price in prices():
         if price.gpu is None or price.note.startswith(_GPU_ONLY):
@@ -198,7 +198,7 @@ def _rented() -> Iterator[Server]:
         known = _machine_of(price)
         joined = network_of_instance(price)
         network = joined.network if joined else _network_of(known) if known else None
-        yield Server(
+        yield PricedServer(
             id=price.id,
             name=f"{price.cloud} {price.instance}",
             gpu=gpu,
@@ -235,7 +235,7 @@ def _network_of(machine: Machine) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-def _products(plan: Plan) -> Iterator[Server]:
+def _products(plan: Plan) -> Iterator[PricedServer]:
     """Machines with a list price, or with a quote of the plan's."""
     quotes = {quote.machine: quote.price for quote in plan.prices.servers}
     for machine in machines():
@@ -245,7 +245,7 @@ def _products(plan: Plan) -> Iterator[Server]:
         gpu = gpus().get(machine.gpu)
         watts = machine.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
         quoted = machine.id in quotes
-        yield Server(
+        yield PricedServer(
             id=machine.id,
             name=machine.name,
             gpu=gpu,
@@ -259,7 +259,7 @@ def _products(plan: Plan) -> Iterator[Server]:
         )
 
 
-def _builds(plan: Plan) -> Iterator[Server]:
+def _builds(plan: Plan) -> Iterator[PricedServer]:
     """GPUs with a price in every chassis that takes them: an estimate from parts."""
     own = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
@@ -281,10 +281,10 @@ class _GpuPrice(NamedTuple):
     dates: tuple[datetime.date, ...]  # none where the plan gives it
 
 
-def _filled(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[Server]:
+def _filled(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[PricedServer]:
     for count in box.gpus:
         topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
-        yield Server(
+        yield PricedServer(
             id=build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",
             gpu=gpu,

@@ -10,7 +10,7 @@ from gpuyard.errors import GpuyardError
 from gpuyard.facility.design import design_facility
 from gpuyard.planner.costs import Housed, SiteLimit
 from gpuyard.planner.offers import Offer
-from gpuyard.planner.servers import Server
+from gpuyard.planner.servers import PricedServer
 from gpuyard.specs import Cluster, Network
 from gpuyard.specs.cluster import MachineSpec, Storage
 from gpuyard.specs.site import Site
@@ -25,7 +25,7 @@ class SiteCheck:
 
     site: Site
 
-    def alone(self, servers: Iterable[Server]) -> dict[Housed, SiteLimit]:
+    def alone(self, servers: Iterable[PricedServer]) -> dict[Housed, SiteLimit]:
         """Those of which the site can't house a single one."""
         found: dict[Housed, SiteLimit] = {}
         for server in servers:
@@ -46,13 +46,13 @@ class SiteCheck:
             fits, too_many, why = (fits, middle, refused) if refused else (middle, too_many, why)
         return SiteLimit(fits, f"{too_many} are too many: {why}")
 
-    def refusal(self, server: Server, count: int, network: Network | None) -> str:
+    def refusal(self, server: PricedServer, count: int, network: Network | None) -> str:
         """Why so many of them can't stand there; nothing if they can."""
         return _refusal(self.site, server, count, network)
 
 
 @functools.lru_cache(maxsize=4096)
-def _refusal(site: Site, server: Server, count: int, network: Network | None) -> str:
+def _refusal(site: Site, server: PricedServer, count: int, network: Network | None) -> str:
     known = server.id in machines()
     cluster = Cluster(
         name=server.name,

@@ -40,7 +40,7 @@ from gpuyard.specs.plan import RemedyName
 
 
 @dataclass(frozen=True)
-class Shape:
+class MachineShape:
     """Machines of one kind and how they are joined; without a network it is one machine."""
 
     gpu: Gpu
@@ -200,7 +200,7 @@ def _trained(
 def predict_shapes(
     workload: Workload,
     profile: ModelProfile,
-    shapes: Sequence[Shape],
+    shapes: Sequence[MachineShape],
     lines: Lines,
     grid: Grid,
 ) -> Throughputs:
@@ -260,8 +260,8 @@ def predict_shapes(
 
 def widened(
     predicted: Throughputs,
-    shapes: Sequence[Shape],
-    predict: Callable[[Sequence[Shape]], Throughputs],
+    shapes: Sequence[MachineShape],
+    predict: Callable[[Sequence[MachineShape]], Throughputs],
     ends: tuple[Network, Network],
 ) -> Throughputs:
     """Where nobody knows the network, the interval is from the low end on a slow one to the high end on a fast one."""
@@ -288,7 +288,7 @@ def widened(
     )
 
 
-def _alone(shapes: Sequence[Shape], lines: Lines, precision: Precision) -> Floats:
+def _alone(shapes: Sequence[MachineShape], lines: Lines, precision: Precision) -> Floats:
     """Of each shape's GPU in one precision: which of its precisions that is, the line's two parts and its σ;
     −1 and nothing known where the GPU does not train in it."""
     columns = []
@@ -304,24 +304,24 @@ def _alone(shapes: Sequence[Shape], lines: Lines, precision: Precision) -> Float
     return np.array(columns, dtype=float).reshape(-1, 4).T
 
 
-def configurations(shape: Shape, lines: Lines, grid: Grid) -> int:
+def configurations(shape: MachineShape, lines: Lines, grid: Grid) -> int:
     """How many there are of one shape."""
     settings = len(grid.batches) * len(_codes(shape, grid)) * len(lines[shape.gpu.id])
     return len(_nodes(shape, grid)) * settings
 
 
-def _codes(shape: Shape, grid: Grid) -> list[int]:
+def _codes(shape: MachineShape, grid: Grid) -> list[int]:
     """Indices of the remedies to try: one GPU exchanges nothing, and no remedy changes that."""
     if shape.gpus == 1 and shape.network is None:
         return [grid.remedies.index("none") if "none" in grid.remedies else 0]
     return list(range(len(grid.remedies)))
 
 
-def _nodes(shape: Shape, grid: Grid) -> tuple[int, ...]:
+def _nodes(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
     return tuple(count for count in grid.nodes if (count > 1) == (shape.network is not None))
 
 
-def _fleet(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Fleet]:
+def _fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]:
     """Every shape with every number of machines that it may have, and which shape each spot is."""
     nodes = [_nodes(shape, grid) for shape in shapes]
     many = np.array([len(counts) for counts in nodes], dtype=np.int64)
@@ -344,7 +344,7 @@ def _fleet(shapes: Sequence[Shape], grid: Grid) -> tuple[Integers, Fleet]:
 
 
 def _rows(
-    shapes: Sequence[Shape], lines: Lines, grid: Grid
+    shapes: Sequence[MachineShape], lines: Lines, grid: Grid
 ) -> tuple[Integers, Floats, Integers, Integers]:
     """The columns that say which row is what: spot of the fleet, batch, remedy, and precision of its GPU."""
     columns: list[list[Floats]] = [[], [], [], []]

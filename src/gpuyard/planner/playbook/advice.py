@@ -11,7 +11,7 @@ from gpuyard.catalog.tiers import build_price, tiers
 from gpuyard.planner.playbook.rulebook import Fact, Reason, Stage, StageFigures, rulebook
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import make_plan, plan_premises, plan_workload
-from gpuyard.planner.servers import Server, servers_of
+from gpuyard.planner.servers import PricedServer, servers_of
 from gpuyard.predict import Calibration
 from gpuyard.specs.offers import Load
 from gpuyard.specs.plan import Acquisition, Plan
@@ -310,7 +310,7 @@ def plan_figures(plan: Plan, result: PlanResult) -> Figures | None:
     )
 
 
-def _dated(server: Server) -> str:
+def _dated(server: PricedServer) -> str:
     return (
         f"{server.name} of {server.price_date}" if server.price_date else f"{server.name} as given"
     )
