@@ -11,7 +11,7 @@ from gpuyard.measure import ResultsStore
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.records import HostFacts, LinkBench, LinkMeasurement
 from gpuyard.measure.record import Testbed
-from gpuyard.specs import Dataset, Target, Tensor, Workload
+from gpuyard.specs import Dataset, Tensor, TrainingTarget, Workload
 
 Build = Callable[..., Workload]
 Measured = Callable[..., LinkMeasurement]
@@ -38,7 +38,7 @@ def tiny() -> Build:
     ) -> Workload:
         given = {
             "input": Tensor(shape=(16,)),
-            "target": Target(classes=4),
+            "target": TrainingTarget(classes=4),
             "dataset": Dataset(samples=200, source=source),
             **more,
         }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpuyard.errors import UserMistake
-from gpuyard.specs import Dataset, Target, Tensor, Workload
+from gpuyard.specs import Dataset, Tensor, TrainingTarget, Workload
 from gpuyard.workloads.disk_images import find_images, is_on_disk
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import build_batches
@@ -70,7 +70,7 @@ def test_a_workload_trains_on_them(folder: Path) -> None:
         name="w",
         model="tests.workloads.test_disk_images:model",
         input=Tensor(shape=(3, 8, 8)),
-        target=Target(classes=2),
+        target=TrainingTarget(classes=2),
         dataset=Dataset(samples=6, source=str(folder)),
     )
     inputs, target = next(build_batches(workload, build_task(workload), batch=4))

@@ -17,8 +17,8 @@ from gpuyard.specs.workload import (
     Dataset,
     KnownThroughput,
     Precision,
-    Target,
     Tensor,
+    TrainingTarget,
     Workload,
 )
 
@@ -37,9 +37,9 @@ __all__ = [
     "Spec",
     "Storage",
     "StrategyName",
-    "Target",
     "Tensor",
     "Topology",
+    "TrainingTarget",
     "Workload",
     "read_spec",
 ]

@@ -46,7 +46,7 @@ RESERVED_YEARS: dict[Acquisition, int] = {"reserved-1-year": 1, "reserved-3-year
 _REMEDIES: tuple[RemedyName, ...] = ("none", "fp16-gradients", "accumulation", "powersgd")
 
 
-class Policy(Spec):
+class PlanPolicy(Spec):
     """What is not a matter of price."""
 
     data_stays: Annotated[
@@ -134,7 +134,7 @@ class Renting(Spec):
     ] = None
 
 
-class Spot(Spec):
+class SpotInterruptions(Spec):
     """How often spot instances are interrupted, and what that costs a run."""
 
     interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="per instance")] = 0.05
@@ -234,7 +234,7 @@ class OwnedMachines(Spec):
         return self
 
 
-class Search(Spec):
+class PlanSearch(Spec):
     """What to try; whatever you leave out is tried with all that the catalog has."""
 
     ways: Annotated[
@@ -263,7 +263,7 @@ class Search(Spec):
     ] = None
 
     @model_validator(mode="after")
-    def _mixes_something(self) -> "Search":
+    def _mixes_something(self) -> "PlanSearch":
         owned, rented = {"buy", "colocate", "keep"}, {"on-demand", "spot"}
         if "hybrid" in self.ways and not (owned & set(self.ways) and rented & set(self.ways)):
             raise ValueError(
@@ -300,7 +300,7 @@ class Plan(Spec):
     horizon: Annotated[
         Years, Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon")
     ] = 3 * 365.25 * 86400
-    policy: Policy = Policy()
+    policy: PlanPolicy = PlanPolicy()
     people: People = People()
     site: Annotated[
         Annotated[PlanSite, Tag("described")] | Annotated[SiteReference, Tag("named")],
@@ -309,8 +309,8 @@ class Plan(Spec):
     ] = PlanSite()
     owning: Owning = Owning()
     renting: Renting = Renting()
-    spot: Spot = Spot()
-    search: Search = Search()
+    spot: SpotInterruptions = SpotInterruptions()
+    search: PlanSearch = PlanSearch()
     prices: OwnPrices = OwnPrices()
     offers: Annotated[tuple[OwnOffer, ...], Field(max_length=MOST_LISTED)] = ()
     owned: Annotated[

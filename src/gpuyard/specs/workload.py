@@ -100,14 +100,14 @@ class Tensor(Spec):
         return given
 
 
-class Target(Spec):
+class TrainingTarget(Spec):
     """What the model is asked for: a class, or a tensor."""
 
     classes: Annotated[int | None, Field(gt=1, le=100_000_000)] = None
     shape: Shape | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "Target":
+    def _one_of_both(self) -> "TrainingTarget":
         if (self.classes is None) == (self.shape is None):
             raise ValueError("a target has either 'classes' or 'shape'")
         return self
@@ -183,7 +183,7 @@ class Workload(Spec):
     ] = None
     target: Annotated[
         Annotated[
-            Annotated[Target, Tag("described")] | Annotated[NextToken, Tag("named")],
+            Annotated[TrainingTarget, Tag("described")] | Annotated[NextToken, Tag("named")],
             Discriminator(named_or_described),
         ]
         | None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake, closest_name
-from gpuyard.specs import Target, Tensor, Workload
+from gpuyard.specs import Tensor, TrainingTarget, Workload
 from gpuyard.workloads.own_code import code_directories, code_of, find_module
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _draw_input(tensor: Tensor, n: int) -> "torch.Tensor":
     return torch.randn(n, *tensor.shape)
 
 
-def _draw_target(target: Target, n: int) -> "torch.Tensor":
+def _draw_target(target: TrainingTarget, n: int) -> "torch.Tensor":
     import torch
 
     if target.classes is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard import files
 from gpuyard.errors import UserMistake
-from gpuyard.specs import Target, Workload
+from gpuyard.specs import TrainingTarget, Workload
 from gpuyard.workloads.disk_images import UndecodedImages, find_images, is_on_disk
 from gpuyard.workloads.own_code import code_directories
 from gpuyard.workloads.resolve import call_factory, import_factory
@@ -42,7 +42,7 @@ def load_samples(workload: Workload, task: "Task") -> Samples:
         return _pool(workload, task, "synthetic")
     if is_on_disk(source):
         images = find_images(source, task.batch(1)[0][0].shape[1:])
-        known = workload.target.classes if isinstance(workload.target, Target) else None
+        known = workload.target.classes if isinstance(workload.target, TrainingTarget) else None
         if known is not None and images.classes > known:
             raise UserMistake(
                 f"{source} has classes up to {images.classes - 1}, counted from 0, and the workload "

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.specs import Dataset, Target, Tensor, Workload
+from gpuyard.specs import Dataset, Tensor, TrainingTarget, Workload
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import build_batches, load_samples
 
@@ -37,7 +37,7 @@ def test_integer_input_and_tensor_target(tiny: Build) -> None:
     spec = tiny(
         "embedding",
         input=Tensor(shape=(2,), dtype="int64", below=7),
-        target=Target(shape=(2,)),
+        target=TrainingTarget(shape=(2,)),
     )
     task = build_task(spec)
     (inputs,), target = task.batch(50)
