@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics.capacity_mix import Tier, best_mix
+from gpuyard.economics.capacity_mix import CapacityTier, best_mix
 from gpuyard.economics.demand import Demand, demand_of, described_demand
 from gpuyard.economics.hybrid import HybridPrices, best_hybrid, mix_of
 from gpuyard.errors import MissingRequirement, UserMistake
@@ -69,7 +69,7 @@ def test_the_program_agrees_with_the_newsvendor(
     demand: Demand, prices: HybridPrices, each: int
 ) -> None:
     pytest.importorskip("scipy")
-    owned = Tier("owned", prices.owned_usd, prices.running_usd, gpus_each=each)
+    owned = CapacityTier("owned", prices.owned_usd, prices.running_usd, gpus_each=each)
     mix = best_mix(demand, (owned,), prices.rented_usd)
     best = best_hybrid(demand, prices, gpus_per_machine=each).best
     served = mix.usd_per_year
@@ -85,7 +85,10 @@ def test_three_kinds_against_brute_force(
     demand: Demand, owned: float, reserved: float, running: float, each: int
 ) -> None:
     pytest.importorskip("scipy")
-    tiers = (Tier("owned", owned, running, gpus_each=each), Tier("reserved", reserved))
+    tiers = (
+        CapacityTier("owned", owned, running, gpus_each=each),
+        CapacityTier("reserved", reserved),
+    )
     mix = best_mix(demand, tiers, 1.0)
     wanted = demand.gpus
     brute = min(
@@ -104,7 +107,7 @@ def test_many_levels_are_merged_and_said_so() -> None:
     pytest.importorskip("scipy")
     random = np.random.default_rng(3)
     demand = demand_of(random.gamma(2.0, 10.0, 50_000), 1.0, "drawn")
-    mix = best_mix(demand, (Tier("owned", 0.4),), 1.0)
+    mix = best_mix(demand, (CapacityTier("owned", 0.4),), 1.0)
     assert not mix.exact
     best = best_hybrid(demand, HybridPrices(0.4, 1.0)).best
     assert mix.usd_per_year == pytest.approx(best.usd_per_year, rel=1e-4)
@@ -113,7 +116,7 @@ def test_many_levels_are_merged_and_said_so() -> None:
 def test_without_scipy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(MissingRequirement, match="gpuyard\\[plan\\]"):
-        best_mix(described_demand("steady", 4), (Tier("owned", 0.4),), 1.0)
+        best_mix(described_demand("steady", 4), (CapacityTier("owned", 0.4),), 1.0)
 
 
 def test_a_million_hours() -> None:

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpuyard.facility.fabric.shape import (
+    FabricShape,
     PortDemand,
-    Shape,
     SwitchPorts,
     single,
     three_tiers,
@@ -25,7 +25,7 @@ def alike(ports: int) -> SwitchPorts:
     return SwitchPorts(ports, 0, ports, Fraction(1))
 
 
-def found(asked: PortDemand, ports: SwitchPorts) -> Shape:
+def found(asked: PortDemand, ports: SwitchPorts) -> FabricShape:
     shape = single(asked, ports) or two_tiers(asked, ports) or three_tiers(asked, ports)
     assert shape is not None
     return shape

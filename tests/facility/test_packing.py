@@ -5,12 +5,12 @@ import functools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.racks.packing import Limits, pack
 
 
-def device(name: str, units: int, kg: float = 10, watts: float = 100) -> Device:
-    return Device(
+def device(name: str, units: int, kg: float = 10, watts: float = 100) -> RackDevice:
+    return RackDevice(
         kind="server",
         name=name,
         rack_units=units,
@@ -25,7 +25,7 @@ def device(name: str, units: int, kg: float = 10, watts: float = 100) -> Device:
     )
 
 
-def fewest_by_brute_force(kinds: list[tuple[Device, int]], limits: Limits) -> int:
+def fewest_by_brute_force(kinds: list[tuple[RackDevice, int]], limits: Limits) -> int:
     """Try every way to fill one rack, again and again."""
     devices = [d for d, _ in kinds]
 
@@ -82,9 +82,9 @@ def test_nothing_overflows(sizes: list[tuple[int, int]]) -> None:
 
 
 def _check(
-    devices: tuple[Device, ...],
+    devices: tuple[RackDevice, ...],
     racks: tuple[tuple[int, ...], ...],
-    kinds: list[tuple[Device, int]],
+    kinds: list[tuple[RackDevice, int]],
     limits: Limits,
 ) -> None:
     for k, one in enumerate(devices):

@@ -14,7 +14,7 @@ MOST_LEVELS = 2000  # distinct levels of demand in one program; more are merged 
 
 
 @dataclass(frozen=True)
-class Tier:
+class CapacityTier:
     """One kind of capacity. Prices are for one GPU and hour."""
 
     name: str
@@ -43,7 +43,7 @@ class CapacityMix:
     exact: bool  # no levels of demand were merged
 
 
-def best_mix(demand: Demand, tiers: tuple[Tier, ...], on_demand_usd: float) -> CapacityMix:
+def best_mix(demand: Demand, tiers: tuple[CapacityTier, ...], on_demand_usd: float) -> CapacityMix:
     """What to hold of each tier. Whole machines; the program's gap is zero."""
     if not on_demand_usd >= 0:
         raise UserMistake("the price on demand must be zero or more")
@@ -59,7 +59,7 @@ def best_mix(demand: Demand, tiers: tuple[Tier, ...], on_demand_usd: float) -> C
 
 
 def _solve(
-    levels: Array, weights: Array, tiers: tuple[Tier, ...], on_demand_usd: float
+    levels: Array, weights: Array, tiers: tuple[CapacityTier, ...], on_demand_usd: float
 ) -> list[int]:
     try:
         from scipy import sparse
@@ -112,7 +112,7 @@ def _levels(gpus: Array) -> tuple[Array, Array, bool]:
 
 def _dispatch(
     demand: Demand,
-    tiers: tuple[Tier, ...],
+    tiers: tuple[CapacityTier, ...],
     gpus: list[int],
     on_demand_usd: float,
     exact: bool,

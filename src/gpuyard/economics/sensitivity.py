@@ -39,7 +39,7 @@ class TornadoBar:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SavingSpread:
     """What many draws of all uncertain inputs came to."""
 
     draws: int
@@ -81,7 +81,7 @@ def tornado(case: RentOrOwn, ranges: Ranges) -> list[TornadoBar]:
     return sorted(bars, key=lambda bar: -bar.swing_usd)
 
 
-def monte_carlo(case: RentOrOwn, ranges: Ranges, draws: int, seed: int = 0) -> Spread:
+def monte_carlo(case: RentOrOwn, ranges: Ranges, draws: int, seed: int = 0) -> SavingSpread:
     """All inputs drawn at once, each from a triangle: never outside its range, most often as stated."""
     if not 100 <= draws <= MOST_DRAWS:
         raise UserMistake(f"expected 100 to {MOST_DRAWS:,} draws, got {draws:,}")
@@ -100,7 +100,7 @@ def monte_carlo(case: RentOrOwn, ranges: Ranges, draws: int, seed: int = 0) -> S
         evens.append(np.broadcast_to(break_even_months(part), size))
     saving, even = np.concatenate(savings), np.concatenate(evens)
     counts, edges = np.histogram(saving, bins=40)
-    return Spread(
+    return SavingSpread(
         draws=draws,
         seed=seed,
         owning_is_cheaper=float(np.mean(saving > 0)),

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.device import Contents, Device
+from gpuyard.facility.device import Contents, RackDevice
 from gpuyard.facility.housing import HousingCost, housing_terms
 from gpuyard.facility.network.cables import NetworkCable, network_cables
 from gpuyard.facility.network.room_network import RoomNetwork, network_for
@@ -14,7 +14,7 @@ from gpuyard.facility.power.pdu_choice import PduChoice, choose_pdus
 from gpuyard.facility.power.rack_power import CannotPower, RackPower, power_rack
 from gpuyard.facility.power.wall_power import WallPower
 from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M
-from gpuyard.facility.racks.packing import Limits, Packing, pack
+from gpuyard.facility.racks.packing import Limits, RackPacking, pack
 from gpuyard.facility.racks.placing import Room, place
 from gpuyard.facility.server import server_device
 from gpuyard.facility.shortfalls import device_shortfalls, room_shortfalls
@@ -35,10 +35,10 @@ class FacilityDesign:
     cluster: Cluster
     rules: SiteRules
     site_given: bool
-    server: Device
+    server: RackDevice
     wall_power: WallPower
     pdu_choice: PduChoice
-    packing: Packing
+    packing: RackPacking
     room: Room
     power: tuple[RackPower, ...]
     network: RoomNetwork
@@ -142,7 +142,7 @@ def _on_the_floor(cluster: Cluster, rules: SiteRules) -> bool:
     return alone or rules.site.kind == "office"
 
 
-def _limits(rules: SiteRules, server: Device) -> Limits:
+def _limits(rules: SiteRules, server: RackDevice) -> Limits:
     rack = rules.site.rack
     units = max(rack.units, server.rack_units) if server.tower else rack.units
     return Limits(units, rack.weight, rules.rack_watts)
@@ -156,12 +156,12 @@ def _refuse(sentences: Iterable[str], rules: SiteRules) -> None:
 
 
 def _powered(
-    kinds: Sequence[tuple[Device, int]],
+    kinds: Sequence[tuple[RackDevice, int]],
     limits: Limits,
     pdu_choice: PduChoice,
     network: RoomNetwork,
     rules: SiteRules,
-) -> tuple[Packing, Room, tuple[RackPower, ...]]:
+) -> tuple[RackPacking, Room, tuple[RackPower, ...]]:
     """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
     alone = [(device, _most_alone(device, limits, pdu_choice)) for device, _ in kinds]
     reason = ""
@@ -181,7 +181,9 @@ def _powered(
     raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
 
 
-def _within_reach(packing: Packing, limits: Limits, network: RoomNetwork, rules: SiteRules) -> Room:
+def _within_reach(
+    packing: RackPacking, limits: Limits, network: RoomNetwork, rules: SiteRules
+) -> Room:
     """In the site's rows. Where it leaves their length open and a cable would be too long, in rows that
     make the longest cable shortest."""
     rack, limit_m = rules.site.rack, rules.site.cable_limit
@@ -201,7 +203,7 @@ def _longest_m(cables: Sequence[NetworkCable]) -> float:
     return max((cable.length_m for cable in cables), default=0.0)
 
 
-def _most_alone(device: Device, limits: Limits, pdu_choice: PduChoice) -> int:
+def _most_alone(device: RackDevice, limits: Limits, pdu_choice: PduChoice) -> int:
     """How many of this device alone the PDUs of one rack carry, also past what else fits into it: what
     they could carry more is left for others."""
     low, high = 1, min(max(3 * limits.most_of(device), 1), _MOST_PROBED)

@@ -21,7 +21,7 @@ HOSTS: frozenset[str] = frozenset({"server", "storage"})
 
 
 @dataclass(frozen=True)
-class Device:
+class RackDevice:
     """Watts are what it takes from the wall."""
 
     kind: Kind
@@ -67,5 +67,5 @@ class Device:
         return "slower" if left >= self.supplies_minimum else "off"
 
 
-Contents = tuple[tuple[Device, int], ...]
+Contents = tuple[tuple[RackDevice, int], ...]
 """What is in one rack: devices and how many of each."""

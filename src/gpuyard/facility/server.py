@@ -6,7 +6,7 @@ import math
 from gpuyard.catalog import Gpu, Machine, gpus, machines
 from gpuyard.catalog.facility import ServerModel, servers
 from gpuyard.errors import UserMistake
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.power.wall_power import WallPower, wall_power_of
 from gpuyard.specs import Cluster
 
@@ -15,7 +15,7 @@ _TOWER_GPUS = 4
 _CLOUDS = ("aws-", "gcp-", "azure-")
 
 
-def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
+def server_device(cluster: Cluster) -> tuple[RackDevice, WallPower]:
     """The device of one node, and how its power was found."""
     machine = machines().get(cluster.machine) if isinstance(cluster.machine, str) else None
     if machine is not None and machine.id.startswith(_CLOUDS):
@@ -30,7 +30,7 @@ def server_device(cluster: Cluster) -> tuple[Device, WallPower]:
         name = f"server with {count} × {gpu.name}" if count > 1 else f"server with {gpu.name}"
     box = _box(cluster, gpu, count, machine)
     power = wall_power_of(box, gpu, count, machine)
-    device = Device(
+    device = RackDevice(
         kind="server",
         name=name.replace("server with", "workstation with") if box.tower else name,
         rack_units=box.rack_units,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.power.rack_power import RackPower
 from gpuyard.facility.racks.placing import Room
 from gpuyard.facility.site_rules import SiteRules
@@ -13,7 +13,7 @@ RACK_WEIGHT_KG = 120.0
 """An empty rack; assumed."""
 
 
-def device_shortfalls(device: Device, rules: SiteRules) -> Iterator[str]:
+def device_shortfalls(device: RackDevice, rules: SiteRules) -> Iterator[str]:
     """What keeps one device out of every rack of the site."""
     rack, name = rules.site.rack, device.name
     if not device.tower:

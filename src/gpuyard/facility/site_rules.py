@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog.electricity import Tariff, tariff_of
 from gpuyard.catalog.facility import Region, facility_costs
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.power.electricity import apparent_va, continuous_load_in
 from gpuyard.facility.power.rack_pdu import region_of
 from gpuyard.specs.site import Site
@@ -74,7 +74,7 @@ def _kind_words(site: Site) -> str:
     )
 
 
-def default_site(device: Device, nodes: int) -> Site:
+def default_site(device: RackDevice, nodes: int) -> Site:
     """Without a site file: an office for a workstation that it can feed, else colocation with all the
     circuits that it takes."""
     if device.tower and nodes == 1 and apparent_va(device.peak_watts) <= _OFFICE_WATTS:

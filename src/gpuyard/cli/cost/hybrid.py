@@ -148,12 +148,12 @@ def _mix(
     demand: "Demand", prices: "HybridPrices", gpus_per_machine: int, reserved: str
 ) -> "CapacityMix":
     from gpuyard.economics.billing import HOURS_PER_YEAR, rent_price
-    from gpuyard.economics.capacity_mix import Tier, best_mix
+    from gpuyard.economics.capacity_mix import CapacityTier, best_mix
 
     price = rent_price(reserved)
     held = price.usd_per_year / HOURS_PER_YEAR if price.usd_per_year else price.usd_per_hour
     tiers = (
-        Tier("owned", prices.owned_usd, prices.running_usd, gpus_each=gpus_per_machine),
-        Tier("reserved", held),
+        CapacityTier("owned", prices.owned_usd, prices.running_usd, gpus_each=gpus_per_machine),
+        CapacityTier("reserved", held),
     )
     return best_mix(demand, tiers, prices.rented_usd)

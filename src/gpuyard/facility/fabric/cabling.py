@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpuyard.catalog.fabric import Cable, cables
 from gpuyard.errors import UserMistake
 from gpuyard.facility.fabric.request import TypicalFloor
-from gpuyard.facility.fabric.shape import PortDemand, Shape
+from gpuyard.facility.fabric.shape import FabricShape, PortDemand
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Wiring:
     """Numbers for every switch: leaves by pod, then within it; spines the same; cores by set."""
 
     demand: PortDemand
-    shape: Shape
+    shape: FabricShape
 
     def leaf_of(self, node: int, port: int) -> int:
         """Where a machine's port is plugged in."""

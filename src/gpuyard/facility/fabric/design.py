@@ -7,11 +7,18 @@ from functools import cached_property
 from gpuyard.catalog.fabric import Switch
 from gpuyard.facility.fabric.cabling import CableRun, Wiring, lay_cables
 from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
-from gpuyard.facility.fabric.shape import Boards, Shape, populate, single, three_tiers, two_tiers
+from gpuyard.facility.fabric.shape import (
+    Boards,
+    FabricShape,
+    populate,
+    single,
+    three_tiers,
+    two_tiers,
+)
 from gpuyard.specs import Network
 
 _HOPS = {0: 0, 1: 1, 2: 3, 3: 5}
-_DIRECT = Shape(1, 1, 0, 0, 0)
+_DIRECT = FabricShape(1, 1, 0, 0, 0)
 _CHIPS_DEEP = 3  # leaf chip, spine chip, leaf chip of a director
 
 
@@ -20,7 +27,7 @@ class FabricDesign:
     """A fabric that joins all that was asked for."""
 
     request: FabricRequest
-    shape: Shape
+    shape: FabricShape
     switch: Switch  # the leaf, or the only one
     spine_switch: Switch  # of both upper tiers
     boards: Boards | None  # of the only switch, where it is a director

@@ -19,7 +19,7 @@ Tiers = Literal[0, 1, 2, 3]
 
 
 @dataclass(frozen=True)
-class Shape:
+class FabricShape:
     """A balanced fat tree.
 
     Endpoints are split into `groups` (rails that share leaves) and these by machines into `parts`.
@@ -120,16 +120,16 @@ class PortDemand:
         return math.ceil(Fraction(endpoints) / self.oversubscription / speed)
 
 
-def single(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
+def single(demand: PortDemand, ports: SwitchPorts) -> FabricShape | None:
     """One switch, where it has ports enough."""
     if demand.nodes * demand.ports_per_node > ports.leaf:
         return None
-    return Shape(1, 1, 1, 0, 0)
+    return FabricShape(1, 1, 1, 0, 0)
 
 
-def two_tiers(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
+def two_tiers(demand: PortDemand, ports: SwitchPorts) -> FabricShape | None:
     """The fewest leaves and spines; None where two tiers are not enough."""
-    best: Shape | None = None
+    best: FabricShape | None = None
     for groups in _divisors(demand.rails):
         in_group = demand.nodes * demand.ports_per_node // groups
         for per_group in range(1, ports.above // groups + 1):
@@ -145,7 +145,7 @@ def two_tiers(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
 
 def _spines_over(
     demand: PortDemand, ports: SwitchPorts, groups: int, per_group: int, in_group: int
-) -> Iterator[Shape]:
+) -> Iterator[FabricShape]:
     """The fewest spines over so many leaves."""
     down = -(-in_group // per_group)
     up = demand.uplinks(down, ports.uplink_speed)
@@ -155,13 +155,13 @@ def _spines_over(
         bundle = -(-up // spines)
         fits = ports.leaf_holds(down, spines * bundle)
         if fits and groups * per_group * bundle <= ports.above:
-            yield Shape(groups, 1, per_group, spines, bundle)
+            yield FabricShape(groups, 1, per_group, spines, bundle)
             return
 
 
-def three_tiers(demand: PortDemand, ports: SwitchPorts) -> Shape | None:
+def three_tiers(demand: PortDemand, ports: SwitchPorts) -> FabricShape | None:
     """The fewest leaves, spines and cores; a rail never leaves its pods but through the cores."""
-    best: Shape | None = None
+    best: FabricShape | None = None
     for parts in range(1, min(demand.nodes, ports.above // demand.rails) + 1):
         pods = demand.rails * parts
         if pods == 1:
@@ -184,8 +184,8 @@ def _pods_of(
     leaves: int,
     in_pod: int,
     *,
-    best: Shape | None,
-) -> Iterator[Shape]:
+    best: FabricShape | None,
+) -> Iterator[FabricShape]:
     down = -(-in_pod // leaves)
     up = demand.uplinks(down, ports.uplink_speed)
     if not ports.leaf_holds(down, up):
@@ -205,7 +205,7 @@ def _pods_of(
             continue
         cores = _cores_over(ports, pods, spines, spine_up, ports.above - spine_down)
         if cores is not None:
-            yield Shape(*split, leaves, spines, bundle, *cores)
+            yield FabricShape(*split, leaves, spines, bundle, *cores)
 
 
 def _cores_over(
@@ -225,7 +225,7 @@ def _cores_over(
     return None if found is None else found[2]
 
 
-def _better(one: Shape | None, other: Shape) -> Shape:
+def _better(one: FabricShape | None, other: FabricShape) -> FabricShape:
     if one is None or (other.switches, other.links) < (one.switches, one.links):
         return other
     return one

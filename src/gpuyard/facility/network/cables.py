@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.cabling import sold_cables
 from gpuyard.facility.network.devices import TIERS
@@ -99,7 +99,7 @@ class NetworkFigures:
 
     name: str
     fabric: FabricDesign
-    boxes: tuple[tuple[Device, int], ...]
+    boxes: tuple[tuple[RackDevice, int], ...]
     cables: int
     usd: float | None
 

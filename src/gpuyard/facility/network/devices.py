@@ -4,7 +4,7 @@ import math
 
 from gpuyard.catalog.fabric import Switch
 from gpuyard.catalog.facility import servers
-from gpuyard.facility.device import Device, Kind
+from gpuyard.facility.device import Kind, RackDevice
 from gpuyard.facility.fabric import FabricDesign
 from gpuyard.facility.fabric.shape import Boards
 
@@ -23,7 +23,7 @@ _TYPICAL = 0.7  # of a switch's maximum
 _TYPICAL_STORAGE = 0.7
 
 
-def switch_devices(network: str, fabric: FabricDesign) -> list[tuple[Device, int]]:
+def switch_devices(network: str, fabric: FabricDesign) -> list[tuple[RackDevice, int]]:
     """The boxes of each tier, and how many."""
     shape = fabric.shape
     leaf, spine, core = TIERS[network]
@@ -35,7 +35,7 @@ def switch_devices(network: str, fabric: FabricDesign) -> list[tuple[Device, int
     return [(_device(kind, switch, boards), n) for kind, switch, boards, n in tiers if n]
 
 
-def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
+def _device(kind: Kind, switch: Switch, boards: Boards | None) -> RackDevice:
     units = math.ceil(switch.rack_units) or 1
     gbit = switch.ports * switch.port_gbit_per_second
     watts = switch.max_watts or max(gbit * _WATTS_PER_PORT_GBIT, 40.0)
@@ -46,7 +46,7 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
     if boards is not None:
         name = f"{name} with {boards.leaf_boards} leaf and {boards.spine_boards} spine boards"
         price = None if price is None else price * boards.price_share
-    return Device(
+    return RackDevice(
         kind=kind,
         name=name,
         rack_units=units,
@@ -66,11 +66,11 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> Device:
     )
 
 
-def storage_device() -> Device:
+def storage_device() -> RackDevice:
     """A typical storage server; estimated."""
     box = servers().get(_STORAGE_SERVER)
     peak = box.max_watts or box.supplies_needed * box.supply_watts
-    return Device(
+    return RackDevice(
         kind="storage",
         name=box.name,
         rack_units=box.rack_units,

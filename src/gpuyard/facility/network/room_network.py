@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuyard.catalog import links, machines
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.fabric import (
     FabricDesign,
     HostPorts,
@@ -36,7 +36,7 @@ class RoomNetwork:
     management_ports: int = 0
     """Of each host; a switch has one."""
     storage_attachment: StorageAttachment | None = None
-    devices: tuple[tuple[Device, int], ...] = ()
+    devices: tuple[tuple[RackDevice, int], ...] = ()
     storage_hosts: tuple[int, ...] = field(default=(), repr=False)
     """The host of each port of the storage network."""
     served: dict[str, Members] = field(default_factory=dict, repr=False)
@@ -59,7 +59,7 @@ class RoomNetwork:
     def hosts_of_leaf(self, kind: str, leaf: int) -> Sequence[int]:
         return self.served[kind][leaf] if kind in self.served else ()
 
-    def ports_for_management(self, device: Device) -> int:
+    def ports_for_management(self, device: RackDevice) -> int:
         """The management network's own switches are managed over their links."""
         if self.management is None or device.kind in TIERS["management"]:
             return 0
@@ -85,7 +85,7 @@ def network_for(
     if between is None and attached is None:
         return RoomNetwork()
     floor = TypicalFloor(nodes_per_rack=nodes_per_rack, racks_per_row=per_row)
-    devices: list[tuple[Device, int]] = []
+    devices: list[tuple[RackDevice, int]] = []
     served: dict[str, Members] = {}
     compute = storage = None
     hosts: tuple[int, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import facility as tables
 from gpuyard.catalog.facility import Pdu, fits, plugs
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.power.rack_pdu import RackPdu, rack_pdu, wall_circuit
 from gpuyard.facility.power.rack_power import CannotPower, power_rack
 from gpuyard.facility.racks.packing import Limits
@@ -33,7 +33,7 @@ class PduChoice:
         return self.pdus[0].model
 
 
-def choose_pdus(server: Device, nodes: int, rules: SiteRules, limits: Limits) -> PduChoice:
+def choose_pdus(server: RackDevice, nodes: int, rules: SiteRules, limits: Limits) -> PduChoice:
     """The best of all that fit the site's circuits; a sentence where none can feed one server."""
     reasons: list[str] = []
     best: tuple[tuple[float, ...], PduChoice] | None = None
@@ -55,7 +55,7 @@ def choose_pdus(server: Device, nodes: int, rules: SiteRules, limits: Limits) ->
     return best[1]
 
 
-def _cannot(server: Device, rules: SiteRules, reasons: list[str]) -> str:
+def _cannot(server: RackDevice, rules: SiteRules, reasons: list[str]) -> str:
     why = reasons[0] if reasons else "no PDU of the catalog fits its circuits"
     return (
         f"{rules.site.name} can't power {server.name}: {why}. Try a site with other circuits, or name"
@@ -63,7 +63,7 @@ def _cannot(server: Device, rules: SiteRules, reasons: list[str]) -> str:
     )
 
 
-def _candidates(server: Device, rules: SiteRules) -> Iterator[tuple[RackPdu, ...]]:
+def _candidates(server: RackDevice, rules: SiteRules) -> Iterator[tuple[RackPdu, ...]]:
     """One PDU for each feed, of the same model."""
     site = rules.site
     choices = [[c for c in site.circuits if c.feed in {None, "AB"[f]}] for f in range(site.feeds)]
@@ -112,7 +112,7 @@ def _most_per_feed(pdus: tuple[RackPdu, ...], rules: SiteRules) -> int:
 
 
 def _most_servers(
-    server: Device, most: int, pdus: tuple[RackPdu, ...], per_feed: int
+    server: RackDevice, most: int, pdus: tuple[RackPdu, ...], per_feed: int
 ) -> tuple[int, int] | str:
     """Servers of one rack that these PDUs carry and how many PDUs that takes, or why not even one."""
     why = ""

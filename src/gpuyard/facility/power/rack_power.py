@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Contents, Device
+from gpuyard.facility.device import Contents, RackDevice
 from gpuyard.facility.power.cord import cord_amps, outlets_for
 from gpuyard.facility.power.electricity import apparent_va
 from gpuyard.facility.power.phases import CordLoad, PhaseBalance, balance
@@ -17,7 +17,7 @@ from gpuyard.facility.power.rack_pdu import RackPdu
 class Cord:
     """One supply of one device of the rack: `position` counts the devices of that kind."""
 
-    device: Device
+    device: RackDevice
     position: int
     supply: int
 

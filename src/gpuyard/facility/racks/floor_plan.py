@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 
 RACK_WIDTH_M = 0.6
 ROW_PITCH_M = 2.4
@@ -18,7 +18,7 @@ _SLACK_M = 0.6  # both ends together
 class PlacedDevice:
     """A device in its rack; `unit` is its lowest, counted from 1 at the floor."""
 
-    device: Device
+    device: RackDevice
     number: int
     """Counts the devices of its kind over the whole room, from 1."""
     rack: int

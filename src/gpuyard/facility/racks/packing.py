@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 
 _MOST_RACKS_SEARCHED = 40
 _MOST_STEPS = 20_000
@@ -21,13 +21,13 @@ class Limits:
     units: int
     weight_kg: float
     watts: float
-    most: tuple[tuple[Device, int], ...] = ()
+    most: tuple[tuple[RackDevice, int], ...] = ()
 
-    def most_of(self, device: Device) -> int:
+    def most_of(self, device: RackDevice) -> int:
         """How many of this device alone fit into one rack."""
         return int(1 / max(self.shares(device)) + 1e-9)
 
-    def shares(self, device: Device) -> Shares:
+    def shares(self, device: RackDevice) -> Shares:
         """What one device takes of a rack's units, weight, power and outlets. Cords of different
         devices share the same outlets, so what each kind alone could have is shared out evenly."""
         by_cords = next((most for other, most in self.most if other is device), 0)
@@ -54,15 +54,15 @@ def used_by(counts: Sequence[int], shares: Sequence[Shares]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Packing:
+class RackPacking:
     """Counts of every device by rack; no packing takes fewer racks than `fewest`."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[RackDevice, ...]
     racks: tuple[tuple[int, ...], ...]
     fewest: int
 
 
-def pack(kinds: Sequence[tuple[Device, int]], limits: Limits) -> Packing:
+def pack(kinds: Sequence[tuple[RackDevice, int]], limits: Limits) -> RackPacking:
     """Every device must fit into an empty rack: `Limits.most_of` says so before."""
     ordered = sorted(kinds, key=lambda kind: -_size(kind[0], limits))
     devices = tuple(device for device, _ in ordered)
@@ -78,22 +78,22 @@ def pack(kinds: Sequence[tuple[Device, int]], limits: Limits) -> Packing:
             fewest += 1
         else:
             break
-    return Packing(devices, tuple(racks), fewest)
+    return RackPacking(devices, tuple(racks), fewest)
 
 
-def fewest_racks(kinds: Sequence[tuple[Device, int]], limits: Limits) -> int:
+def fewest_racks(kinds: Sequence[tuple[RackDevice, int]], limits: Limits) -> int:
     """A bound: the total of each resource over what a rack has of it, and each device by itself."""
     totals = used_by([n for _, n in kinds], [limits.shares(d) for d, _ in kinds])
     alone = [n / limits.most_of(d) for d, n in kinds]
     return max(math.ceil(max(*totals, *alone) - 1e-9), 1)
 
 
-def _size(device: Device, limits: Limits) -> float:
+def _size(device: RackDevice, limits: Limits) -> float:
     return max(limits.shares(device)[:3])
 
 
 def _first_fit(
-    devices: Sequence[Device], counts: Sequence[int], limits: Limits
+    devices: Sequence[RackDevice], counts: Sequence[int], limits: Limits
 ) -> list[tuple[int, ...]]:
     shares = [limits.shares(device) for device in devices]
     racks: list[list[int]] = []

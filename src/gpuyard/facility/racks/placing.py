@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.facility.device import Contents, Device
+from gpuyard.facility.device import Contents, RackDevice
 from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
 from gpuyard.facility.racks.floor_plan import FloorPlan, PlacedDevice
-from gpuyard.facility.racks.packing import Limits, Packing, room_left, used_by
+from gpuyard.facility.racks.packing import Limits, RackPacking, room_left, used_by
 
 _AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
 """In this order, so that each finds those that it serves in their places."""
@@ -42,7 +42,7 @@ class Room:
         return sorted(found, key=lambda one: one.number)
 
 
-def place(packing: Packing, limits: Limits, per_row: int, network: RoomNetwork) -> Room:
+def place(packing: RackPacking, limits: Limits, per_row: int, network: RoomNetwork) -> Room:
     """Racks are numbered along the rows, those without machines in the middle. Where the even spread
     does not fit, the packing's own does."""
     floor = FloorPlan(len(packing.racks), limits.units, per_row)
@@ -50,21 +50,21 @@ def place(packing: Packing, limits: Limits, per_row: int, network: RoomNetwork) 
     return Room(floor, tuple(_stacked(packing.devices, racks_of, floor)))
 
 
-def _as_packed(packing: Packing) -> list[list[int]]:
+def _as_packed(packing: RackPacking) -> list[list[int]]:
     """For each device, the rack of its first, second, …"""
     racks = list(enumerate(_centred(packing)))
     kinds = range(len(packing.devices))
     return [[rack for rack, here in racks for _ in range(here[k])] for k in kinds]
 
 
-def _centred(packing: Packing) -> list[list[int]]:
+def _centred(packing: RackPacking) -> list[list[int]]:
     hosting = [list(rack) for rack in packing.racks if _hosts(packing, rack)]
     alone = [list(rack) for rack in packing.racks if not _hosts(packing, rack)]
     middle = (len(hosting) + 1) // 2
     return [*hosting[:middle], *alone, *hosting[middle:]]
 
 
-def _hosts(packing: Packing, rack: Sequence[int]) -> bool:
+def _hosts(packing: RackPacking, rack: Sequence[int]) -> bool:
     return any(n and d.kind == "server" for d, n in zip(packing.devices, rack, strict=True))
 
 
@@ -72,7 +72,7 @@ class _Spread:
     """Machines evenly, then each other device where it has the shortest way to those that it serves."""
 
     def __init__(
-        self, packing: Packing, limits: Limits, floor: FloorPlan, network: RoomNetwork
+        self, packing: RackPacking, limits: Limits, floor: FloorPlan, network: RoomNetwork
     ) -> None:
         self._packing, self._network = packing, network
         self._shares = [limits.shares(device) for device in packing.devices]
@@ -106,7 +106,7 @@ class _Spread:
             found[k] = self._racks[device.kind] = placed
         return found
 
-    def _placed(self, k: int, device: Device, count: int) -> list[int] | None:
+    def _placed(self, k: int, device: RackDevice, count: int) -> list[int] | None:
         shares = self._shares[k]
         free = [rack for rack, used in enumerate(self._used) if room_left(used, shares)]
         near = self._near(device.kind, count)
@@ -177,10 +177,10 @@ class _Nearness:
 
 
 def _stacked(
-    devices: Sequence[Device], racks_of: Sequence[Sequence[int]], floor: FloorPlan
+    devices: Sequence[RackDevice], racks_of: Sequence[Sequence[int]], floor: FloorPlan
 ) -> Iterator[PlacedDevice]:
     """The heavy boxes from the floor up, the switches from the top down; numbered by their kind."""
-    inside: list[list[tuple[Device, int]]] = [[] for _ in range(floor.racks)]
+    inside: list[list[tuple[RackDevice, int]]] = [[] for _ in range(floor.racks)]
     numbers: Counter[str] = Counter()
     for device, racks in zip(devices, racks_of, strict=True):
         for rack in racks:
@@ -197,7 +197,7 @@ def _stacked(
                 low += device.rack_units
 
 
-def _lowest_first(one: tuple[Device, int]) -> tuple[bool, int, float, int]:
+def _lowest_first(one: tuple[RackDevice, int]) -> tuple[bool, int, float, int]:
     device, number = one
     tier = _AFTER_MACHINES.index(device.kind) if device.is_switch else 0
     return device.is_switch, tier, -device.weight_kg, number

@@ -4,7 +4,7 @@ many draws of all of them give."""
 from collections.abc import Sequence
 
 from gpuyard.draw.palette import COLOURS
-from gpuyard.economics.sensitivity import Spread, TornadoBar
+from gpuyard.economics.sensitivity import SavingSpread, TornadoBar
 from gpuyard.report.figures.frame import TEXT_SIZE, Option, bar_axis, frame, value_axis, x_axis
 from gpuyard.units import format_months, format_share, format_usd
 
@@ -101,7 +101,7 @@ def _described(bar: TornadoBar, base_usd: float) -> str:
     return f"{input_name(bar.name)}: {low} to {high}."
 
 
-def saving_histogram_option(spread: Spread) -> Option:
+def saving_histogram_option(spread: SavingSpread) -> Option:
     """Bars left of zero are draws in which renting was cheaper."""
     middles = [
         (low + high) / 2

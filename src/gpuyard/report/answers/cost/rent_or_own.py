@@ -28,7 +28,7 @@ from gpuyard.economics.rent_or_own import (
     rest_of_term_usd,
     saving_usd,
 )
-from gpuyard.economics.sensitivity import Spread, TornadoBar, monte_carlo, tornado
+from gpuyard.economics.sensitivity import SavingSpread, TornadoBar, monte_carlo, tornado
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -133,7 +133,7 @@ def rent_or_own_answer(question: RentOrOwnQuestion) -> Answer:
 
 
 def rent_or_own_charts(
-    case: RentOrOwn, bars: Sequence[TornadoBar], spread: Spread | None = None
+    case: RentOrOwn, bars: Sequence[TornadoBar], spread: SavingSpread | None = None
 ) -> list[Chart]:
     """Payments by month, break-even against use, what matters most, and how sure it is."""
     cash = {
@@ -275,7 +275,7 @@ def _payments_table(case: RentOrOwn) -> Table:
     return Table("Payments by month", ["month", "rent", "own"], rows)
 
 
-def _spread_words(spread: Spread) -> str:
+def _spread_words(spread: SavingSpread) -> str:
     low, middle, high = (units.format_usd(usd) for usd in spread.saving_usd)
     return (
         f"Owning is cheaper in {100 * spread.owning_is_cheaper:.1f} % of {spread.draws:,} draws "
@@ -284,7 +284,7 @@ def _spread_words(spread: Spread) -> str:
 
 
 def _document(
-    question: RentOrOwnQuestion, bars: list[TornadoBar], spread: Spread | None
+    question: RentOrOwnQuestion, bars: list[TornadoBar], spread: SavingSpread | None
 ) -> dict[str, Any]:
     case, simple = question.case, question.simple
     rented, owned = rented_cash_by_month(case), paid_by_month(case)

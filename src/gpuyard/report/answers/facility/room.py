@@ -9,7 +9,7 @@ from gpuyard.draw.plugs import plug_svg
 from gpuyard.draw.racks import racks_svg
 from gpuyard.facility.bill_of_materials import bill_of_materials, known_total
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.power.cord_list import cord_counts
 from gpuyard.facility.power.feed_loss import feed_losses
 from gpuyard.facility.requirements import room_requirements
@@ -70,7 +70,7 @@ def headline(design: FacilityDesign) -> list[str]:
     return lines
 
 
-def _redundancy(server: Device) -> str:
+def _redundancy(server: RackDevice) -> str:
     spare = server.supplies - server.supplies_needed
     has = f"power supplies: {server.supplies}"
     if not spare:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.bill_of_materials import Item
 from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.device import Device
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.network.cables import NetworkFigures, network_figures
 from gpuyard.facility.power.cord_list import rack_cords
 from gpuyard.facility.power.electricity import apparent_va
@@ -148,7 +148,7 @@ def _network_cells(figures: NetworkFigures) -> list[str]:
     ]
 
 
-def _boxes(device: Device, count: int, tiers: int) -> str:
+def _boxes(device: RackDevice, count: int, tiers: int) -> str:
     tier = device.kind.removeprefix("storage ").removeprefix("management ")
     named = f"{count} × {device.name}"
     return f"{named} ({'leaf' if tier == 'management' else tier})" if tiers > 1 else named
