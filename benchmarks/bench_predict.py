@@ -16,7 +16,7 @@ from gpuyard.predict import STRATEGIES, Scenario
 from gpuyard.predict.compute import ComputeLines, roofline
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.table import Links, chunks, step_parts
+from gpuyard.predict.table import HardwareRates, chunks, step_parts
 from gpuyard.predict.transport import InMachine, Networks
 from gpuyard.specs import Precision, Workload
 
@@ -38,7 +38,7 @@ def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     nodes, rates = (axis.ravel() for axis in np.meshgrid(NODES, LINK_BYTES_PER_SECOND))
     alike = np.ones_like(nodes)
     rdma = Networks(rates, np.inf * alike, np.nan * alike, np.zeros(len(nodes), dtype=bool))
-    links = Links(
+    links = HardwareRates(
         inside.bytes_per_second * alike,
         inside.latency_seconds * alike,
         *rdma.between(nodes, fitted()),

@@ -21,7 +21,7 @@ from gpuyard.predict.explain.why import Why, explain
 from gpuyard.predict.strategies.base import powersgd_seconds
 from gpuyard.predict.strategies.ddp import hierarchical
 from gpuyard.predict.strategies.horovod import wait_seconds
-from gpuyard.predict.table import Buckets, Paths, Table, Traffic, step_parts
+from gpuyard.predict.table import Buckets, Paths, StepTable, Traffic, step_parts
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
 from gpuyard.workloads import profile_of
 
@@ -71,13 +71,13 @@ def column(*values: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return np.array(values)
 
 
-def table(rows: int = 1) -> Table:
+def table(rows: int = 1) -> StepTable:
     """Two machines of one GPU, 1 s of compute, one link of 1 GB/s."""
 
     def same(value: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.full(rows, value)
 
-    return Table(
+    return StepTable(
         traffic=TRAFFIC,
         nodes=same(2.0),
         gpus_per_node=same(1.0),

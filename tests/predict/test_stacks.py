@@ -18,7 +18,7 @@ from gpuyard.predict.explain.why import explain
 from gpuyard.predict.stacks.measured import framework_words, measured_points
 from gpuyard.predict.stacks.next_run import next_run
 from gpuyard.predict.stacks.posterior import HIDES, RATES, STACKS, TAXES, prior, step_seconds
-from gpuyard.predict.table import Rows, Step, step_parts
+from gpuyard.predict.table import Configurations, Step, step_parts
 from gpuyard.predict.validation import report, validate
 from gpuyard.predict.validation.points import (
     framework_prior,
@@ -170,7 +170,7 @@ def test_another_exchange_does_not_get_the_figure_of_the_default_one_back() -> N
 def test_the_usual_stack_of_the_grid_is_the_step_model_itself() -> None:
     made = scenario(ONE)
     spots = [(p, 32) for p in made.platform.placements([1, 2, 8, 16, 32])]
-    table = made.table(Rows.of(spots))
+    table = made.table(Configurations.of(spots))
     by_stack = step_seconds(table)
     usual = STACKS.index((1.0, 1.0, 0.0))
     assert by_stack.shape == (len(RATES) * len(HIDES) * len(TAXES), len(spots))

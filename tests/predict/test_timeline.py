@@ -14,7 +14,7 @@ from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import STRATEGIES, Prediction, predict, scenario_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.table import Buckets, Table, Traffic, step_parts
+from gpuyard.predict.table import Buckets, StepTable, Traffic, step_parts
 from gpuyard.specs import StrategyName
 from gpuyard.workloads import profile_of
 
@@ -39,11 +39,11 @@ def table(
     rate: float,
     storage: float,
     host: float,
-) -> Table:
+) -> StepTable:
     def column(value: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         return np.array([value])
 
-    return Table(
+    return StepTable(
         traffic=traffic,
         nodes=column(nodes),
         gpus_per_node=column(gpus_per_node),
@@ -61,7 +61,7 @@ def table(
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Table:
+def steps(draw: st.DrawFn) -> StepTable:
     count = draw(st.integers(0, 12))
     sizes = draw(st.lists(st.floats(1e3, 4e8), min_size=count, max_size=count))
     shares = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
@@ -90,7 +90,7 @@ def steps(draw: st.DrawFn) -> Table:
 
 
 @given(steps())
-def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: Table) -> None:
+def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: StepTable) -> None:
     line = time_line(step)
     assert line.step_seconds == pytest.approx(float(step_parts(step).step_seconds[0]))
     now = 0.0
@@ -103,7 +103,7 @@ def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: Table) -> No
 
 
 @given(steps())
-def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: Table) -> None:
+def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: StepTable) -> None:
     line = time_line(step)
     free = 0.0
     for bar in line.lane("exchange"):
@@ -114,7 +114,7 @@ def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: Table
 
 
 @given(steps())
-def test_the_last_bucket_ends_with_the_exposed_tail(step: Table) -> None:
+def test_the_last_bucket_ends_with_the_exposed_tail(step: StepTable) -> None:
     line = time_line(step)
     tail = next((bar for bar in line.lane("wait") if bar.name == "exposed exchange"), None)
     if tail is not None and line.lane("exchange"):
@@ -160,7 +160,7 @@ def test_where_less_hides_than_could_it_says_so() -> None:
     assert ideal.note == ""
 
 
-def ideal_step() -> Table:
+def ideal_step() -> StepTable:
     traffic = Traffic(
         strategy=STRATEGIES["ddp"],
         buckets=Buckets(np.array([1e6, 2.5e7, 5e6]), np.array([0.1, 0.6, 1.0])),

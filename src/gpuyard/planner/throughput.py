@@ -24,7 +24,7 @@ from gpuyard.predict.scenario import line_of
 from gpuyard.predict.stacks.measured import described, under_framework
 from gpuyard.predict.stacks.posterior import Posterior
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
-from gpuyard.predict.table import Floats, Integers, Links, chunks, step_parts
+from gpuyard.predict.table import Floats, HardwareRates, Integers, chunks, step_parts
 from gpuyard.predict.transport import Fabric, InMachine, Networks, between_machines
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
@@ -333,7 +333,7 @@ def _fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]
         return np.array(values, dtype=float)[of]
 
     counts = np.array([count for counts in nodes for count in counts], dtype=float)
-    links = Links(
+    links = HardwareRates(
         column([i.bytes_per_second for i in inside]),
         column([i.latency_seconds for i in inside]),
         *Networks.of(fabrics).take(of).between(counts, fitted()),

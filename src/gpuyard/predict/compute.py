@@ -16,7 +16,7 @@ from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, RooflineFit, fitted_roofline
-from gpuyard.predict.table import Floats, Rows
+from gpuyard.predict.table import Configurations, Floats
 from gpuyard.specs import Precision, Workload
 
 HALVES: tuple[Precision, ...] = ("bf16", "fp16")
@@ -136,7 +136,7 @@ class ComputeLine:
     def relative_uncertainty(self) -> float:
         return c.UNCERTAINTY[self.basis]
 
-    def columns(self, rows: Rows) -> tuple[Floats, Floats]:
+    def columns(self, rows: Configurations) -> tuple[Floats, Floats]:
         """Both parts, for every row."""
         like = rows.batch_per_gpu
         fixed, per_sample = self.fixed_seconds, self.seconds_per_sample
@@ -151,7 +151,7 @@ class ComputeLines:
     seconds_per_sample: Floats
     constants: tuple[Constant, ...] = ()
 
-    def columns(self, rows: Rows) -> tuple[Floats, Floats]:
+    def columns(self, rows: Configurations) -> tuple[Floats, Floats]:
         return self.fixed_seconds[rows.spot], self.seconds_per_sample[rows.spot]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Spread, spread
-from gpuyard.predict.table import Floats, StepParts, Table, Truths
+from gpuyard.predict.table import Floats, StepParts, StepTable, Truths
 
 # stacks that lose with every doubling were published up to 32 GPUs; larger systems don't lose more
 MOST_DOUBLINGS = 5
@@ -86,7 +86,7 @@ def saturating(share: Floats) -> Floats:
 
 
 def reach_of(
-    table: Table, parts: StepParts, compute: float | Floats, link_basis: str = "assumed link"
+    table: StepTable, parts: StepParts, compute: float | Floats, link_basis: str = "assumed link"
 ) -> Reach:
     """Of predictions that stand on one GPU's speed, whose σ is `compute`."""
     step = parts.step_seconds

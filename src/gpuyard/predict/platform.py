@@ -12,7 +12,7 @@ from gpuyard.hardware import MachineGraph
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, fitted
-from gpuyard.predict.table import Floats, Integers, Links, Placement, Rows, place
+from gpuyard.predict.table import Configurations, Floats, HardwareRates, Integers, Placement, place
 from gpuyard.predict.transport import InMachine, Pipe, between_machines
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network
 
@@ -54,7 +54,7 @@ class Platform:
         """Where jobs of so many GPUs would run."""
         return tuple(place(count, self.nodes, self.gpus_per_node, gpus_per_node) for count in gpus)
 
-    def links(self, rows: Rows, dataset: Dataset | None) -> Links:
+    def links(self, rows: Configurations, dataset: Dataset | None) -> HardwareRates:
         """What each row gets."""
         if rows.fullest is None:
             raise ValueError("rows of a platform say how many GPUs of a machine are used")
@@ -64,7 +64,7 @@ class Platform:
         between = [self._between(int(count)) for count in machines_used]
         host_to_gpu = self.host_to_gpu_bytes_per_second or (lambda _: np.inf)
         storage, memory = self.storage_bytes_per_second, self.gpu_memory_bytes_per_second
-        return Links(
+        return HardwareRates(
             inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside])[at],
             inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside])[at],
             between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between])[on],
@@ -203,15 +203,15 @@ class Fleet:
 
     nodes: Floats
     gpus_per_node: Floats
-    of_spots: Links
+    of_spots: HardwareRates
 
-    def rows(self, spot: Integers, batch_per_gpu: Floats) -> Rows:
-        return Rows(self.nodes[spot], self.gpus_per_node[spot], batch_per_gpu, spot=spot)
+    def rows(self, spot: Integers, batch_per_gpu: Floats) -> Configurations:
+        return Configurations(self.nodes[spot], self.gpus_per_node[spot], batch_per_gpu, spot=spot)
 
     def constant(self, default: Constant) -> Constant:
         return default
 
-    def links(self, rows: Rows, dataset: Dataset | None) -> Links:  # noqa: ARG002
+    def links(self, rows: Configurations, dataset: Dataset | None) -> HardwareRates:  # noqa: ARG002
         """What each row gets."""
         if rows.spot is None:
             raise ValueError("rows of a fleet say which of its spots they are about")

@@ -26,12 +26,12 @@ from gpuyard.predict.stacks.measured import (
 )
 from gpuyard.predict.stacks.posterior import Posterior
 from gpuyard.predict.table import (
+    Configurations,
     Move,
     Placement,
-    Rows,
     Step,
     StepParts,
-    Table,
+    StepTable,
     samples_per_second,
     step_parts,
 )
@@ -167,9 +167,9 @@ def predict(
     platform, workload, exchange = scenario.platform, scenario.workload, scenario.exchange
     batches = tuple(batches) or (workload.batch_per_gpu,)
     spots = [(placement, batch) for placement in placements for batch in batches]
-    table = scenario.table(Rows.of(spots))
+    table = scenario.table(Configurations.of(spots))
     unshared = replace(scenario, platform=platform.unshared or platform)
-    alone = unshared.table(Rows.of([(_ONE_GPU, batch) for _, batch in spots]))
+    alone = unshared.table(Configurations.of([(_ONE_GPU, batch) for _, batch in spots]))
     parts = step_parts(table)
     gpus = np.array([placement.gpus for placement, _ in spots], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
@@ -298,7 +298,7 @@ def _check(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:
         )
 
 
-def _chokes(table: Table, parts: StepParts) -> list[Choke]:
+def _chokes(table: StepTable, parts: StepParts) -> list[Choke]:
     """The part whose doubling in speed would shorten the step most."""
     gains = np.stack(
         [1 - step_parts(table.doubled(part)).step_seconds / parts.step_seconds for part in _PARTS]

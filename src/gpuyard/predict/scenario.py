@@ -21,11 +21,11 @@ from gpuyard.predict.platform import Platform, platform_of, shared
 from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import (
     Buckets,
+    Configurations,
     Floats,
-    Links,
+    HardwareRates,
     Placement,
-    Rows,
-    Table,
+    StepTable,
     Traffic,
     samples_per_second,
 )
@@ -44,13 +44,13 @@ class AnyPlatform(Protocol):
     """A platform, or a fleet."""
 
     def constant(self, default: Constant) -> Constant: ...
-    def links(self, rows: Rows, dataset: Dataset | None) -> Links: ...
+    def links(self, rows: Configurations, dataset: Dataset | None) -> HardwareRates: ...
 
 
 class AnyLine(Protocol):
     """What a GPU takes alone: a line, or one for every spot of a fleet."""
 
-    def columns(self, rows: Rows) -> tuple[Floats, Floats]: ...
+    def columns(self, rows: Configurations) -> tuple[Floats, Floats]: ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Scenario:
         source = "the workload's dataset.variation"
         return Constant(usual.name, dataset.variation, usual.unit, "given", source)
 
-    def table(self, rows: Rows) -> Table:
+    def table(self, rows: Configurations) -> StepTable:
         """What the step model reckons with."""
         strategy, exchange = self.strategy, self.exchange
         links = self.platform.links(rows, self.workload.dataset)
@@ -112,7 +112,7 @@ class Scenario:
         if more is not None:
             # one GPU has nothing to exchange
             fixed = fixed + np.where(rows.nodes * rows.gpus_per_node > 1, more, 0.0)
-        return Table(
+        return StepTable(
             traffic=self._traffic,
             nodes=rows.nodes,
             gpus_per_node=rows.gpus_per_node,
@@ -176,10 +176,10 @@ class PlatformScenario(Scenario):
         return (*self.line.constants, *self.platform.constants, *of_exchange, *self.overlaps,
                 self.varied, *self.slowdowns, *of_input)  # fmt: skip
 
-    def at(self, placements: Sequence[Placement]) -> Table:
+    def at(self, placements: Sequence[Placement]) -> StepTable:
         """One row a placement, at the workload's own batch."""
         batch = self.workload.batch_per_gpu
-        return self.table(Rows.of([(placement, batch) for placement in placements]))
+        return self.table(Configurations.of([(placement, batch) for placement in placements]))
 
     def usual_counts(self, gpus_per_node: int | None = None) -> list[int]:
         """Numbers of GPUs to look at where nobody says which: twice as many each time, and all that there are."""

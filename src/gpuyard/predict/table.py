@@ -72,7 +72,7 @@ def _endless() -> Floats:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Configurations:
     """Which configurations are asked about."""
 
     nodes: Floats
@@ -82,7 +82,7 @@ class Rows:
     spot: Integers | None = None  # of a fleet
 
     @classmethod
-    def of(cls, spots: Sequence[tuple[Placement, int]]) -> "Rows":
+    def of(cls, spots: Sequence[tuple[Placement, int]]) -> "Configurations":
         """One row a placement and batch."""
         return cls(
             nodes=np.array([place.nodes for place, _ in spots], dtype=float),
@@ -99,7 +99,7 @@ def chunks(rows: int, each: int = CHUNK_ROWS) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class Links:
+class HardwareRates:
     """What hardware gives: rates, latencies and cores, one entry a row or, of a fleet, a spot."""
 
     inside_bytes_per_second: Floats
@@ -111,10 +111,10 @@ class Links:
     input_workers: Floats = field(default_factory=_endless)  # CPU cores for each GPU
     gpu_memory_bytes_per_second: Floats | None = None  # None: not known
 
-    def take(self, spot: Integers) -> "Links":
+    def take(self, spot: Integers) -> "HardwareRates":
         """Those of some spots; what has one entry is the same for all."""
         columns = {name: column for name, column in vars(self).items() if column is not None}
-        return Links(
+        return HardwareRates(
             **{n: column[spot] if column.ndim else column for n, column in columns.items()}
         )
 
@@ -174,7 +174,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Table(Paths):
+class StepTable(Paths):
     """Configurations of one workload and strategy."""
 
     traffic: Traffic
@@ -190,7 +190,7 @@ class Table(Paths):
     local_sgd: Floats = field(default_factory=_one)  # updates for one averaging
     sent_share: Floats = field(default_factory=_one)  # of the buckets' bytes
 
-    def doubled(self, part: str) -> "Table":
+    def doubled(self, part: str) -> "StepTable":
         """The same with one part twice as fast."""
         match part:
             case "gpu":
@@ -283,7 +283,7 @@ class StepParts:
         )
 
 
-def step_parts(table: Table) -> StepParts:
+def step_parts(table: StepTable) -> StepParts:
     """The model of DESIGN's "A step", vectorised over the table."""
     traffic = table.traffic
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
@@ -302,12 +302,12 @@ def step_parts(table: Table) -> StepParts:
     return StepParts(compute, exposed, input_exposed, straggling, total)
 
 
-def samples_per_second(table: Table) -> Floats:
+def samples_per_second(table: StepTable) -> Floats:
     """The throughput of every row."""
     return table.gpus * table.batch_per_gpu / step_parts(table).step_seconds
 
 
-def input_seconds(table: Table) -> Floats:
+def input_seconds(table: StepTable) -> Floats:
     """Storage (shared by all), what CPUs do to samples and the copy to each GPU, beside each other;
     the slowest counts."""
     traffic = table.traffic

@@ -15,7 +15,7 @@ from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies import STRATEGIES
 from gpuyard.predict.strategies.ddp import all_reduce
-from gpuyard.predict.table import Floats, Placement, Rows, Table, step_parts
+from gpuyard.predict.table import Configurations, Floats, Placement, StepTable, step_parts
 
 Lines = Mapping[LineKey, tuple[float, float]]
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
@@ -27,11 +27,11 @@ class RowBlock:
 
     key: LineKey
     rows: tuple[TrainingRow, ...]
-    table: Table
+    table: StepTable
 
     def tabled(
         self, values: Mapping[str, float], fixed_seconds: float, seconds_per_sample: float
-    ) -> Table:
+    ) -> StepTable:
         """With a line and those of `free_constants`; what is not there keeps its default."""
         table, traffic = self.table, self.table.traffic
         hides = traffic.strategy.calibrated
@@ -83,7 +83,7 @@ def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[RowBlock,
             variation=default_variation(hardware),
         )
         spots = [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members]
-        blocks.append(RowBlock(key, tuple(members), scenario.table(Rows.of(spots))))
+        blocks.append(RowBlock(key, tuple(members), scenario.table(Configurations.of(spots))))
     return tuple(blocks)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, Remedy
-from gpuyard.predict.table import Placement, Table, samples_per_second
+from gpuyard.predict.table import Placement, StepTable, samples_per_second
 from gpuyard.specs import ExchangeOptions
 
 _BATCH_FACTORS = (8, 4, 2)
@@ -22,13 +22,13 @@ def remedies_anywhere(scenario: PlatformScenario, here: Placement) -> Iterator[R
         yield Remedy(what, rate, rate / today)
 
 
-def _rate(table: Table) -> float:
+def _rate(table: StepTable) -> float:
     return float(samples_per_second(table)[0])
 
 
 def _changes(
-    scenario: PlatformScenario, table: Table, here: Placement
-) -> Iterator[tuple[str, Table]]:
+    scenario: PlatformScenario, table: StepTable, here: Placement
+) -> Iterator[tuple[str, StepTable]]:
     yield "GPUs twice as fast", table.doubled("gpu")
     if here.gpus > 1:
         yield from _cheaper_exchange(scenario, table)
@@ -42,7 +42,9 @@ def _changes(
         yield "storage twice as fast", table.doubled("storage")
 
 
-def _cheaper_exchange(scenario: PlatformScenario, table: Table) -> Iterator[tuple[str, Table]]:
+def _cheaper_exchange(
+    scenario: PlatformScenario, table: StepTable
+) -> Iterator[tuple[str, StepTable]]:
     if table.sent_share == 1:
         yield "gradients sent as 16-bit numbers", replace(table, sent_share=table.sent_share / 2)
     if scenario.strategy.refusal(ExchangeOptions(accumulate=ACCUMULATED_STEPS)) is None:

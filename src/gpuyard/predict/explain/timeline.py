@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from gpuyard.predict.table import Floats, Table, Traffic, step_parts
+from gpuyard.predict.table import Floats, StepTable, Traffic, step_parts
 
 # below this the buckets are as good as undisturbed, and the reader need not be told
 _NOTABLE_STRETCH = 1.02
@@ -52,7 +52,7 @@ class TimeLine:
         yield from ((bar.name, (bar,)) for bar in self.lane("wait"))
 
 
-def time_line(table: Table) -> TimeLine:
+def time_line(table: StepTable) -> TimeLine:
     """The step of a one-row table, on the average worker.
 
     A bucket starts when it is full on the slowest worker and the one before it has ended. Less hides
@@ -109,7 +109,7 @@ def _note(traffic: Traffic, stretch: float) -> str:
     )
 
 
-def _bucket_seconds(table: Table) -> Floats:
+def _bucket_seconds(table: StepTable) -> Floats:
     """Of each bucket alone on the link."""
     alone = table.traffic.strategy.bucket_seconds(table)
     sizes = table.traffic.buckets.size_bytes.tolist()

@@ -11,7 +11,7 @@ from gpuyard.predict.prediction import Choke, Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import measured_points
 from gpuyard.predict.strategies.remedies import Remedy
-from gpuyard.predict.table import Table, step_parts
+from gpuyard.predict.table import StepTable, step_parts
 from gpuyard.predict.transport import Pipe
 from gpuyard.units import (
     format_bit_rate,
@@ -119,7 +119,7 @@ def _words(scenario: PlatformScenario, prediction: Prediction, drawn: TimeLine) 
         )
 
 
-def _choke(table: Table, prediction: Prediction) -> str:
+def _choke(table: StepTable, prediction: Prediction) -> str:
     if prediction.choke == "none":
         return "There is no single choke: no part alone, twice as fast, would save 5 % of the step."
     # both by the formulas: a step that was measured may take longer for reasons that no part has

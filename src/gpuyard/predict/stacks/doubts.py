@@ -12,7 +12,7 @@ from gpuyard.predict.stacks.measured import (
     measured_points,
     reason_against,
 )
-from gpuyard.predict.table import Rows, samples_per_second, step_parts
+from gpuyard.predict.table import Configurations, samples_per_second, step_parts
 from gpuyard.specs import DEFAULT_EXCHANGE
 
 # runs of one configuration differ by some per cent; more than that, and they are not the same training
@@ -50,7 +50,9 @@ def _beyond(scenario: PlatformScenario, spot: Spot, points: list[Point]) -> str:
     """Of a figure that is so far from what any software makes of these machines that it is more likely a slip of the
     pen, another unit or another batch."""
     alone = scenario.platform.unshared or scenario.platform
-    table = replace(scenario, exchange=DEFAULT_EXCHANGE, platform=alone).table(Rows.of([spot]))
+    table = replace(scenario, exchange=DEFAULT_EXCHANGE, platform=alone).table(
+        Configurations.of([spot])
+    )
     reach = reach_of(table, step_parts(table), scenario.line.relative_uncertainty)
     low, high = (float(end[0]) for end in reach.ends(samples_per_second(table)))
     for point in points:

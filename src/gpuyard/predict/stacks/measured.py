@@ -24,7 +24,14 @@ from gpuyard.predict.stacks.posterior import (
     unmeasured,
 )
 from gpuyard.predict.strategies import Strategy
-from gpuyard.predict.table import Floats, Placement, Rows, Table, samples_per_second, step_parts
+from gpuyard.predict.table import (
+    Configurations,
+    Floats,
+    Placement,
+    StepTable,
+    samples_per_second,
+    step_parts,
+)
 from gpuyard.predict.transport import between_machines
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
@@ -223,7 +230,7 @@ def by_configuration(points: Sequence[Point]) -> dict[Spot, list[Point]]:
 
 
 def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> Spots:
-    table = scenario.table(Rows.of(spots))
+    table = scenario.table(Configurations.of(spots))
     return Spots(
         table.gpus,
         table.nodes,
@@ -234,7 +241,7 @@ def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> 
 
 
 def under_framework(
-    table: Table, seconds: Floats, any_stack: Reach, compute: Floats | float, framework: str
+    table: StepTable, seconds: Floats, any_stack: Reach, compute: Floats | float, framework: str
 ) -> Posterior:
     """Steps by what was published of a framework, which says where in the interval of any stack they lie. One GPU
     exchanges nothing: it stays as it is."""
@@ -270,7 +277,7 @@ def updated(
         )
     elif described(scenario.workload) and scenario.gpu is not None:
         found = under_framework(
-            scenario.table(Rows.of(spots)),
+            scenario.table(Configurations.of(spots)),
             np.exp(before.log_seconds),
             before.reach,
             scenario.line.relative_uncertainty,
@@ -278,7 +285,7 @@ def updated(
         )
     else:
         return None
-    return found, samples_per_second(plain.table(Rows.of(ones)))
+    return found, samples_per_second(plain.table(Configurations.of(ones)))
 
 
 def rates(found: Posterior, spots: Sequence[Spot]) -> Floats:
@@ -290,7 +297,7 @@ def against_formulas(scenario: PlatformScenario, placements: Sequence[Placement]
     """What is expected, as a share of what the formulas say: 1 where nothing is known."""
     batch = scenario.workload.batch_per_gpu
     spots = [(placement, batch) for placement in placements]
-    table = scenario.table(Rows.of(spots))
+    table = scenario.table(Configurations.of(spots))
     parts = step_parts(table)
     reach = reach_of(table, parts, scenario.line.relative_uncertainty)
     known = updated(scenario, spots, Posterior(np.log(parts.step_seconds), reach))

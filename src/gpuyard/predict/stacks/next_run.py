@@ -11,7 +11,7 @@ from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import Point, Spot, measured_points, with_points
-from gpuyard.predict.table import Placement, Rows, step_parts
+from gpuyard.predict.table import Configurations, Placement, step_parts
 
 _OUTCOMES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of a run that nobody has done yet
 _LEAST_NARROWER = 0.85  # of the interval as it is; a run that leaves more is not worth a sentence
@@ -86,7 +86,7 @@ def _width_after(
         known = replace(scenario, line=replace(scenario.line, basis="measured"))
         if points:
             return _width(with_points(known, [spot], points).reach)
-        table = known.table(Rows.of([spot]))
+        table = known.table(Configurations.of([spot]))
         return _width(reach_of(table, step_parts(table), c.UNCERTAINTY["measured"]))
     batch = spot[1]
     there = with_points(scenario, [(run, batch)], points)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Reach
-from gpuyard.predict.table import Floats, Table, expected_maximum, input_seconds
+from gpuyard.predict.table import Floats, StepTable, expected_maximum, input_seconds
 
 # times what the constants say; and of a step, a doubling
 HIDES = (0.0, 0.35, 0.7, 1.0, 1.3)
@@ -38,7 +38,7 @@ _EXACT = 1e-6
 LOW, HIGH = 0.05, 0.95
 
 
-def step_seconds(table: Table) -> Floats:
+def step_seconds(table: StepTable) -> Floats:
     """Of every stack (down) in every row (across)."""
     traffic = table.traffic
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
@@ -64,7 +64,7 @@ def step_seconds(table: Table) -> Floats:
     return np.concatenate(found)
 
 
-def _at(table: Table, rate: float) -> Table:
+def _at(table: StepTable, rate: float) -> StepTable:
     """With links that are so many times as fast."""
     return replace(
         table,

@@ -14,7 +14,7 @@ from gpuyard.errors import UnknownName
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.remedies import Proposals
-from gpuyard.predict.table import Buckets, Floats, Move, Table
+from gpuyard.predict.table import Buckets, Floats, Move, StepTable
 from gpuyard.specs import ExchangeOptions, Workload
 from gpuyard.specs.workload import GradientDtype, Optimizer
 
@@ -114,10 +114,10 @@ class Strategy(ABC):
         return 1.0 if self.sent_dtype(workload, exchange) == "fp32" else _HALF
 
     @abstractmethod
-    def bucket_seconds(self, table: Table) -> SecondsBySize:
+    def bucket_seconds(self, table: StepTable) -> SecondsBySize:
         """What the exchange of one bucket takes in every row, by its size."""
 
-    def exchange_seconds(self, table: Table, compute_seconds: Floats) -> tuple[Floats, Floats]:
+    def exchange_seconds(self, table: StepTable, compute_seconds: Floats) -> tuple[Floats, Floats]:
         """All of a step's exchange, and what would stick out behind compute if the two did not disturb
         each other.
 

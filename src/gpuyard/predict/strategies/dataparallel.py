@@ -8,7 +8,7 @@ from gpuyard.predict.collectives import pipelined_broadcast_seconds
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Floats, Move, Table
+from gpuyard.predict.table import Floats, Move, StepTable
 
 BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",
@@ -47,7 +47,7 @@ class DataParallel(Strategy):
     def bucket_name(self, number: int) -> str:
         return "parameters, gradients"
 
-    def bucket_seconds(self, table: Table) -> SecondsBySize:
+    def bucket_seconds(self, table: StepTable) -> SecondsBySize:
         inputs = (
             (table.gpus_per_node - 1)
             * table.batch_per_gpu

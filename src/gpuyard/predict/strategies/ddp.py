@@ -10,7 +10,7 @@ from gpuyard.predict.collectives import hierarchical_all_reduce_seconds
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Floats, Move, Paths, Table
+from gpuyard.predict.table import Floats, Move, Paths, StepTable
 
 # NCCL reckons a tree's all-reduce at 0.92 of the ring's rate (NVIDIA/nccl src/graph/tuning.cc)
 TREE_SHARE = 0.92
@@ -85,7 +85,7 @@ class Ring(Strategy):
         offered.bucket_size,
     )
 
-    def bucket_seconds(self, table: Table) -> SecondsBySize:
+    def bucket_seconds(self, table: StepTable) -> SecondsBySize:
         launch = table.traffic.launch_seconds
         flat = all_reduce(table, launch)
         if not table.traffic.hierarchical:

@@ -5,7 +5,7 @@ import numpy as np
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.ddp import Ring
-from gpuyard.predict.table import Floats, Paths, Table
+from gpuyard.predict.table import Floats, Paths, StepTable
 
 FUSION = Constant(
     "horovod_fusion_buffer",
@@ -36,7 +36,7 @@ class Horovod(Ring):
         """Its thread runs beside backward: more of an exchange hides than of DDP's, in the tables of both."""
         return c.overlap_between(tuning.overlap_between_horovod)
 
-    def exchange_seconds(self, table: Table, compute_seconds: Floats) -> tuple[Floats, Floats]:
+    def exchange_seconds(self, table: StepTable, compute_seconds: Floats) -> tuple[Floats, Floats]:
         total, sticks_out = super().exchange_seconds(table, compute_seconds)
         if not len(table.traffic.buckets.size_bytes):
             return total, sticks_out

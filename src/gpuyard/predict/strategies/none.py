@@ -5,7 +5,7 @@ import numpy as np
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Table
+from gpuyard.predict.table import StepTable
 
 
 class NoExchange(Strategy):
@@ -19,7 +19,7 @@ class NoExchange(Strategy):
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
         return (float("inf"),)
 
-    def bucket_seconds(self, table: Table) -> SecondsBySize:
+    def bucket_seconds(self, table: StepTable) -> SecondsBySize:
         return lambda _: np.zeros_like(table.nodes)
 
     def overlap(self, tuning: Tuning) -> Constant:

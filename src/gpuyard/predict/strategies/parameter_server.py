@@ -7,7 +7,7 @@ from gpuyard.predict.collectives import parameter_server_seconds
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
-from gpuyard.predict.table import Floats, Paths, Table
+from gpuyard.predict.table import Floats, Paths, StepTable
 from gpuyard.specs import ExchangeOptions
 
 
@@ -31,7 +31,7 @@ class ParameterServer(Strategy):
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
         return (0.0,)
 
-    def bucket_seconds(self, table: Table) -> SecondsBySize:
+    def bucket_seconds(self, table: StepTable) -> SecondsBySize:
         several = table.gpus > 1
         between = parameter_server_seconds(
             self.workers(table), table.nodes, 1.0, table.between_bytes_per_second

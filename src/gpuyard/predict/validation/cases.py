@@ -18,7 +18,7 @@ from gpuyard.predict.platform import Fleet
 from gpuyard.predict.scenario import Scenario
 from gpuyard.predict.stacks.posterior import step_seconds
 from gpuyard.predict.strategies import STRATEGIES, Strategy
-from gpuyard.predict.table import Floats, Links, StepParts, Table, Truths, step_parts
+from gpuyard.predict.table import Floats, HardwareRates, StepParts, StepTable, Truths, step_parts
 from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 
@@ -59,7 +59,7 @@ class _Spots:
     def fleet(self, networks: Networks, tuning: Tuning) -> Fleet:
         inside = inside_rate(self.link_bytes_per_second, self.staged, self.across_sockets, tuning)
         hop = self.hop_seconds * tuning.hop_factor
-        links = Links(inside, hop, *networks.between(self.nodes, tuning))
+        links = HardwareRates(inside, hop, *networks.between(self.nodes, tuning))
         return Fleet(self.nodes, self.gpus / self.nodes, links)
 
 
@@ -122,7 +122,9 @@ class Cases:
     def perfect_seconds(self) -> Floats:
         return self.anchor_seconds * self.batch / self.anchor_batch
 
-    def _table(self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats) -> Table:
+    def _table(
+        self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats
+    ) -> StepTable:
         tuning = replace(tuning, **self.says_more)
         nothing = np.zeros_like(compute)
         fleet = spots.fleet(self.networks, tuning)
