@@ -5,19 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.predict.explain.any_platform import remedies_anywhere
-from gpuyard.predict.explain.inputs import faster_inputs
 from gpuyard.predict.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, placements_to_try
-from gpuyard.predict.explain.links import other_links
-from gpuyard.predict.explain.precisions import other_precisions
+from gpuyard.predict.explain.proposals import BATCH_FACTORS, proposals
 from gpuyard.predict.prediction import Prediction
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.measured import against_formulas
-from gpuyard.predict.strategies.remedies import Proposal, Remedy
-from gpuyard.predict.table import Placement, samples_per_second
+from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, Remedy
+from gpuyard.predict.table import Placement, StepTable, samples_per_second
+from gpuyard.specs import ExchangeOptions
 
 _LEAST_GAIN = 1.03
-_BATCH_FACTORS = (8, 4, 2)
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def relieve(scenario: PlatformScenario, prediction: Prediction) -> tuple[Remedy,
     there = scenario.with_batch(prediction.batch_per_gpu)
     if not there.fits(prediction.gpus):
         return ()
-    return _helpful(remedies_anywhere(there, prediction.placement))
+    return _helpful(_remedies_anywhere(there, prediction.placement))
 
 
 def relieve_with_knees(
@@ -86,48 +83,6 @@ def _helpful(found: Iterable[Remedy]) -> tuple[Remedy, ...]:
     return tuple(sorted(enough, key=lambda remedy: -remedy.gain))
 
 
-def proposals(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
-    """All but other and more GPUs, whether it helps or not."""
-    if scenario.fits(here.gpus):
-        yield from _bigger_batch(scenario, here)
-    else:
-        yield from _smaller_batch(scenario, here)
-    if here.gpus > 1:
-        for proposed in scenario.strategy.remedies:
-            yield from proposed(scenario, here)
-        if scenario.cluster is not None:
-            yield from other_links(scenario, scenario.cluster, here)
-    yield from faster_inputs(scenario, here)
-    yield from other_precisions(scenario, here)
-
-
-def _bigger_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
-    for factor in _BATCH_FACTORS:
-        batch = factor * scenario.workload.batch_per_gpu
-        larger = scenario.with_batch(batch)
-        if larger.fits(here.gpus):
-            yield Proposal(
-                f"{factor} × the batch ({batch} a GPU)",
-                larger,
-                f"an update sees {factor} × the samples: learning rate and accuracy may need care",
-                larger.memory_bytes(here.gpus),
-            )
-            return
-
-
-def _smaller_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
-    """The largest that fits."""
-    batch = scenario.largest_batch(here.gpus)
-    if batch:
-        smaller = scenario.with_batch(batch)
-        yield Proposal(
-            f"a batch of {batch} a GPU",
-            smaller,
-            "an update sees fewer samples; accumulation makes up for it",
-            smaller.memory_bytes(here.gpus),
-        )
-
-
 def _offered(scenario: PlatformScenario, here: Placement) -> tuple[Placement, ...]:
     platform, most = scenario.platform, scenario.strategy.most_machines
     nodes = platform.nodes if most is None else min(most, platform.nodes)
@@ -148,3 +103,46 @@ def _more(
         # all that are there are worth it: as many machines again, on the same network
         rate = float(samples_per_second(replace(table, nodes=table.nodes * 2))[0])
         yield Remedy("twice as many machines", rate, 0.0, adds_gpus=True)
+
+
+def _remedies_anywhere(scenario: PlatformScenario, here: Placement) -> Iterator[Remedy]:
+    """On hardware that is known only by what was measured on it, where parts have no name; whether they help or not."""
+    table = scenario.at([here])
+    today = _rate(table)
+    for what, changed in _changes(scenario, table, here):
+        rate = _rate(changed)
+        yield Remedy(what, rate, rate / today)
+
+
+def _rate(table: StepTable) -> float:
+    return float(samples_per_second(table)[0])
+
+
+def _changes(
+    scenario: PlatformScenario, table: StepTable, here: Placement
+) -> Iterator[tuple[str, StepTable]]:
+    yield "GPUs twice as fast", table.doubled("gpu")
+    if here.gpus > 1:
+        yield from _cheaper_exchange(scenario, table)
+    batch = scenario.workload.batch_per_gpu
+    for factor in BATCH_FACTORS:
+        if scenario.with_batch(batch * factor).fits(here.gpus):
+            larger = replace(table, batch_per_gpu=table.batch_per_gpu * factor)
+            yield f"{factor} × the batch ({batch * factor} a GPU)", larger
+            break
+    if np.isfinite(table.storage_bytes_per_second[0]):
+        yield "storage twice as fast", table.doubled("storage")
+
+
+def _cheaper_exchange(
+    scenario: PlatformScenario, table: StepTable
+) -> Iterator[tuple[str, StepTable]]:
+    if table.sent_share == 1:
+        yield "gradients sent as 16-bit numbers", replace(table, sent_share=table.sent_share / 2)
+    if scenario.strategy.refusal(ExchangeOptions(accumulate=ACCUMULATED_STEPS)) is None:
+        seldom = replace(table, accumulate=table.accumulate * ACCUMULATED_STEPS)
+        yield f"gradients exchanged every {ACCUMULATED_STEPS} steps (accumulation)", seldom
+    if table.nodes[0] > 1:
+        yield "a network twice as fast", table.doubled("network")
+    if table.gpus_per_node[0] > 1:
+        yield "links inside the machine twice as fast", table.doubled("pcie")
