@@ -23,8 +23,7 @@ from gpuyard.predict import (
     predict_cluster,
     scenario_of,
 )
-from gpuyard.predict.calibration.calibrate import calibrate
-from gpuyard.predict.calibration.checking import errors
+from gpuyard.predict.calibration.calibrate import calibrate, errors
 from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
