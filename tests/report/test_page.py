@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report.answers.study.charts import slugs
-from gpuyard.report.answers.study.report import write_report
+from gpuyard.report.answers.study.report import slugs, write_report
 from gpuyard.study.result import StudyResult, study_result_from_json
 from tests.report.builder import APOLLO, BATCH, cost, full_study, render_study, study, workload
 

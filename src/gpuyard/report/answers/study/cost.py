@@ -2,9 +2,10 @@
 
 from gpuyard import units
 from gpuyard.report import formats
-from gpuyard.report.answer import Part, Section, Sentence, Table
-from gpuyard.report.answers.study.charts import break_even_chart, cash_charts
-from gpuyard.report.figures.sensitivity import input_name, input_value
+from gpuyard.report.answer import ALL_BATCHES, Chart, Charts, Part, Section, Sentence, Table
+from gpuyard.report.figures.break_even import break_even_option
+from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.sensitivity import input_name, input_value, tornado_option
 from gpuyard.study.result import CostResult, HorizonResult
 
 
@@ -33,11 +34,11 @@ def cost_section(cost: CostResult) -> Section:
             f" By the rule of thumb that takes the {formats.percent(cost.speed_lead)} speed lead of the "
             f"bought machine off its price, it is even after {formats.number(cost.break_even_hours)} hours."
         )
-    parts: list[Part] = [Sentence(sentence), break_even_chart(cost), _cost_figures(cost)]
+    parts: list[Part] = [Sentence(sentence), _break_even_chart(cost), _cost_figures(cost)]
     if cost.horizon is not None:
         horizon = cost.horizon
         said = " ".join(words for words in (_horizon_words(horizon), horizon.electricity) if words)
-        parts += [Sentence(said), cash_charts(horizon), _tornado(horizon)]
+        parts += [Sentence(said), _cash_charts(horizon), _tornado(horizon)]
     return Section("Rent or buy", parts, anchor="cost")
 
 
@@ -101,3 +102,37 @@ def _tornado(horizon: HorizonResult) -> Table:
                "even after, low end", "high end")  # fmt: skip
     title = f"What each input does, moved by {formats.percent(horizon.swing)}"
     return Table(title, columns, rows, folded=True)
+
+
+def _break_even_chart(cost: CostResult) -> Chart:
+    """Renting against buying."""
+    return Chart(
+        "chart-break-even",
+        "Where the renting line crosses that of buying, both cost the same; right of it, buying is "
+        "cheaper. Purchase price only; running costs are in the chart of payments.",
+        {ALL_BATCHES: break_even_option(cost)},
+    )
+
+
+def _cash_charts(horizon: HorizonResult) -> Charts:
+    """Payments by month, and what decides the comparison."""
+    cash = {"owning": horizon.owned_cash_by_month, "renting": horizon.rented_cash_by_month}
+    months = len(horizon.rented_cash_by_month) - 1
+    curve = cash_curve_option(cash, f"month by month, prices as given on {horizon.price_date}")
+    decides = tornado_option(horizon.tornado, horizon.saving_usd, months)
+    return Charts(
+        [
+            Chart(
+                "chart-cash",
+                "All payments so far. Owning starts with the price of the hardware; where the lines "
+                "cross, both cost the same. A drop in the last month is the resale.",
+                {ALL_BATCHES: curve},
+            ),
+            Chart(
+                "chart-tornado",
+                f"Each input alone is moved by {100 * horizon.swing:.0f} % either way. If a bar "
+                "reverses the saving, pin that figure down before deciding.",
+                {ALL_BATCHES: decides},
+            ),
+        ]
+    )

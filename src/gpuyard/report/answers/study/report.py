@@ -1,16 +1,21 @@
 """A study: verdicts first, then charts, prices, every number, and how each was obtained."""
 
-from collections.abc import Iterator, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpuyard.errors import UserMistake
 from gpuyard.files import make_directory, write_text
 from gpuyard.report import formats
 from gpuyard.report.answer import (
+    ALL_BATCHES,
     Answer,
     Bullets,
     Card,
     CardRow,
+    Chart,
+    Charts,
     Only,
     Part,
     Section,
@@ -22,12 +27,20 @@ from gpuyard.report.answer import (
     json_text,
 )
 from gpuyard.report.answers.plan import plan_parts
-from gpuyard.report.answers.study.charts import slugs, workload_charts
 from gpuyard.report.answers.study.cost import break_even_words, cost_section
 from gpuyard.report.answers.study.numbers import CHOKES, method_parts, number_sections
-from gpuyard.report.figures.marks import looks_of
+from gpuyard.report.figures.epoch_time import epoch_time_option
+from gpuyard.report.figures.marks import Looks, looks_of
+from gpuyard.report.figures.points import batches_of, reference_batch
+from gpuyard.report.figures.scaling import efficiency_option, throughput_option
+from gpuyard.report.figures.step_split import step_split_option
 from gpuyard.report.html import render_page
-from gpuyard.study.result import ChokeFinding, StudyResult, StudyVerdict, WorkloadResult
+from gpuyard.study.result import (
+    ChokeFinding,
+    StudyResult,
+    StudyVerdict,
+    WorkloadResult,
+)
 
 _PAGE, _DOCUMENT = "report.html", "study.json"
 _VERSION = '"gpuyard_version": '
@@ -187,7 +200,7 @@ def _finding_card(finding: ChokeFinding, verdict: StudyVerdict) -> Card:
 def _charts(result: StudyResult, names: Sequence[str]) -> Iterator[Section]:
     looks = looks_of(result)
     drawn = [
-        workload_charts(slug, workload, looks)
+        _charts_of(slug, workload, looks)
         for slug, workload in zip(names, result.workloads, strict=True)
     ]
     if shown := [charts for charts in drawn if charts.charts]:
@@ -197,3 +210,64 @@ def _charts(result: StudyResult, names: Sequence[str]) -> Iterator[Section]:
 def _plan(result: StudyResult) -> Iterator[Section]:
     if result.plan:
         yield Section(f"What to get: {result.plan.name}", plan_parts(result.plan), anchor="plan")
+
+
+def slugs(names: Iterable[str]) -> list[str]:
+    """A unique ASCII id for each name."""
+    taken: dict[str, None] = {}
+    for position, name in enumerate(names, 1):
+        ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+        slug = re.sub(r"[^a-z0-9]+", "-", ascii_name).strip("-")[:60] or f"workload-{position}"
+        while slug in taken:
+            slug += f"-{position}"
+        taken[slug] = None
+    return list(taken)
+
+
+def _charts_of(slug: str, workload: WorkloadResult, looks: Looks) -> Charts:
+    """The charts of one workload and the batch sizes to choose from."""
+    return Charts(
+        list(_workload_charts(slug, workload, looks)),
+        title=f"{workload.name}, {workload.precision}",
+        anchor=f"charts-{slug}",
+        batches=batches_of(workload),
+        shown_batch=reference_batch(workload),
+    )
+
+
+def _pale(workload: WorkloadResult) -> str:
+    return ", pale where doubtful" if any(p.doubt for p in workload.measured) else ""
+
+
+def _workload_charts(slug: str, workload: WorkloadResult, looks: Looks) -> Iterable[Chart]:
+    batches, shown = batches_of(workload), str(reference_batch(workload))
+    if batches:
+        yield Chart(
+            f"chart-throughput-{slug}",
+            f"Dots are measured, with a 95 % confidence interval{_pale(workload)}; dashed lines are predicted, with a "
+            "90 % interval; the dotted line is what perfect scaling would give.",
+            {str(b): throughput_option(workload, b, looks) for b in batches},
+            shown,
+        )
+        yield Chart(
+            f"chart-efficiency-{slug}",
+            "Throughput as a share of what as many single GPUs would do together. The further below "
+            "100 %, the less an additional GPU is worth.",
+            {str(b): efficiency_option(workload, b, looks) for b in batches},
+            shown,
+        )
+        yield Chart(
+            f"chart-step-split-{slug}",
+            "Shares of one step; its whole time is written at the end of the bar. Predicted bars are "
+            "hatched. Communication is what compute could not hide. Straggling is predicted only; in measured steps "
+            "it is part of the other shares.",
+            {str(b): step_split_option(workload, b) for b in batches},
+            shown,
+        )
+    if workload.epoch_times:
+        yield Chart(
+            f"chart-epoch-time-{slug}",
+            "One pass over the training data. Where a curve is flat, a bigger batch gains nothing.",
+            {ALL_BATCHES: epoch_time_option(workload, looks)},
+            wide=True,  # the batch axis gains most from width
+        )
