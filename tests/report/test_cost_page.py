@@ -17,8 +17,7 @@ from gpuyard.report.answer import Answer, Chart, Charts, Sentence, Table
 from gpuyard.report.answers.cost.growth import growth_chart
 from gpuyard.report.answers.cost.hybrid import hybrid_chart
 from gpuyard.report.answers.cost.rent_or_own import rent_or_own_charts
-from gpuyard.report.figures.break_even import hours_break_even_option
-from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.cost_curves import cash_curve_option, hours_break_even_option
 from gpuyard.report.figures.sensitivity import input_value, tornado_option
 from gpuyard.report.html import write_page
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report.figures.break_even import break_even_option
+from gpuyard.report.figures.cost_curves import break_even_option
 from gpuyard.report.figures.epoch_time import epoch_time_option
 from gpuyard.report.figures.frame import Option, log_ticks
 from gpuyard.report.figures.marks import looks_of

@@ -41,8 +41,11 @@ from gpuyard.report.answer import (
     Sentence,
     Table,
 )
-from gpuyard.report.figures.break_even import hours_break_even_option, hours_break_even_rows
-from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.cost_curves import (
+    cash_curve_option,
+    hours_break_even_option,
+    hours_break_even_rows,
+)
 from gpuyard.report.figures.sensitivity import (
     input_name,
     input_value,

@@ -3,8 +3,7 @@
 from gpuyard import units
 from gpuyard.report import formats
 from gpuyard.report.answer import ALL_BATCHES, Chart, Charts, Part, Section, Sentence, Table
-from gpuyard.report.figures.break_even import break_even_option
-from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.report.figures.cost_curves import break_even_option, cash_curve_option
 from gpuyard.report.figures.sensitivity import input_name, input_value, tornado_option
 from gpuyard.study.result import CostResult, HorizonResult
 
