@@ -397,11 +397,30 @@ def test_gpus_that_cannot_reach_each_other_exchange_through_the_host() -> None:
         machine = {"gpu": "v100-sxm2-16gb", "gpus": 8, "topology": "nvlink-hybrid-cube-mesh"}
         cluster = Cluster.model_validate({"name": "one", "machine": machine | more})
         made = scenario_of(scenario(ONE).workload, models().get("bert-base"), cluster)
-        (only,) = predicted(made, 8).predictions
+        (only,) = predicted(made, made.platform.gpus_per_node).predictions
         return only.step.exposed_communication_seconds
 
     assert seconds(peer_to_peer=True) == seconds()
     assert seconds(peer_to_peer=False) > 5 * seconds()
+    # links of their own carry nothing then, however they are laid
+    meshed = {"gpu": "a100-sxm4-40gb", "gpus": 4, "topology": "full-mesh"}
+    assert seconds(**meshed, peer_to_peer=False) > 5 * seconds(**meshed)
+
+
+def test_the_answer_says_that_gpus_go_through_the_host(cli: Cli, tmp_path: Path) -> None:
+    def asked(peers: str, *more: str) -> str:
+        machine = f"{{gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh{peers}}}"
+        file = tmp_path / "one.cluster.yaml"
+        file.write_text(f"name: one\nmachine: {machine}\n")
+        return " ".join(cli("predict", "resnet50", "--on", str(file), *more).stdout.split())
+
+    off = ", peer_to_peer: false"
+    said = "Peer to peer: off in the machines of one, as its file says: their GPUs exchange through the host's memory"
+    assert said in asked(off, "--gpus", "1,8")
+    assert said in asked(off, "--gpus", "8", "--on", "8xrtx-4090")
+    assert json.loads(asked(off, "--gpus", "8", "--json"))["peer_note"].startswith(said)
+    assert "Peer to peer" not in asked("", "--gpus", "8")
+    assert "Peer to peer" not in asked(off, "--gpus", "1")  # alone, a GPU exchanges nothing
 
 
 def test_sources_that_are_in_no_fit_are_held_with_none_one_and_two_figures() -> None:

@@ -8,7 +8,7 @@ from gpuyard.catalog.specfiles import is_file, known_names
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.hardware.presets import usual_topology
-from gpuyard.specs import Cluster, MachineSpec, Network, read_spec
+from gpuyard.specs import Cluster, MachineSpec, Network, Topology, read_spec
 from gpuyard.specs.base import ShortCluster, kind_of
 
 _MOST_NODES, _MOST_GPUS = 100_000, 72
@@ -33,6 +33,10 @@ def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
 
 
 _ONE_CPU = 4  # GPUs that hang on one CPU of a usual host
+# where GPUs have links of their own
+_LINKED: frozenset[Topology] = frozenset(
+    {"nvlink-hybrid-cube-mesh", "nvlink-pairs", "nvswitch", "full-mesh", "torus"}
+)
 
 
 def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
@@ -50,9 +54,9 @@ def machine_of(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     gpu = gpus().get(machine.gpu)
     if machine.peer_to_peer:
         return gpu, machine
-    # then NVLink carries nothing either, and what is left is the PCIe of a usual host
+    # then links of their own carry nothing either, and what is left is the PCIe of a usual host
     through_host = gpu.model_copy(update={"pcie_peer_to_peer": False})
-    if "nv" not in machine.topology:
+    if machine.topology not in _LINKED:
         return through_host, machine
     usual = "workstation" if machine.gpus <= _ONE_CPU else "dual-socket"
     return through_host, machine.model_copy(update={"topology": usual})

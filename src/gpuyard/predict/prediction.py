@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import machine_of
 from gpuyard.predict.calibration.document import Calibration
 from gpuyard.predict.compute import ComputeLine, precision_words
 from gpuyard.predict.constants import Constant
@@ -120,6 +121,7 @@ class ClusterPrediction:
     base_note: str = ""  # why the figure of one GPU is in doubt
     memory_note: str = ""  # which batch does not fit, and which would
     points_note: str = ""  # which figures of several GPUs contradict each other or are not used
+    peer_note: str = ""  # that GPUs of a machine exchange through its host, where its file says so
 
     @property
     def single_gpu_speed(self) -> str:
@@ -250,6 +252,20 @@ def predict(
         base_note=base_words(workload, scenario.profile, scenario.gpu),
         memory_note=_memory_words(scenario, predictions),
         points_note=points_words(scenario),
+        peer_note=_peer_words(scenario, placements),
+    )
+
+
+def _peer_words(scenario: PlatformScenario, placements: Sequence[Placement]) -> str:
+    """That `peer_to_peer: false` counted: not where links were measured or read from the machine itself."""
+    platform = scenario.platform
+    alone = all(placement.gpus_per_node == 1 for placement in placements)
+    seen = scenario.graph is not None or platform.link_basis != "assumed link"
+    if alone or seen or scenario.cluster is None or machine_of(scenario.cluster)[1].peer_to_peer:
+        return ""
+    return (
+        f"Peer to peer: off in the machines of {platform.name}, as its file says: their GPUs exchange through the "
+        "host's memory, and NVLink carries nothing."
     )
 
 

@@ -73,8 +73,7 @@ def predict_answer(
         before = more and not result.points
         any_stack = " 'before' is the interval of any stack." if before else ""
         sentences.append(result.framework_note + any_stack)
-    if result.gradient_note:
-        sentences.append(result.gradient_note)
+    sentences += [note for note in (result.gradient_note, result.peer_note) if note]
     if result.points:
         one = result.points == 1
         many = "1 measured figure" if one else f"{result.points} measured figures"
@@ -139,7 +138,12 @@ def comparison_answer(
 
 def _said_of_all(answers: Sequence[tuple[ClusterPrediction, Answer]]) -> list[Part]:
     """What single answers say of the workload, and warn of, each once."""
-    notes = (n for r, _ in answers for n in (r.framework_note, r.gradient_note) if n)
+    notes = (
+        note
+        for result, _ in answers
+        for note in (result.framework_note, result.gradient_note, result.peer_note)
+        if note
+    )
     warnings = (
         part
         for _, answer in answers
