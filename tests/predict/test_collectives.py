@@ -51,11 +51,6 @@ def test_parameter_server() -> None:
     assert c.parameter_server_seconds(8, 4, 100e6, 1e9) == pytest.approx(2 * 8 * 0.1 / 4 * 0.75)
 
 
-def test_data_parallel_moves_ten_gigabytes_an_epoch() -> None:
-    # the founding experiment: 50 MB of parameters, out and back, for 100 batches
-    assert c.data_parallel_bytes_per_epoch(50e6, 100) == 10e9
-
-
 @given(
     members=st.integers(2, 4096),
     size=st.floats(1, 1e12),

@@ -27,6 +27,23 @@ def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None
     assert STRATEGIES["dataparallel"].moves(profile, 1, 5, profile.gradient_bytes) == ()
 
 
+def test_fifty_megabytes_each_way_are_ten_gigabytes_an_epoch() -> None:
+    """The founding talk's figure: 2,000 clips at a batch of 20, which leaves out the clips themselves."""
+    linear = models().get("spoken-digits-linear")
+    *others, first = linear.layers
+    wider = first.model_copy(
+        update={"parameters": first.parameters + 12_500_000 - linear.parameters}
+    )
+    larger = linear.model_copy(update={"parameters": 12_500_000, "layers": (*others, wider)})
+    moves = strategy_of("dataparallel").moves(larger, 4, 5, larger.gradient_bytes)
+    sizes = {move.what: 100 * move.size_bytes for move in moves}
+    assert sizes["parameters out"] + sizes["gradients back"] == 10.0e9
+    # ours has 12.1 million parameters, and none of its counts comes to that
+    both, clip = 100 * 2 * 4 * linear.parameters, 100 * linear.input_bytes
+    counts = (both, both + 15 * clip, both + 20 * clip, both + 30 * clip, 3 * both + 15 * clip)
+    assert [round(count / 1e9, 2) for count in counts] == [9.68, 9.75, 9.78, 9.83, 29.12]
+
+
 @pytest.mark.parametrize(
     ("model", "outputs"),
     [("resnet50", 1000), ("bert-large", 2 * 384), ("gnmt", 32_320 * 30), ("gpt2", None)],

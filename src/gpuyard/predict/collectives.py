@@ -82,11 +82,6 @@ def parameter_server_seconds(
     return 2 * workers * size_bytes / nodes * remote_share / bytes_per_second
 
 
-def data_parallel_bytes_per_epoch(parameter_bytes: float, batches: float) -> float:
-    """torch DataParallel sends the parameters out and the gradients back for every batch."""
-    return 2 * parameter_bytes * batches
-
-
 def ring_half_seconds(members: Number, size_bytes: Number, bytes_per_second: Number) -> Number:
     """A ring's reduce-scatter or all-gather of N bytes in all: (k−1)/k·N/B, half an all-reduce."""
     return (members - 1) / members * size_bytes / bytes_per_second
