@@ -35,7 +35,7 @@ def test_fifty_megabytes_each_way_are_ten_gigabytes_an_epoch() -> None:
         update={"parameters": first.parameters + 12_500_000 - linear.parameters}
     )
     larger = linear.model_copy(update={"parameters": 12_500_000, "layers": (*others, wider)})
-    moves = strategy_of("dataparallel").moves(larger, 4, 5, larger.gradient_bytes)
+    moves = STRATEGIES["dataparallel"].moves(larger, 4, 5, larger.gradient_bytes)
     sizes = {move.what: 100 * move.size_bytes for move in moves}
     assert sizes["parameters out"] + sizes["gradients back"] == 10.0e9
     # ours has 12.1 million parameters, and none of its counts comes to that
