@@ -132,7 +132,7 @@ class QueuePolicy(Policy):
     """One that starts jobs with the GPUs that they asked for, in some order, and never stops one.
 
     Jobs wait in lines, one for each `line_of`; within a line they are in the order of `rank`, which must not change
-    while they wait. Next is the head of the line with the least `claim`. `Lines` does it, for one decision here,
+    while they wait. Next is the head of the line with the least `claim`. `WaitingLines` does it, for one decision here,
     and from event to event in the simulator, where 80,000 jobs must not be sorted 160,000 times.
     """
 

@@ -14,7 +14,7 @@ from gpuyard.jobs.engines.kubernetes.draft import (
     Manifest,
 )
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.kinds.base import Kind
+from gpuyard.jobs.engines.kubernetes.kinds.base import ObjectKind
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
 from gpuyard.jobs.engines.kubernetes.records import record_of
 from gpuyard.jobs.job import Handle, Job, JobStatus
@@ -29,7 +29,7 @@ class ObjectReference:
 
     context: str
     namespace: str
-    kind: Kind
+    kind: ObjectKind
     name: str
 
     @classmethod

@@ -38,7 +38,7 @@ class ObjectState:
     ended: float | None = None
 
 
-class Kind(ABC):
+class ObjectKind(ABC):
     """One kind of object that can be a job."""
 
     name: ClassVar[str]

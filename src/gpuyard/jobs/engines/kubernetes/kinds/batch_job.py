@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
-    Kind,
+    ObjectKind,
     ObjectState,
     Resource,
     ended_as,
@@ -23,7 +23,7 @@ _PORT = 29500
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
-class BatchJob(Kind):
+class BatchJob(ObjectKind):
     """A node is a pod, and a pod that is lost is replaced."""
 
     name: ClassVar[str] = "job"

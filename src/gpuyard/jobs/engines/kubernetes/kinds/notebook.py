@@ -11,7 +11,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import UUID_LABEL, Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
     SERVICES,
-    Kind,
+    ObjectKind,
     ObjectState,
     Resource,
     unfinished,
@@ -30,7 +30,7 @@ _OPTIONS = (
 _TOKEN_VARIABLE = "JUPYTER_TOKEN"  # noqa: S105
 
 
-class NotebookStatefulSet(Kind):
+class NotebookStatefulSet(ObjectKind):
     """Two at once would share GPUs and files: a StatefulSet never has two pods of one name."""
 
     name: ClassVar[str] = "notebook"

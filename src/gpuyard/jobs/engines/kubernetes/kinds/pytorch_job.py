@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
-    Kind,
+    ObjectKind,
     ObjectState,
     Resource,
     ended_as,
@@ -14,7 +14,7 @@ from gpuyard.jobs.engines.kubernetes.kinds.base import (
 from gpuyard.jobs.engines.kubernetes.pods import PodsView, pod_template
 
 
-class PyTorchJob(Kind):
+class PyTorchJob(ObjectKind):
     """A master and workers; the operator sets torchrun's variables."""
 
     name: ClassVar[str] = "pytorchjob"

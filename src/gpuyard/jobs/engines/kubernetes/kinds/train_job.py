@@ -10,7 +10,7 @@ from typing import ClassVar
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 from gpuyard.jobs.engines.kubernetes.kinds.base import (
-    Kind,
+    ObjectKind,
     ObjectState,
     Resource,
     ended_as,
@@ -27,7 +27,7 @@ _RESERVED = frozenset(
 _NODE = "node"  # what Kubeflow's runtimes call the step that trains, and its container
 
 
-class TrainJob(Kind):
+class TrainJob(ObjectKind):
     """Its nodes are started and restarted together, as its runtime says."""
 
     name: ClassVar[str] = "trainjob"
