@@ -17,7 +17,7 @@ from gpuyard.share.store.broker import Broker
 from gpuyard.share.store.config import config_file
 from gpuyard.share.store.lease import Lease, LeaseRequest, NoneFree
 from gpuyard.share.store.past_use import PastUse
-from gpuyard.share.turns.queue import State
+from gpuyard.share.turns.queue import ShareState
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules, groups_of, recent_use
 from tests.conftest import Cli
@@ -186,7 +186,7 @@ def test_what_no_gpuyard_sends_is_a_mistake_even_of_an_admin(
     before = config_file(share).read_bytes()
     with pytest.raises(UserMistake):
         perform(broker, this_process(), _request(json.dumps(junk).encode()))
-    assert config_file(share).read_bytes() == before and broker.state() == State((), ())
+    assert config_file(share).read_bytes() == before and broker.state() == ShareState((), ())
     broker.close()
 
 

@@ -6,7 +6,7 @@ import platform
 import struct
 from collections.abc import Sequence
 
-from gpuyard.share.isolation.devices import Device
+from gpuyard.share.isolation.devices import DeviceNumber
 
 # linux/bpf.h
 _PROG_LOAD, _PROG_ATTACH = 5, 8
@@ -19,7 +19,7 @@ _LOAD_WORD, _AND, _MOVE, _JUMP_UNLESS, _EXIT = 0x61, 0x57, 0xB7, 0x55, 0x95
 _ALLOW, _DENY = 1, 0
 
 
-def program(denied: Sequence[Device]) -> bytes:
+def program(denied: Sequence[DeviceNumber]) -> bytes:
     """Refuses to open, read, write or make these devices, and nothing else."""
     code = [
         _instruction(_LOAD_WORD, 2, 1, 0),  # r2: what it is, and what is done with it
@@ -44,7 +44,7 @@ def _instruction(
     return struct.pack("<BBhi", code, source << 4 | target, offset, constant)
 
 
-def attach(group: str, denied: Sequence[Device]) -> None:
+def attach(group: str, denied: Sequence[DeviceNumber]) -> None:
     """To a cgroup; OSError where the kernel or the rights of this process don't allow it."""
     code = program(denied)
     instructions = ctypes.create_string_buffer(code, len(code))

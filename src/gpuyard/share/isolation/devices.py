@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpuyard.share.store.config import SharedGpu
 
-Device = tuple[int, int]
+DeviceNumber = tuple[int, int]
 """A character device's major and minor number."""
 _DEV = Path("/dev")
 _DRM = Path("/sys/class/drm")
@@ -32,12 +32,12 @@ def device_file(gpu: "SharedGpu") -> str:
     return f"/dev/nvidia{_minor_number(gpu.index)}"
 
 
-def device_number(index: int) -> Device:
+def device_number(index: int) -> DeviceNumber:
     """Of a test GPU: below "mem", where the kernel has no device and never opens one."""
     return 1, 100 + index
 
 
-def number_of(path: str) -> Device:
+def number_of(path: str) -> DeviceNumber:
     """Of a device file."""
     status = os.stat(path)  # noqa: PTH116
     return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.share.isolation.devices import Device, device_number
+from gpuyard.share.isolation.devices import DeviceNumber, device_number
 
 V1, V2 = "cgroup1", "cgroup2"
 _TRIED = (V2, V1)
@@ -32,7 +32,13 @@ class Groups:
             return set()
 
     def enclose(
-        self, id_: str, pid: int, kind: str, *, own: Sequence[Device], others: Sequence[Device]
+        self,
+        id_: str,
+        pid: int,
+        kind: str,
+        *,
+        own: Sequence[DeviceNumber],
+        others: Sequence[DeviceNumber],
     ) -> None:
         """Put a process into a group of its own; all that it starts from now on is in it, too."""
         try:
@@ -107,7 +113,7 @@ def usable_kind() -> str:
     )
 
 
-def _close_devices(group: Path, kind: str, devices: Sequence[Device]) -> None:
+def _close_devices(group: Path, kind: str, devices: Sequence[DeviceNumber]) -> None:
     if kind == V2:
         from gpuyard.share.isolation.device_program import attach
 

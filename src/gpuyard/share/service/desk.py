@@ -19,7 +19,7 @@ from gpuyard.share.store.config import (
 )
 from gpuyard.share.store.lease import Lease, LeaseRequest
 from gpuyard.share.turns.calendar import Reservation
-from gpuyard.share.turns.queue import State, Turn
+from gpuyard.share.turns.queue import ShareState, Turn
 from gpuyard.share.turns.reservations import Wish
 from gpuyard.share.turns.rules import Rules
 from gpuyard.share.watch.gpus import Reading, gpu_source
@@ -38,7 +38,7 @@ class Desk(Protocol):
     def enclose(self, id_: str, pid: int) -> None: ...
     def finish(self, id_: str, *, childless: bool) -> bool: ...
     def release(self, id_: str) -> Lease: ...
-    def state(self) -> State: ...
+    def state(self) -> ShareState: ...
     def history(self) -> list[Lease]: ...
     def reserve(self, wish: Wish) -> Reservation: ...
     def cancel(self, id_: str) -> Reservation: ...
@@ -75,7 +75,7 @@ class OwnDesk:
         self.broker.locks.let_go(id_)  # this process may be one of the lease's
         return self.broker.release(self._caller, id_)
 
-    def state(self) -> State:
+    def state(self) -> ShareState:
         return self.broker.state()
 
     def history(self) -> list[Lease]:
@@ -132,7 +132,7 @@ class ServiceDesk:
     def release(self, id_: str) -> Lease:
         return self._read(Lease.from_document, "release", id=id_)
 
-    def state(self) -> State:
+    def state(self) -> ShareState:
         return self._read(self._wire.read_state, "state")
 
     def history(self) -> list[Lease]:

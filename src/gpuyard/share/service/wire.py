@@ -13,7 +13,7 @@ from typing import Any
 from gpuyard.errors import GpuyardError, NoAnswer, UserMistake
 from gpuyard.share.store.lease import Lease, NoneFree
 from gpuyard.share.turns.calendar import Reservation
-from gpuyard.share.turns.queue import State, Turn
+from gpuyard.share.turns.queue import ShareState, Turn
 
 SOCKET = "lease.socket"
 MOST_REQUEST_BYTES = 65_536
@@ -97,8 +97,8 @@ def read_turn(document: dict[str, Any]) -> Turn:
     return Turn(lease, document["position"], document["expected_seconds"], document["reason"])
 
 
-def read_state(document: dict[str, Any]) -> State:
-    return State(
+def read_state(document: dict[str, Any]) -> ShareState:
+    return ShareState(
         tuple(Lease.from_document(lease) for lease in document["held"]),
         tuple(Lease.from_document(lease) for lease in document["waiting"]),
         tuple(Reservation.from_document(one) for one in document["reservations"]),
@@ -109,7 +109,7 @@ def written(answer: object) -> Any:
     """A value of the operations as JSON has it."""
     if isinstance(answer, list):
         return [written(one) for one in answer]
-    if isinstance(answer, Turn | State | Lease | Reservation):
+    if isinstance(answer, Turn | ShareState | Lease | Reservation):
         return asdict(answer)
     return answer
 

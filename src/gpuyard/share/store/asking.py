@@ -19,7 +19,7 @@ from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.turns import queue
 from gpuyard.share.turns.choice import parts_of
-from gpuyard.share.turns.queue import State, Turn
+from gpuyard.share.turns.queue import ShareState, Turn
 from gpuyard.share.turns.reservations import Reservations
 from gpuyard.share.turns.rules import Allowance, allowance, groups_of, recent_use
 from gpuyard.share.turns.when import shown
@@ -126,12 +126,12 @@ class Asking:
         )
         if gpus:
             return Turn(replace(lease, gpus=gpus))
-        expected = self.expected_start(lease, State(held, tuple(order)))
+        expected = self.expected_start(lease, ShareState(held, tuple(order)))
         position = 1 + [one.id for one in order].index(id_)
         over = self._over_quota(lease)
         return Turn(lease, position, None if over else expected, over)
 
-    def expected_start(self, lease: Lease, state: State) -> float | None:
+    def expected_start(self, lease: Lease, state: ShareState) -> float | None:
         """Seconds from now; None: nobody can say."""
         now = self._clock.boot()
         order = [other for other in state.waiting if not _stopped(other, lease.id)]

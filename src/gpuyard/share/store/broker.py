@@ -26,7 +26,7 @@ from gpuyard.share.store.lease_table import LeaseTable, insert_held
 from gpuyard.share.store.locks import Locks
 from gpuyard.share.store.past_use import PastUse
 from gpuyard.share.turns.calendar import Reservation
-from gpuyard.share.turns.queue import State, Turn
+from gpuyard.share.turns.queue import ShareState, Turn
 from gpuyard.share.turns.reservations import Reservations, Wish
 from gpuyard.share.turns.rules import Rules, groups_of
 from gpuyard.share.watch import processes
@@ -169,7 +169,7 @@ class Broker:
         self.locks.remove(id_)
         return found
 
-    def state(self) -> State:
+    def state(self) -> ShareState:
         """Everything that lives now; what is dead is closed first, where this may write."""
         dead = self._ending.dead(stop_overdue=False)
         if dead:
@@ -178,7 +178,7 @@ class Broker:
             self._ending.remove_locks(dead)
         gone = {lease.id for lease, _ in dead}
         living = [lease for lease in self._leases.living() if lease.id not in gone]
-        return State(
+        return ShareState(
             tuple(lease for lease in living if lease.held),
             tuple(self._asking.in_order([lease for lease in living if not lease.held])),
             tuple(self._reservations.current()),
@@ -236,7 +236,7 @@ class Broker:
         """Every lease that ever held GPUs, oldest first; or so many of those after one of them."""
         return self._leases.select("start IS NOT NULL AND number > ?", after, most=most)
 
-    def expected_start(self, lease: Lease, state: State) -> float | None:
+    def expected_start(self, lease: Lease, state: ShareState) -> float | None:
         """Seconds from now; None: nobody can say."""
         return self._asking.expected_start(lease, state)
 

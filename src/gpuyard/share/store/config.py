@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share.isolation.devices import Device, companions, number_of
+from gpuyard.share.isolation.devices import DeviceNumber, companions, number_of
 from gpuyard.share.turns.choice import Rates
 from gpuyard.share.turns.rules import Rules
 
@@ -98,9 +98,9 @@ class ShareConfig:
     def gpu(self, index: int) -> SharedGpu:
         return next(gpu for gpu in self.gpus if gpu.index == index)
 
-    def devices(self, indices: Collection[int]) -> tuple[list[Device], list[Device]]:
+    def devices(self, indices: Collection[int]) -> tuple[list[DeviceNumber], list[DeviceNumber]]:
         """Numbers of the devices of these GPUs, and of all others; one that is not there can't be opened either."""
-        found: tuple[list[Device], list[Device]] = ([], [])
+        found: tuple[list[DeviceNumber], list[DeviceNumber]] = ([], [])
         for gpu in self.gpus:
             device = gpu.device or ""
             for path in (device, *companions(device)):

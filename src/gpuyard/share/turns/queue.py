@@ -11,7 +11,7 @@ from gpuyard.share.turns.rules import Allowance
 
 
 @dataclass(frozen=True)
-class State:
+class ShareState:
     """What is held and who waits, in the order of their turns."""
 
     held: tuple[Lease, ...]

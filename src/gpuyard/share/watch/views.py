@@ -8,7 +8,7 @@ from gpuyard.share.store.clock import Clock, stamp
 from gpuyard.share.store.config import ShareConfig
 from gpuyard.share.store.lease import WHOLE, Lease
 from gpuyard.share.turns.calendar import DRAIN, RESERVATION, Reservation
-from gpuyard.share.turns.queue import State
+from gpuyard.share.turns.queue import ShareState
 from gpuyard.share.watch.gpus import Reading
 from gpuyard.share.watch.violations import Violation
 
@@ -43,7 +43,7 @@ def reservation_document(one: Reservation) -> dict[str, Any]:
 
 def who_document(
     config: ShareConfig,
-    state: State,
+    state: ShareState,
     clock: Clock,
     readings: Mapping[int, Reading],
     violations: Sequence[Violation] = (),

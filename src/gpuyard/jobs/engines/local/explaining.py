@@ -19,7 +19,7 @@ from gpuyard.share.service.desk import open_desk
 from gpuyard.share.store.clock import Clock
 from gpuyard.share.store.lease import Lease
 from gpuyard.share.turns.calendar import DRAIN
-from gpuyard.share.turns.queue import State
+from gpuyard.share.turns.queue import ShareState
 from gpuyard.share.turns.when import shown
 
 _NAMED = 3  # whose length is not known; more are counted
@@ -59,7 +59,7 @@ def explain_job(
     return replace(found, reasons=(*said, *found.reasons), prospects=(*found.prospects, *more))
 
 
-def _leases(state: State, ours: Collection[str], now: float) -> Iterator[JobView]:
+def _leases(state: ShareState, ours: Collection[str], now: float) -> Iterator[JobView]:
     """Those of others, and those of one's own that are no jobs."""
     clock, counted = Clock(), set[int]()
     for lease in (*state.held, *state.waiting):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gpuyard.jobs.policies import JobView, Policy, Pool
 from gpuyard.share.turns.calendar import DRAIN
-from gpuyard.share.turns.queue import State
+from gpuyard.share.turns.queue import ShareState
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class LocalJob:
     """It was started, and stands in the queue of leases."""
 
 
-def free_for_jobs(state: State, indices: Sequence[int], ours: Collection[str]) -> int:
+def free_for_jobs(state: ShareState, indices: Sequence[int], ours: Collection[str]) -> int:
     """GPUs that others don't hold, and that are not drained."""
     taken = {gpu for lease in state.held if lease.id not in ours for gpu in lease.gpus}
     taken |= {gpu for one in state.reservations if one.kind == DRAIN for gpu in one.gpus}
     return len(set(indices) - taken)
 
 
-def others_in_the_way(state: State, ours: Collection[str]) -> bool:
+def others_in_the_way(state: ShareState, ours: Collection[str]) -> bool:
     """Whether somebody else has or wants GPUs."""
     return any(lease.id not in ours for lease in (*state.held, *state.waiting))
 
