@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of Kubeflow's TrainJob and PyTorchJob into tests/jobs/kubernetes/schemas.
+"""Write the JSON Schemas of Kubeflow's TrainJob and PyTorchJob into tests/jobs/engines/kubernetes/schemas.
 
 Usage: python scripts/import_kubeflow_schemas.py kubeflow_trainer_api-2.3.0-*.whl kubeflow_training-1.9.4-*.whl
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import kubernetes_validate
 
-TARGET = Path(__file__).parents[1] / "tests" / "jobs" / "kubernetes" / "schemas"
+TARGET = Path(__file__).parents[1] / "tests" / "jobs" / "engines" / "kubernetes" / "schemas"
 CORE = "https://kubernetes.io/api/_definitions.json"
 NAME = {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 KEYS = "x-kubernetes-list-map-keys"

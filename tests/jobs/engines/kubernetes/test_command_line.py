@@ -9,8 +9,8 @@ import pytest
 
 from tests.command_line import Done, run_here
 from tests.docs.test_docs import DOCS, fences
-from tests.jobs.kubernetes.api_server import TOKEN, ApiServer
-from tests.jobs.kubernetes.test_logs import complete, say
+from tests.jobs.engines.kubernetes.api_server import TOKEN, ApiServer
+from tests.jobs.engines.kubernetes.test_logs import complete, say
 
 PAGE = DOCS / "jobs-kubernetes.md"
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gpuyard.jobs.engines.slurm.rows import queue_rows
-from tests.jobs.slurm.conftest import Yard, a_yard, until
+from tests.jobs.engines.slurm.conftest import Yard, a_yard, until
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
 
 pytestmark = pytest.mark.soak

@@ -12,7 +12,7 @@ from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.policies import JobView, Pool
 from gpuyard.jobs.policies.max_jobs import MaxJobs
 from gpuyard.jobs.policies.packing import DeadlineTask, Mode
-from tests.jobs.test_packing import brute_force
+from tests.jobs.policies.test_packing import brute_force
 
 
 def job(id_: str, work: float, due: float | None = None, **more: object) -> JobView:

@@ -17,8 +17,8 @@ from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
 from gpuyard.jobs.engines.kubernetes.request import KubernetesRequest, yaml_text
 from gpuyard.jobs.job import Job
-from tests.jobs.kubernetes.conftest import new_job
-from tests.jobs.kubernetes.schema_check import VERSIONS, problems
+from tests.jobs.engines.kubernetes.conftest import new_job
+from tests.jobs.engines.kubernetes.schema_check import VERSIONS, problems
 
 AWKWARD = {
     "quotes": """it's "quoted" `here`""",

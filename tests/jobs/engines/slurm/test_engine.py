@@ -17,7 +17,7 @@ from gpuyard.jobs.job import Handle
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.store import ResultsStore
 from tests.conftest import Cli
-from tests.jobs.slurm.conftest import Yard, until
+from tests.jobs.engines.slurm.conftest import Yard, until
 
 ODD = (
     "a \"b\" 'c' `touch pwned` $(touch pwned) \\ \n #SBATCH --hold; touch pwned & é \x1b[31m "

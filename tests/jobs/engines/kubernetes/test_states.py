@@ -6,10 +6,10 @@ import pytest
 
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.job import Handle, JobStatus
-from tests.jobs.kubernetes.api_server import ApiServer
-from tests.jobs.kubernetes.conftest import new_job
-from tests.jobs.kubernetes.schema_check import problems
-from tests.jobs.kubernetes.test_engine import PLURALS
+from tests.jobs.engines.kubernetes.api_server import ApiServer
+from tests.jobs.engines.kubernetes.conftest import new_job
+from tests.jobs.engines.kubernetes.schema_check import problems
+from tests.jobs.engines.kubernetes.test_engine import PLURALS
 
 EXIT_1 = (
     "Container job for pod team/digits-x failed with exit code 1 matching FailJob rule at index 1"

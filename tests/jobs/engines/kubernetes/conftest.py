@@ -12,7 +12,7 @@ import pytest
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.job import Job
 from gpuyard.specs.job import JobSpec
-from tests.jobs.kubernetes.api_server import TOKEN, ApiServer
+from tests.jobs.engines.kubernetes.api_server import TOKEN, ApiServer
 
 IMAGE = "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"
 

@@ -12,7 +12,7 @@ from gpuyard.jobs.engines.base import choose_engine
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.job import Handle
 from tests.conftest import Cli
-from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
+from tests.jobs.engines.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
 
 

@@ -6,7 +6,7 @@ import shlex
 
 from tests.command_line import run_here
 from tests.docs.test_docs import DOCS, fences
-from tests.jobs.slurm.conftest import Yard
+from tests.jobs.engines.slurm.conftest import Yard
 
 PAGE = DOCS / "jobs-slurm.md"
 TRAIN = """\

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.jobs.slurm.conftest import Yard, until
+from tests.jobs.engines.slurm.conftest import Yard, until
 from tests.jobs.test_job import NASTY
 from tests.other_users import everybodys_gpuyard
 from tests.share.test_users import accounts

@@ -15,7 +15,7 @@ from gpuyard.jobs.engines.slurm.script.nodes import WANTED
 from gpuyard.jobs.job import Handle
 from tests.command_line import ROOT
 from tests.conftest import Cli
-from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
+from tests.jobs.engines.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
 from tests.soak.test_elastic_digits import clips
 

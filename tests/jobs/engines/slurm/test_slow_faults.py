@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.jobs.engines.slurm import commands, records
 from gpuyard.jobs.job import Handle
-from tests.jobs.slurm.conftest import SOON, Yard, a_yard, until
+from tests.jobs.engines.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
 
 pytestmark = pytest.mark.soak

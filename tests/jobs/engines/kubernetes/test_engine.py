@@ -14,9 +14,9 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.jobs.engines.kubernetes import cluster as clusters
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.job import Handle
-from tests.jobs.kubernetes.api_server import TOKEN, ApiServer, Handler
-from tests.jobs.kubernetes.conftest import kubeconfig, new_job
-from tests.jobs.kubernetes.schema_check import problems
+from tests.jobs.engines.kubernetes.api_server import TOKEN, ApiServer, Handler
+from tests.jobs.engines.kubernetes.conftest import kubeconfig, new_job
+from tests.jobs.engines.kubernetes.schema_check import problems
 
 PLURALS = {
     "job": "jobs",

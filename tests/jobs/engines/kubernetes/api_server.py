@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gpuyard.jobs.engines.kubernetes.draft import this_user
-from tests.jobs.kubernetes.schema_check import problems
+from tests.jobs.engines.kubernetes.schema_check import problems
 
 TOKEN = "kubeconfig-token-of-the-tests-3f9a"  # noqa: S105
 _PATH = re.compile(

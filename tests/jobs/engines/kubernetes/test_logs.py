@@ -10,9 +10,9 @@ from gpuyard.jobs.engines.kubernetes import cluster as clusters
 from gpuyard.jobs.engines.kubernetes import logs
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
 from gpuyard.jobs.job import Handle
-from tests.jobs.kubernetes.api_server import ApiServer, Handler, Log
-from tests.jobs.kubernetes.conftest import new_job
-from tests.jobs.kubernetes.test_states import CASES
+from tests.jobs.engines.kubernetes.api_server import ApiServer, Handler, Log
+from tests.jobs.engines.kubernetes.conftest import new_job
+from tests.jobs.engines.kubernetes.test_states import CASES
 
 COMPLETE = CASES["complete"][1]
 
