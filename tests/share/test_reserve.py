@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.share import export
+from gpuyard.share import shell_lease
 from gpuyard.share.service.caller import Caller, this_process
 from gpuyard.share.service.desk import OwnDesk
 from gpuyard.share.store.broker import Broker
@@ -343,14 +343,14 @@ def test_a_running_command_is_told_of_its_new_end(
 def test_a_shell_with_a_lease_is_told_of_its_new_end(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, share: Path
 ) -> None:
-    monkeypatch.setattr(export, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(shell_lease, "_LOOK_SECONDS", 0.05)
     shell = subprocess.Popen(["sleep", "60"])
     seen, terminal = os.openpty()
     desk = OwnDesk(share)
     turn, lock = desk.ask(LeaseRequest(count=8))
     handle = os.pidfd_open(shell.pid)
     words = (desk, turn.lease, lock, handle, terminal)
-    holder = threading.Thread(target=export._wait, args=words)
+    holder = threading.Thread(target=shell_lease._wait, args=words)
     holder.start()
     made = broker.reserve(ANNA, wish(1, 1.5, 1))
     assert b"ends at" in _read_all(seen, b"reserved from then on")

@@ -152,7 +152,7 @@ def _is_there(program: str) -> bool:
 
 
 def _export(what: list[str], options: _Options, *, shell: bool) -> int:
-    from gpuyard.share.export import export_lease, script
+    from gpuyard.share.shell_lease import export_lease, script
 
     count, command = _count_and_command(what)
     if shell or command:
@@ -168,7 +168,7 @@ def _export(what: list[str], options: _Options, *, shell: bool) -> int:
 
 def _refuse_shell(status: int) -> None:
     """Without a lease it would see all GPUs, and use others'."""
-    from gpuyard.share.export import refused_script
+    from gpuyard.share.shell_lease import refused_script
 
     hidden, text = refused_script(status)
     sys.stdout.write(text)
