@@ -64,10 +64,11 @@ class BareMachine:
     port: int
     directory: Path
 
-    def run(self, command: str) -> str:
+    def run(self, command: str, *, seconds: float = 60) -> str:
         """As root."""
         argv = (str(self.programs / "ssh"), "-p", str(self.port), "root@127.0.0.1", command)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def deployment(self, *, user: str = USER, roles: str = "[]", port: int | None = None) -> str:
@@ -76,18 +77,26 @@ class BareMachine:
         return str(path)
 
 
-@contextmanager
-def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
-    """Needs root, sshd's keys and a Debian to start from."""
-    keys, programs, disk = (directory / name for name in ("keys", "programs", "disk"))
-    for made in (keys, programs, disk):
-        made.mkdir(parents=True)
+def make_keys(directory: Path) -> tuple[Path, Path]:
+    """Of the machine and its user, and the directory of an `ssh` that has the latter."""
+    keys, programs = directory / "keys", directory / "programs"
+    keys.mkdir()
+    programs.mkdir()
     for key in ("host_key", "user_key"):
         argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / key))
         subprocess.run(argv, check=True)
     ssh = programs / "ssh"
     ssh.write_text(_SSH.format(ssh=shutil.which("ssh"), keys=keys))
     ssh.chmod(0o755)
+    return keys, programs
+
+
+@contextmanager
+def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
+    """Needs root, sshd's keys and a Debian to start from."""
+    disk = directory / "disk"
+    disk.mkdir(parents=True)
+    keys, programs = make_keys(directory)
     port = free_port()
     script = _START.format(
         base=base,

@@ -4,15 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from gpuyard.deploy.ports import PORTS, ports_of
 from gpuyard.specs.deployment import RoleName
+from tests.deploy.rendered import tasks_of
 
 PLAYBOOK = Path(__file__).parents[2] / "src/gpuyard/deploy/ansible"
 GPUS = PLAYBOOK / "roles/slurm/files/gpus.py"
@@ -131,7 +130,7 @@ def test_nfs_has_the_directories_of_its_settings() -> None:
 
 def test_what_fetches_or_builds_packages_has_longer_than_other_tasks() -> None:
     """Which have the limit that the run sets: none waits for ever."""
-    found = [task for file in _task_files() for task in _tasks(YAML(typ="safe").load(file))]
+    found = [task for file in _task_files() for task in tasks_of(YAML(typ="safe").load(file))]
     long = [
         task
         for task in found
@@ -144,9 +143,3 @@ def test_what_fetches_or_builds_packages_has_longer_than_other_tasks() -> None:
 
 def _task_files() -> list[Path]:
     return [*PLAYBOOK.rglob("tasks/*.yaml"), *PLAYBOOK.rglob("handlers/*.yaml")]
-
-
-def _tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for task in listed:
-        yield task
-        yield from _tasks(task.get("block", []))
