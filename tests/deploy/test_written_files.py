@@ -1,5 +1,6 @@
 """Files that roles write, read by the programs that they are for."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.lab.machine_root import make_root
+from tests.conftest import LAB_ROOTS, MACHINE
 from tests.deploy.rendered import rendered
+from tests.deploy.systemd_machine import PACKAGES
 
 STARTED = ("opt/gpuyard/venv/bin/python", "opt/gpuyard/venv/bin/jupyterhub", "usr/sbin/nft")
 EXPORTER = """[Unit]
@@ -52,3 +56,60 @@ def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
         unit.write_text(unit.read_text().replace("[Service]", "[Service]\nRestrat=on-failure"))
         found = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
         assert "Restrat" in found.stderr  # it does read them
+
+
+CHECKED_BY = (
+    "exportfs -ra && exportfs -s",
+    "nfsconf --get nfsd vers3",
+    "promtool check config /etc/prometheus/prometheus.yml",
+    "mkdir -p /run/sshd && ssh-keygen -A && sshd -t -f /etc/ssh/sshd_config.d/10-gpuyard.conf",
+    "nft --check --file /etc/gpuyard/firewall.nft",
+    "chronyd -p -f /etc/chrony/chrony.conf",
+)
+BROKEN = {
+    "etc/exports.d/gpuyard.exports": ("no_subtree_check", "no_subtree_chekc"),
+    "etc/prometheus/prometheus.yml": ("scrape_configs", "scrape_confgis"),
+    "etc/ssh/sshd_config.d/10-gpuyard.conf": ("LoginGraceTime", "LoginGraceTiem"),
+    "etc/gpuyard/firewall.nft": ("policy drop", "policy dorp"),
+}
+
+
+@MACHINE
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_the_programs_of_a_debian_take_what_is_written_for_them(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nfs-kernel-server, prometheus, openssh, nftables and chrony; and they do find what is wrong."""
+    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        pytest.skip("a Debian of its own needs root and debootstrap")
+    monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
+    debian = make_root(PACKAGES)
+    said = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("/srv/shared  10.77.0.2(async,")
+    assert "root_squash" in said.stdout
+    assert "\nn\n" in said.stdout  # version 3 of NFS
+    for path, (right, wrong) in BROKEN.items():
+        file = root / path
+        text = file.read_text()
+        assert right in text
+        file.write_text(text.replace(right, wrong))
+        said = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
+        file.write_text(text)
+        assert said.returncode != 0, path
+        assert wrong in said.stdout + said.stderr, path
+
+
+def _in(debian: Path, root: Path, directory: Path, line: str) -> "subprocess.CompletedProcess[str]":
+    """With what was rendered laid over a Debian; nothing of it stays."""
+    at = directory / "debian"
+    at.mkdir(exist_ok=True)
+    script = (
+        'mount -t tmpfs none "$3" && mkdir "$3/upper" "$3/work" "$3/root" && ip link set lo up && '
+        'mount -t overlay overlay -o "lowerdir=$1,upperdir=$3/upper,workdir=$3/work" "$3/root" && '
+        'mount -t proc proc "$3/root/proc" && cp -r "$2/etc" "$3/root/" && mkdir -p "$3/root/srv/shared" && '
+        'PATH=/usr/sbin:/usr/bin:/sbin:/bin exec chroot "$3/root" sh -c "$4"'
+    )
+    argv = ("unshare", "--mount", "--net", "sh", "-c", script, "sh", debian, root, at, line)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
