@@ -13,7 +13,7 @@ from gpuyard.deploy.stack.install import gpu_variables
 from gpuyard.deploy.stack.lock import read_lock
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.targets import TARGETS
-from gpuyard.deploy.targets.base import Target
+from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.deploy.terraform.run import Changes, Terraform
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.clusters import machine_of, read_cluster
@@ -53,7 +53,7 @@ class Opened:
 
     deployment: Deployment
     cluster: Cluster
-    target: Target
+    target: Provisioner
     state: StateDirectory
 
     @property
@@ -180,7 +180,7 @@ def down(opened: Opened, tell: Tell) -> list[str]:
         return remove(opened.target, opened.state, tell)
 
 
-def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
+def remove(target: Provisioner, state: StateDirectory, tell: Tell) -> list[str]:
     """Everything that Terraform knows of and everything that it does not; what remains, by name."""
     terraform = Terraform(state.terraform)
     try:
@@ -196,7 +196,7 @@ def remove(target: Target, state: StateDirectory, tell: Tell) -> list[str]:
     return others
 
 
-def _what_stands(target: Target, state: StateDirectory) -> str:
+def _what_stands(target: Provisioner, state: StateDirectory) -> str:
     """For a sentence about what went wrong."""
     there: list[str] = []
     try:

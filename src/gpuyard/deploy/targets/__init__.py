@@ -1,23 +1,23 @@
 """Where machines come from: one folder a target, with `target.py` and the Terraform module that it needs."""
 
-from gpuyard.deploy.targets.aws.target import AwsTarget
-from gpuyard.deploy.targets.base import Target
-from gpuyard.deploy.targets.gcp.target import GcpTarget
-from gpuyard.deploy.targets.gpulab.target import GpulabTarget
-from gpuyard.deploy.targets.lab.target import LabTarget
-from gpuyard.deploy.targets.lambda_.target import LambdaTarget
-from gpuyard.deploy.targets.openstack.target import OpenstackTarget
-from gpuyard.deploy.targets.ssh.target import SshTarget
-from gpuyard.deploy.targets.virtual_wall.target import VirtualWallTarget
+from gpuyard.deploy.targets.aws.target import AwsProvisioner
+from gpuyard.deploy.targets.base import Provisioner
+from gpuyard.deploy.targets.gcp.target import GcpProvisioner
+from gpuyard.deploy.targets.gpulab.target import GpulabProvisioner
+from gpuyard.deploy.targets.lab.target import LabProvisioner
+from gpuyard.deploy.targets.lambda_.target import LambdaProvisioner
+from gpuyard.deploy.targets.openstack.target import OpenstackProvisioner
+from gpuyard.deploy.targets.ssh.target import SshProvisioner
+from gpuyard.deploy.targets.virtual_wall.target import VirtualWallProvisioner
 
-_ALL: tuple[Target, ...] = (
-    LabTarget(),
-    SshTarget(),
-    LambdaTarget(),
-    AwsTarget(),
-    GcpTarget(),
-    OpenstackTarget(),
-    GpulabTarget(),
-    VirtualWallTarget(),
+_ALL: tuple[Provisioner, ...] = (
+    LabProvisioner(),
+    SshProvisioner(),
+    LambdaProvisioner(),
+    AwsProvisioner(),
+    GcpProvisioner(),
+    OpenstackProvisioner(),
+    GpulabProvisioner(),
+    VirtualWallProvisioner(),
 )
-TARGETS: dict[str, Target] = {target.kind: target for target in _ALL}
+TARGETS: dict[str, Provisioner] = {target.kind: target for target in _ALL}

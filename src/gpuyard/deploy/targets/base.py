@@ -14,7 +14,7 @@ Spec = TypeVar("Spec")
 Thing = TypeVar("Thing")
 
 
-class Target(ABC):
+class Provisioner(ABC):
     """One way to come by machines; without state."""
 
     kind: ClassVar[str]

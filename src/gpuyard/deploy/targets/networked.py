@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from gpuyard.catalog.prices import Price, prices
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target
+from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.clusters import machine_of
@@ -13,7 +13,7 @@ from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
 
-class NetworkedTarget(Target):
+class NetworkedProvisioner(Provisioner):
     """ssh comes in at the head; the others are reached through it, by their inside addresses."""
 
     rented: ClassVar[bool] = True

@@ -5,23 +5,23 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.state import StateDirectory
 from gpuyard.deploy.targets.base import spec_of
-from gpuyard.deploy.targets.networked import NetworkedTarget, check_gpus, list_price
+from gpuyard.deploy.targets.networked import NetworkedProvisioner, check_gpus, list_price
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
-from gpuyard.specs.targets.clouds import AwsTarget as AwsSpec
+from gpuyard.specs.targets.clouds import AwsTarget
 
 _CLOUD = "aws"
 
 
-class AwsTarget(NetworkedTarget):
+class AwsProvisioner(NetworkedProvisioner):
     """A VPC of its own, one subnet, and instances in it."""
 
     kind: ClassVar[str] = "aws"
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
-        wanted = spec_of(deployment, AwsSpec)
+        wanted = spec_of(deployment, AwsTarget)
         check_gpus(_CLOUD, wanted.instance_type, cluster)
         if wanted.zone is not None and not wanted.zone.startswith(wanted.region):
             raise UserMistake(f"the zone {wanted.zone} is not in the region {wanted.region}")
@@ -29,7 +29,7 @@ class AwsTarget(NetworkedTarget):
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = spec_of(deployment, AwsSpec)
+        wanted = spec_of(deployment, AwsTarget)
         return {
             **self.common(deployment, cluster, state),
             "region": wanted.region,
@@ -41,7 +41,7 @@ class AwsTarget(NetworkedTarget):
         }
 
     def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float | None:
-        wanted = spec_of(deployment, AwsSpec)
+        wanted = spec_of(deployment, AwsTarget)
         _, machine = machine_of(cluster)
         price = list_price(_CLOUD, wanted.instance_type, machine.gpus)
         if price is None or price.region != wanted.region:  # prices differ between regions

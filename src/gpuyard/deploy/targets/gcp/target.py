@@ -5,30 +5,30 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.state import StateDirectory
 from gpuyard.deploy.targets.base import spec_of
-from gpuyard.deploy.targets.networked import NetworkedTarget, check_gpus, list_price
+from gpuyard.deploy.targets.networked import NetworkedProvisioner, check_gpus, list_price
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
-from gpuyard.specs.targets.clouds import GcpTarget as GcpSpec
+from gpuyard.specs.targets.clouds import GcpTarget
 
 _CLOUD = "gcp"
 _PRICED_REGION = "us-central1"  # that of the catalog's rows, as their notes say
 
 
-class GcpTarget(NetworkedTarget):
+class GcpProvisioner(NetworkedProvisioner):
     """A network of its own, one subnetwork, and instances in it, without a service account."""
 
     kind: ClassVar[str] = "gcp"
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
-        wanted = spec_of(deployment, GcpSpec)
+        wanted = spec_of(deployment, GcpTarget)
         if wanted.accelerator is None:
             check_gpus(_CLOUD, wanted.machine_type, cluster)
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = spec_of(deployment, GcpSpec)
+        wanted = spec_of(deployment, GcpTarget)
         _, machine = machine_of(cluster)
         return {
             **self.common(deployment, cluster, state),
@@ -43,7 +43,7 @@ class GcpTarget(NetworkedTarget):
         }
 
     def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float | None:
-        wanted = spec_of(deployment, GcpSpec)
+        wanted = spec_of(deployment, GcpTarget)
         _, machine = machine_of(cluster)
         price = list_price(_CLOUD, wanted.machine_type, machine.gpus)
         # GPUs that are added to a machine type cost what its row does not say

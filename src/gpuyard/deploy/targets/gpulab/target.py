@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.clouds.gpulab import Gpulab, Job
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target, check_most, installed_host, not_ended, spec_of
+from gpuyard.deploy.targets.base import Provisioner, check_most, installed_host, not_ended, spec_of
 from gpuyard.deploy.targets.gpulab.definition import definition
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
-from gpuyard.specs.targets.testbeds import GpulabTarget as GpulabSpec
+from gpuyard.specs.targets.testbeds import GpulabTarget
 
 _MOST_JOBS = 10  # of one user
 
 
-class GpulabTarget(Target):
+class GpulabProvisioner(Provisioner):
     """GPULab knows no job of several machines, so each is a job; their names say which deployment they are of."""
 
     kind: ClassVar[str] = "gpulab"
@@ -29,7 +29,7 @@ class GpulabTarget(Target):
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = spec_of(deployment, GpulabSpec)
+        wanted = spec_of(deployment, GpulabTarget)
         _, machine = machine_of(cluster)
         prefix = f"gpuyard-{state.name}-{state.token()}"
         every = {"nodes": cluster.nodes, "gpus": machine.gpus}

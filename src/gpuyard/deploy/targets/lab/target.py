@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from gpuyard import files, units
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target, check_most, not_ended
+from gpuyard.deploy.targets.base import Provisioner, check_most, not_ended
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import machine_of, network_rate
@@ -29,7 +29,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
 _DEFAULT_LINK = "1 Gbit/s"
 
 
-class LabTarget(Target):
+class LabProvisioner(Provisioner):
     """A network namespace and an overlay over one Debian root for each."""
 
     kind: ClassVar[str] = "lab"

@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.clouds.lambda_cloud import Instance, InstanceType, LambdaCloud
 from gpuyard.deploy.state import Host, StateDirectory
-from gpuyard.deploy.targets.base import Target, not_ended
+from gpuyard.deploy.targets.base import Provisioner, not_ended
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import machine_of
 from gpuyard.specs import deployment as specs
 from gpuyard.specs.cluster import Cluster
-from gpuyard.specs.targets import clouds as cloud_targets
+from gpuyard.specs.targets.clouds import LambdaTarget
 
 _GPUS = re.compile(r"gpu_(\d{1,3})x_")
 _USER = "ubuntu"  # of every image that Lambda offers
 
 
-class LambdaTarget(Target):
+class LambdaProvisioner(Provisioner):
     """Their names say which deployment they are of, so that none is ever paid for unseen."""
 
     kind: ClassVar[str] = "lambda"
@@ -81,9 +81,9 @@ class LambdaTarget(Target):
         return not_ended(ours, lambda instance: LambdaCloud.of_user().end(instance.id))
 
 
-def _of(deployment: specs.Deployment) -> cloud_targets.LambdaTarget:
+def _of(deployment: specs.Deployment) -> LambdaTarget:
     target = deployment.target
-    if not isinstance(target, cloud_targets.LambdaTarget):
+    if not isinstance(target, LambdaTarget):
         raise TypeError(f"expected a deployment on Lambda Cloud, got {target.kind}")
     return target
 

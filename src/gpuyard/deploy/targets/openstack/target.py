@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.state import StateDirectory
 from gpuyard.deploy.targets.base import spec_of
-from gpuyard.deploy.targets.networked import NetworkedTarget
+from gpuyard.deploy.targets.networked import NetworkedProvisioner
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
-from gpuyard.specs.targets.clouds import OpenstackTarget as OpenstackSpec
+from gpuyard.specs.targets.clouds import OpenstackTarget
 
 
-class OpenstackTarget(NetworkedTarget):
+class OpenstackProvisioner(NetworkedProvisioner):
     """A network behind a router, servers in it, and one floating address."""
 
     kind: ClassVar[str] = "openstack"
@@ -22,7 +22,7 @@ class OpenstackTarget(NetworkedTarget):
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = spec_of(deployment, OpenstackSpec)
+        wanted = spec_of(deployment, OpenstackTarget)
         return {
             **self.common(deployment, cluster, state),
             "flavor": wanted.flavor,
@@ -32,5 +32,5 @@ class OpenstackTarget(NetworkedTarget):
         }
 
     def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float | None:
-        usd = spec_of(deployment, OpenstackSpec).usd_per_hour
+        usd = spec_of(deployment, OpenstackTarget).usd_per_hour
         return None if usd is None else usd * cluster.nodes

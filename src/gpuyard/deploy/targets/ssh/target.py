@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.targets.base import Target
+from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.errors import MissingRequirement
 from gpuyard.specs import deployment as specs
 from gpuyard.specs.cluster import Cluster
 
 
-class SshTarget(Target):
+class SshProvisioner(Provisioner):
     """Reached with the user's own ssh: its keys, its agent and its known hosts."""
 
     kind: ClassVar[str] = "ssh"

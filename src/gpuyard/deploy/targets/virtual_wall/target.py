@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 from gpuyard.deploy.clouds.jfed import PEM_VARIABLE, Jfed, Slice
 from gpuyard.deploy.clouds.way_in import through
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Target, check_most, installed_host, not_ended, spec_of
+from gpuyard.deploy.targets.base import Provisioner, check_most, installed_host, not_ended, spec_of
 from gpuyard.deploy.targets.virtual_wall.request import request
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.hardware.clusters import network_rate
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
-from gpuyard.specs.targets.testbeds import VirtualWallTarget as VirtualWallSpec
+from gpuyard.specs.targets.testbeds import VirtualWallTarget
 
 _MOST_NODES = 254  # addresses of the network between them
 _SECONDS_PER_HOUR = 3600
 
 
-class VirtualWallTarget(Target):
+class VirtualWallProvisioner(Provisioner):
     """All machines are one slice: the testbed gives them together, or none."""
 
     kind: ClassVar[str] = "virtual-wall"
@@ -32,7 +32,7 @@ class VirtualWallTarget(Target):
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = spec_of(deployment, VirtualWallSpec)
+        wanted = spec_of(deployment, VirtualWallTarget)
         return {
             "name": f"gpuyard-{state.token()}",  # a slice's name has 19 characters at most
             "project": wanted.project,
@@ -41,7 +41,7 @@ class VirtualWallTarget(Target):
         }
 
     def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
-        wanted = spec_of(deployment, VirtualWallSpec)
+        wanted = spec_of(deployment, VirtualWallTarget)
         return tuple(
             installed_host(
                 host,
@@ -71,7 +71,7 @@ class VirtualWallTarget(Target):
         return ("The Virtual Wall installs every machine anew, which takes some minutes.",)
 
 
-def _way(wanted: VirtualWallSpec, address: str, port: int) -> str:
+def _way(wanted: VirtualWallTarget, address: str, port: int) -> str:
     if wanted.bastion is None:
         return ""
     user, _, host = wanted.bastion.partition("@")
