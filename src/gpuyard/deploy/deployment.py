@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.deploy.ansible.package import environments, package_to_install
-from gpuyard.deploy.ansible.run import Outcome, apply_roles, roles_of
+from gpuyard.deploy.ansible.run import PlayRecap, apply_roles, roles_of
 from gpuyard.deploy.clouds.ttl import set_end
 from gpuyard.deploy.stack.install import gpu_variables
 from gpuyard.deploy.stack.lock import read_lock
@@ -99,7 +99,7 @@ def plan(opened: Opened) -> DeploymentPlan:
     )
 
 
-def up(opened: Opened, tell: Tell, sudo_password: str | None = None) -> tuple[Changes, Outcome]:
+def up(opened: Opened, tell: Tell, sudo_password: str | None = None) -> tuple[Changes, PlayRecap]:
     """Machines, then roles; what is there already stays as it is."""
     deployment = opened.deployment
     check_budget(opened)

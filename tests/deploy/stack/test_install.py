@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard import lab
 from gpuyard.deploy.ansible.package import environments, merged
-from gpuyard.deploy.ansible.run import Outcome
+from gpuyard.deploy.ansible.run import PlayRecap
 from gpuyard.deploy.deployment import open_deployment
 from gpuyard.deploy.stack import install as room
 from gpuyard.deploy.stack.lock import read_lock
@@ -38,9 +38,9 @@ def told(monkeypatch: pytest.MonkeyPatch, wanted: room.Wanted) -> dict[str, obje
     """Variables that Ansible would get."""
     heard: list[dict[str, object]] = []
 
-    def play(*arguments: object, **_: object) -> Outcome:
+    def play(*arguments: object, **_: object) -> PlayRecap:
         heard.append(arguments[1]["all"]["vars"])  # type: ignore[index]
-        return Outcome({})
+        return PlayRecap({})
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(room, "play", play)
@@ -69,7 +69,7 @@ def test_what_was_installed_can_be_taken_away_and_nothing_else(home: Path) -> No
 
 
 def test_what_would_change_and_what_is_left_out_is_said() -> None:
-    outcome = Outcome(
+    outcome = PlayRecap(
         {"this machine": 1},
         ("this machine: no NVIDIA GPU, so no driver and no CUDA",),
         ("Install Docker",),
@@ -86,7 +86,7 @@ def test_up_says_which_machine_must_be_restarted(tmp_path: Path) -> None:
         "target: {kind: ssh, machines: [{name: one, address: 192.0.2.1}]}\nhead: [base, gpu-stack]\n"
     )
     note = "one: restart this machine, for the driver is loaded at the next start"
-    said = up_answer(open_deployment(path), Changes(), Outcome({"one": 1}, (note,)), path)
+    said = up_answer(open_deployment(path), Changes(), PlayRecap({"one": 1}, (note,)), path)
     assert said.document["notes"] == [note]
     assert any(getattr(part, "text", "") == f"{note}." for part in said.parts)
 

@@ -7,14 +7,14 @@ import pytest
 
 from gpuyard.deploy.ansible.modules.nvidia_gpus import found
 from gpuyard.deploy.stack.facts import (
-    Facts,
+    StackFacts,
     read_environment,
     read_gpus,
     read_packages,
     read_runtimes,
 )
 from gpuyard.deploy.stack.lock import read_lock
-from gpuyard.deploy.stack.status import Finding, compare
+from gpuyard.deploy.stack.status import StackFinding, compare
 
 RECORDED = Path(__file__).parent / "recorded"
 LOCK = read_lock()
@@ -24,11 +24,11 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text()
 
 
-def as_the_lock_says() -> Facts:
+def as_the_lock_says() -> StackFacts:
     """A machine with an Ada GPU on which everything is right."""
     gpus, _ = read_gpus(recorded("rtx-4000-ada.txt").replace("595.84", "580.95.05"))
     pytorch = dict(pin.split("==") for pin in LOCK.frameworks["pytorch"].pinned(gpu=True))
-    return Facts(
+    return StackFacts(
         gpus_on_bus=1,
         loaded_driver="580.95.05",
         gpus=gpus,
@@ -41,7 +41,7 @@ def as_the_lock_says() -> Facts:
     )
 
 
-def of(facts: Facts, part: str) -> Finding:
+def of(facts: StackFacts, part: str) -> StackFinding:
     return next(finding for finding in compare(LOCK, facts) if finding.part == part)
 
 
@@ -62,7 +62,7 @@ def test_outputs_of_nvidia_smi_are_read() -> None:
 
 
 def test_a_machine_without_a_gpu_needs_no_driver() -> None:
-    facts = Facts(
+    facts = StackFacts(
         packages=read_packages(recorded("dpkg.txt")),
         environments={"pytorch": read_environment(recorded("pip-pytorch.json"))},
         docker="Docker version 20.10.24+dfsg1, build 297e128",

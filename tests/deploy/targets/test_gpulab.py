@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.deploy.clouds.gpulab import Gpulab, Job, proxy_command
+from gpuyard.deploy.clouds.gpulab import Gpulab, SubmittedJob, proxy_command
 from gpuyard.deploy.deployment import Opened, down, open_deployment, plan
 from gpuyard.deploy.targets.gpulab.definition import converted, definition
 from gpuyard.deploy.terraform.run import Changes
@@ -208,8 +208,10 @@ def test_answers_that_are_none_are_said(answer: str, monkeypatch: pytest.MonkeyP
 
 def test_the_way_in_is_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CERT", "/home/alice/my login.pem")
-    job = Job("i", "n", "RUNNING", "10.2.46.1", 2222, "root", ("bastion.example", 22, "alice"))
+    job = SubmittedJob(
+        "i", "n", "RUNNING", "10.2.46.1", 2222, "root", ("bastion.example", 22, "alice")
+    )
     assert proxy_command(job) == (
         "ssh -i '/home/alice/my login.pem' -p 22 -W 10.2.46.1:2222 alice@bastion.example"
     )
-    assert proxy_command(Job("i", "n", "RUNNING")) == ""
+    assert proxy_command(SubmittedJob("i", "n", "RUNNING")) == ""

@@ -12,7 +12,7 @@ import pytest
 
 from gpuyard.deploy.clouds.jfed import Jfed, Slice
 from gpuyard.deploy.deployment import Opened, down, open_deployment, plan
-from gpuyard.deploy.targets.virtual_wall.manifest import Node, expected, read_manifest
+from gpuyard.deploy.targets.virtual_wall.manifest import ManifestNode, expected, read_manifest
 from gpuyard.deploy.targets.virtual_wall.request import request
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
@@ -266,7 +266,9 @@ MANIFEST = (Path(__file__).parent / "virtual_wall_manifest.xml").read_text()
 
 def test_a_manifest_is_read_in_the_order_that_was_asked_for() -> None:
     nodes = read_manifest(MANIFEST)
-    assert nodes[0] == Node("node0", "n061-17b.wall2.ilabt.iminds.be", "alice", 22, "192.168.0.1")
+    assert nodes[0] == ManifestNode(
+        "node0", "n061-17b.wall2.ilabt.iminds.be", "alice", 22, "192.168.0.1"
+    )
     assert [node.name for node in expected(nodes, ["node1", "node0"])] == ["node1", "node0"]
     with pytest.raises(GpuyardError, match="no node2"):
         expected(nodes, ["node2"])

@@ -63,7 +63,7 @@ _MIRRORS = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlayRecap:
     """Tasks that changed something, by host, and what roles have to say to people."""
 
     changed: Mapping[str, int]
@@ -84,7 +84,7 @@ def apply_roles(
     tell: Tell,
     *,
     sudo_password: str | None = None,
-) -> Outcome:
+) -> PlayRecap:
     """Bring every host to what its roles say; a second time changes nothing. Raises with the first failure."""
     # ssh takes what it must know of hosts from the deployment's own file
     ssh = f"-F {shlex.quote(str(state.ssh_config))} -o BatchMode=yes -o ConnectTimeout=20 {_KEPT_OPEN}"
@@ -106,7 +106,7 @@ def play(
     check: bool = False,
     remember: Tell | None = None,
     sudo_password: str | None = None,
-) -> Outcome:
+) -> PlayRecap:
     """The roles of an inventory, with logs in a directory. With `check`, tasks say what they would change.
 
     `remember` is told each task that has changed something, when it has. A password goes to Ansible's prompt, and is in
@@ -175,7 +175,7 @@ def play(
             f"Ansible ended {where} without a word of what failed ({done.status}, exit status {done.rc}); run it again: it "
             f"continues where it stopped. What it printed is in {directory / 'artifacts'}"
         )
-    return Outcome(changed, tuple(notes), tuple(tasks))
+    return PlayRecap(changed, tuple(notes), tuple(tasks))
 
 
 def roles_of(deployment: Deployment, index: int) -> Sequence[RoleName]:

@@ -33,7 +33,7 @@ _OVER = frozenset(
 
 
 @dataclass(frozen=True)
-class Job:
+class SubmittedJob:
     """One that GPULab knows."""
 
     id: str
@@ -90,10 +90,10 @@ class Gpulab:
             raise GpuyardError("gpulab-cli did not say which job it has submitted")
         return words[-1]
 
-    def job(self, identity: str) -> Job:
+    def job(self, identity: str) -> SubmittedJob:
         return _job(self._document("jobs", "--raw", identity))
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SubmittedJob]:
         """This user's that are not over."""
         listed = self._document("jobs", "--strict-user", "--raw", "--max-count", "200")
         if not isinstance(listed, list):
@@ -141,7 +141,7 @@ class Gpulab:
         return done.stdout
 
 
-def _job(entry: Any) -> Job:
+def _job(entry: Any) -> SubmittedJob:
     try:
         state: Mapping[str, Any] = entry.get("state") or {}
         there: Mapping[str, Any] = state.get("resources") or {}
@@ -152,7 +152,7 @@ def _job(entry: Any) -> Job:
         if there.get("sshProxyHost"):
             host, user = _word(there["sshProxyHost"]), _word(there["sshProxyUsername"])
             proxy = (host, int(there.get("sshProxyPort") or 22), user)
-        return Job(
+        return SubmittedJob(
             identity,
             printable(str(entry["name"])),
             str(state["status"]).replace(" ", "").upper(),
@@ -172,7 +172,7 @@ def _word(text: Any) -> str:
     return text
 
 
-def proxy_command(job: Job) -> str:
+def proxy_command(job: SubmittedJob) -> str:
     """By which ssh reaches it from outside; the way in takes the certificate's own key."""
     if job.proxy is None:
         return ""

@@ -25,17 +25,17 @@ _AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class End:
+class Expiry:
     """When a deployment ends; `when` in seconds since 1970."""
 
     when: float
     target: str
 
 
-def end_of(state: StateDirectory) -> End | None:
+def end_of(state: StateDirectory) -> Expiry | None:
     """None where none was set, or it has been removed."""
     try:
-        return End(**json.loads((state.path / "end.json").read_text(encoding="utf-8")))
+        return Expiry(**json.loads((state.path / "end.json").read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -48,7 +48,7 @@ def set_end(state: StateDirectory, target: str, seconds: float | None) -> None:
     if seconds is None:
         path.unlink(missing_ok=True)
         return
-    document = asdict(End(time.time() + seconds, target))
+    document = asdict(Expiry(time.time() + seconds, target))
     files.write_text(path, json.dumps(document), mode=0o600)
     watch(state)
 

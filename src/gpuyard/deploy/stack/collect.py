@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuyard.deploy.ansible.modules.nvidia_gpus import found
 from gpuyard.deploy.stack.facts import (
-    Facts,
+    StackFacts,
     read_environment,
     read_gpus,
     read_packages,
@@ -20,7 +20,7 @@ _QUERY = "--query-gpu=name,driver_version"
 _DAEMON = Path("/etc/docker/daemon.json")
 
 
-def collect(lock: Lock) -> Facts:
+def collect(lock: Lock) -> StackFacts:
     """Ask this machine."""
     bus = found()
     gpus, problem = read_gpus(
@@ -33,7 +33,7 @@ def collect(lock: Lock) -> Facts:
         for name in lock.frameworks
         if (python := PREFIX / name / "bin/python").exists()
     }
-    return Facts(
+    return StackFacts(
         gpus_on_bus=len(bus["gpus"]),
         open_modules=bus["open_modules"],
         nouveau=bus["nouveau"],

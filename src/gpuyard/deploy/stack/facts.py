@@ -16,7 +16,7 @@ _PACKAGE = re.compile(
 
 
 @dataclass(frozen=True)
-class Gpu:
+class DetectedGpu:
     """One, as the driver tells of it."""
 
     name: str
@@ -26,7 +26,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StackFacts:
     """Everything that `status` judges by."""
 
     gpus_on_bus: int = 0
@@ -34,7 +34,7 @@ class Facts:
     nouveau: bool = False
     secure_boot: bool = False
     loaded_driver: str = ""
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[DetectedGpu, ...] = ()
     smi_problem: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Facts:
     docker_runtimes: tuple[str, ...] = ()
 
 
-def read_gpus(output: str) -> tuple[tuple[Gpu, ...], str]:
+def read_gpus(output: str) -> tuple[tuple[DetectedGpu, ...], str]:
     """Of `nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader`, or without the last; or its
     complaint."""
     lines = [line for line in output.splitlines() if line.strip()]
@@ -54,7 +54,7 @@ def read_gpus(output: str) -> tuple[tuple[Gpu, ...], str]:
         if len(cells) not in (2, 3):
             return (), f"nvidia-smi said {lines[0][:200]!r}"
         capability = cells[2] if len(cells) == 3 and re.fullmatch(r"\d+\.\d+", cells[2]) else None
-        gpus.append(Gpu(cells[0], cells[1], capability))
+        gpus.append(DetectedGpu(cells[0], cells[1], capability))
     return tuple(gpus), ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuyard import files
 from gpuyard.deploy.ansible.package import described_framework
-from gpuyard.deploy.ansible.run import Outcome, play, refuse_templates
+from gpuyard.deploy.ansible.run import PlayRecap, play, refuse_templates
 from gpuyard.deploy.stack.lock import Lock
 from gpuyard.deploy.state import alone
 from gpuyard.errors import GpuyardError, UserMistake, quoted
@@ -42,7 +42,7 @@ def gpu_variables(lock: Lock, frameworks: Sequence[str], *, toolkit: bool = True
     }
 
 
-def install(lock: Lock, wanted: Wanted, tell: Tell, *, dry_run: bool = False) -> Outcome:
+def install(lock: Lock, wanted: Wanted, tell: Tell, *, dry_run: bool = False) -> PlayRecap:
     """Bring this machine to the lock; a second time changes nothing. A dry run says which tasks would change it."""
     variables = gpu_variables(lock, wanted.frameworks, toolkit=wanted.toolkit)
     for user in wanted.users:

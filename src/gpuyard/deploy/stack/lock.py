@@ -56,7 +56,7 @@ class Packaged(Pinned):
     package: Package = Field(min_length=1)
 
 
-class Horovod(Pinned):
+class LockedHorovod(Pinned):
     """It is built on the machine, and needs these to run."""
 
     requirements: tuple[Requirement, ...]
@@ -109,7 +109,7 @@ class Lock(_Part):
     cuda_families: tuple[CudaFamily, ...]
     docker: Packaged
     container_toolkit: Packaged
-    horovod: Horovod
+    horovod: LockedHorovod
     frameworks: dict[FrameworkName, Framework]
 
     def family(self, cuda: str) -> CudaFamily | None:

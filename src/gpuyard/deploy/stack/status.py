@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuyard.deploy.stack.facts import Facts
+from gpuyard.deploy.stack.facts import StackFacts
 from gpuyard.deploy.stack.lock import Framework, Lock, framework_of, numbers
 
 State = Literal["same", "differs", "missing", "not needed"]
@@ -13,7 +13,7 @@ _INSTALL = "sudo gpuyard stack install"
 
 
 @dataclass(frozen=True)
-class Finding:
+class StackFinding:
     """One part of the stack, beside the lock."""
 
     part: str
@@ -29,7 +29,7 @@ class Finding:
         return self.state in ("same", "not needed")
 
 
-def compare(lock: Lock, facts: Facts) -> list[Finding]:
+def compare(lock: Lock, facts: StackFacts) -> list[StackFinding]:
     """Part by part, from the driver up."""
     return [
         *_driver(lock, facts),
@@ -40,11 +40,13 @@ def compare(lock: Lock, facts: Facts) -> list[Finding]:
     ]
 
 
-def _driver(lock: Lock, facts: Facts) -> Iterator[Finding]:
+def _driver(lock: Lock, facts: StackFacts) -> Iterator[StackFinding]:
     wanted = f"{lock.driver.version} branch"
     part = "NVIDIA driver"
     if not facts.gpus_on_bus and not facts.gpus:
-        yield Finding(part, wanted, "none", "not needed", "there is no NVIDIA GPU on the PCI bus")
+        yield StackFinding(
+            part, wanted, "none", "not needed", "there is no NVIDIA GPU on the PCI bus"
+        )
         return
     version = facts.gpus[0].driver if facts.gpus else facts.loaded_driver
     if not version:
@@ -55,18 +57,18 @@ def _driver(lock: Lock, facts: Facts) -> Iterator[Finding]:
             why += "; secure boot is on and refuses a driver whose key is not enrolled (mokutil --import)"
         elif facts.smi_problem:
             why += f"; nvidia-smi says: {facts.smi_problem}"
-        yield Finding(part, wanted, "none that runs", "missing", why, _INSTALL)
+        yield StackFinding(part, wanted, "none that runs", "missing", why, _INSTALL)
         return
     if facts.smi_problem:
         why = f"nvidia-smi says: {facts.smi_problem}"
-        yield Finding(part, wanted, version, "differs", why, "restart the machine")
+        yield StackFinding(part, wanted, version, "differs", why, "restart the machine")
         return
     branch, own = numbers(version)[0], numbers(lock.driver.version)[0]
     if branch == own:
-        yield Finding(part, wanted, version, "same")
+        yield StackFinding(part, wanted, version, "same")
     elif branch > own:
         why = "newer: everything in the lock runs on it, but machines with another driver may behave otherwise"
-        yield Finding(part, wanted, version, "differs", why, _INSTALL)
+        yield StackFinding(part, wanted, version, "differs", why, _INSTALL)
     else:
         late = [
             f"{name} (CUDA {framework.cuda} needs {family.minimum_driver})"
@@ -75,31 +77,33 @@ def _driver(lock: Lock, facts: Facts) -> Iterator[Finding]:
             and numbers(version) < numbers(family.minimum_driver)
         ]
         why = f"too old for {', '.join(late)}: no GPU would be found" if late else "older"
-        yield Finding(part, wanted, version, "differs", why, _INSTALL)
+        yield StackFinding(part, wanted, version, "differs", why, _INSTALL)
 
 
-def _toolkit(lock: Lock, facts: Facts) -> Finding:
+def _toolkit(lock: Lock, facts: StackFacts) -> StackFinding:
     wanted, part = lock.cuda.version, "CUDA toolkit"
     if not facts.gpus_on_bus and not facts.gpus:
-        return Finding(part, wanted, "none", "not needed", "there is no NVIDIA GPU")
+        return StackFinding(part, wanted, "none", "not needed", "there is no NVIDIA GPU")
     if lock.cuda.package in facts.packages:
-        return Finding(part, wanted, facts.packages[lock.cuda.package], "same")
+        return StackFinding(part, wanted, facts.packages[lock.cuda.package], "same")
     others = sorted(
         (name for name in facts.packages if re.fullmatch(r"cuda-toolkit-\d+-\d+", name)),
         key=numbers,
     )
     if not others:
         why = "extensions with CUDA code can't be compiled here; frameworks run without it"
-        return Finding(part, wanted, "none", "missing", why, _INSTALL)
+        return StackFinding(part, wanted, "none", "missing", why, _INSTALL)
     why = f"PyTorch of the lock was built with CUDA {wanted}: extensions compiled with another can't be loaded by it"
-    return Finding(part, wanted, others[-1].removeprefix("cuda-toolkit-"), "differs", why, _INSTALL)
+    return StackFinding(
+        part, wanted, others[-1].removeprefix("cuda-toolkit-"), "differs", why, _INSTALL
+    )
 
 
-def _no_framework() -> Finding:
-    return Finding("frameworks", "one", "none", "missing", "nothing trains here yet", _INSTALL)
+def _no_framework() -> StackFinding:
+    return StackFinding("frameworks", "one", "none", "missing", "nothing trains here yet", _INSTALL)
 
 
-def _framework(lock: Lock, facts: Facts, name: str) -> Iterator[Finding]:
+def _framework(lock: Lock, facts: StackFacts, name: str) -> Iterator[StackFinding]:
     framework = framework_of(lock, name)
     have = facts.environments[name]
     gpu = bool(facts.gpus_on_bus or facts.gpus)
@@ -107,7 +111,7 @@ def _framework(lock: Lock, facts: Facts, name: str) -> Iterator[Finding]:
     version = have.get(framework.package, "")
     if not version:
         why = "its environment is there, but an installation was cut off"
-        yield Finding(name, framework.version, "none", "missing", why, fix)
+        yield StackFinding(name, framework.version, "none", "missing", why, fix)
         return
     pins = dict(pin.split("==") for pin in framework.pinned(gpu=gpu))
     pins[framework.package] = framework.version
@@ -118,7 +122,7 @@ def _framework(lock: Lock, facts: Facts, name: str) -> Iterator[Finding]:
         if have.get(package, "").partition("+")[0] != pin
     ]
     why = "; ".join([*_built_for(framework, version, gpu), *_too_many(wrong)])
-    yield Finding(
+    yield StackFinding(
         name, framework.version, version, "differs" if why else "same", why, fix if why else ""
     )
     yield from _old_gpus(lock, facts, name, framework)
@@ -139,7 +143,9 @@ def _too_many(wrong: list[str]) -> list[str]:
     return [*wrong[:3], *([f"{len(wrong) - 3} more packages differ"] if len(wrong) > 3 else [])]
 
 
-def _old_gpus(lock: Lock, facts: Facts, name: str, framework: Framework) -> Iterator[Finding]:
+def _old_gpus(
+    lock: Lock, facts: StackFacts, name: str, framework: Framework
+) -> Iterator[StackFinding]:
     family = lock.family(framework.cuda)
     if family is None:
         return
@@ -150,32 +156,36 @@ def _old_gpus(lock: Lock, facts: Facts, name: str, framework: Framework) -> Iter
             )
             fix = f"use {framework.older_gpus}" if framework.older_gpus else ""
             wanted = f"{family.minimum_capability} or later"
-            yield Finding(f"{gpu.name} with {name}", wanted, gpu.capability, "differs", why, fix)
+            yield StackFinding(
+                f"{gpu.name} with {name}", wanted, gpu.capability, "differs", why, fix
+            )
 
 
-def _containers(lock: Lock, facts: Facts) -> Iterator[Finding]:
+def _containers(lock: Lock, facts: StackFacts) -> Iterator[StackFinding]:
     version = next(iter(re.findall(r"\d+(?:\.\d+)+", facts.docker)), "")
     wanted = f"{lock.docker.version} or later"
     if not version:
-        yield Finding("Docker", wanted, "none", "missing", "no container can be run", _INSTALL)
+        yield StackFinding("Docker", wanted, "none", "missing", "no container can be run", _INSTALL)
     elif numbers(version) < numbers(lock.docker.version):
         why = "it does not know --gpus"
-        yield Finding("Docker", wanted, version, "differs", why, _INSTALL)
+        yield StackFinding("Docker", wanted, version, "differs", why, _INSTALL)
     else:
-        yield Finding("Docker", wanted, version, "same")
+        yield StackFinding("Docker", wanted, version, "same")
     part, pinned = lock.container_toolkit.package, lock.container_toolkit.version
     installed = facts.packages.get(part, "").partition("-")[0]
     if not facts.gpus_on_bus and not facts.gpus:
-        yield Finding(part, pinned, installed or "none", "not needed", "there is no NVIDIA GPU")
+        yield StackFinding(
+            part, pinned, installed or "none", "not needed", "there is no NVIDIA GPU"
+        )
     elif not installed:
         why = "containers see no GPU (docker run --gpus fails)"
-        yield Finding(part, pinned, "none", "missing", why, _INSTALL)
+        yield StackFinding(part, pinned, "none", "missing", why, _INSTALL)
     elif installed != pinned:
         why = "containers may get the GPU in another way than on other machines"
-        yield Finding(part, pinned, installed, "differs", why, _INSTALL)
+        yield StackFinding(part, pinned, installed, "differs", why, _INSTALL)
     elif "nvidia" not in facts.docker_runtimes:
         why = "it is installed, but Docker is not configured to use it"
-        yield Finding(
+        yield StackFinding(
             part,
             pinned,
             installed,
@@ -184,4 +194,4 @@ def _containers(lock: Lock, facts: Facts) -> Iterator[Finding]:
             "sudo nvidia-ctk runtime configure --runtime=docker",
         )
     else:
-        yield Finding(part, pinned, installed, "same")
+        yield StackFinding(part, pinned, installed, "same")

@@ -6,7 +6,7 @@ from typing import Any
 from tf import types
 from tf.schema import Schema
 
-from gpuyard.deploy.clouds.gpulab import Gpulab, Job, proxy_command
+from gpuyard.deploy.clouds.gpulab import Gpulab, SubmittedJob, proxy_command
 from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
 from gpuyard.errors import GpuyardError
 
@@ -63,7 +63,7 @@ class GpulabJob(ReplacedResource):
             Gpulab.of_user().end(current["job_id"])
 
 
-def _running(lab: Gpulab, identity: str, name: str) -> Job:
+def _running(lab: Gpulab, identity: str, name: str) -> SubmittedJob:
     for _ in range(_START_POLLS):
         job = lab.job(identity)
         if job.over:
@@ -74,7 +74,7 @@ def _running(lab: Gpulab, identity: str, name: str) -> Job:
     raise GpuyardError(f"{name} (job {identity}) is still in GPULab's queue")
 
 
-def _way(job: Job | None) -> State:
+def _way(job: SubmittedJob | None) -> State:
     if job is None:
         return {"address": "", "port": 22, "user": "", "proxy_command": ""}
     return {

@@ -80,7 +80,7 @@ class LabResource(ReplacedResource):
             call("down", name=current["name"])
 
 
-class LabMachine(ReplacedResource):
+class LabMachineResource(ReplacedResource):
     """A node of a lab with a root file system and an sshd."""
 
     @classmethod
@@ -176,7 +176,14 @@ class GpuyardProvider(iface.Provider):  # type: ignore[misc]
         return []
 
     def get_resources(self) -> list[type[iface.Resource]]:
-        return [LabResource, LabMachine, LambdaInstance, GpulabJob, VirtualWallSlice, SshHost]
+        return [
+            LabResource,
+            LabMachineResource,
+            LambdaInstance,
+            GpulabJob,
+            VirtualWallSlice,
+            SshHost,
+        ]
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Whether what was deployed works: each check runs on the machines themselves and says what it found."""
 
-from gpuyard.deploy.verify.check import Check, Verdict
+from gpuyard.deploy.verify.check import CheckResult, Verification
 from gpuyard.deploy.verify.run import verify
 
-__all__ = ["Check", "Verdict", "verify"]
+__all__ = ["CheckResult", "Verification", "verify"]

@@ -26,7 +26,7 @@ PYTHON = "/opt/gpuyard/venv/bin/python"
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """One thing that must hold, on one machine or between all."""
 
     name: str
@@ -39,10 +39,10 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """All checks."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[CheckResult, ...]
 
     @property
     def ok(self) -> bool:
@@ -73,7 +73,9 @@ class Deployed:
     def having(self, role: RoleName) -> list[Host]:
         return [host for host in self.hosts if role in self.roles(host)]
 
-    def each(self, hosts: Sequence[Host], check: Callable[[Host], Check]) -> list[Check]:
+    def each(
+        self, hosts: Sequence[Host], check: Callable[[Host], CheckResult]
+    ) -> list[CheckResult]:
         """The same on all of them at once."""
         if not hosts:
             return []
@@ -116,11 +118,11 @@ class Deployed:
 
 
 @dataclass(frozen=True)
-class Group:
+class CheckGroup:
     """Checks that belong together: all machines', or those of one role."""
 
     says: str
-    check: Callable[[Deployed], list[Check]]
+    check: Callable[[Deployed], list[CheckResult]]
     role: RoleName | None = None
 
     def applies(self, deployed: Deployed) -> bool:

@@ -3,7 +3,7 @@
 import json
 
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import Check, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
 
 _NAME = "notebooks"
 _LAB, _HUB = 8888, 8000
@@ -60,7 +60,7 @@ sys.stdout.write(json.dumps(found))
 """
 
 
-def notebooks(deployed: Deployed) -> list[Check]:
+def notebooks(deployed: Deployed) -> list[CheckResult]:
     head = deployed.head
     if head is None or "jupyter" not in deployed.roles(head):
         return []
@@ -73,24 +73,26 @@ def notebooks(deployed: Deployed) -> list[Check]:
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        return [Check(_NAME, head.name, False, last_words(done.stderr))]
+        return [CheckResult(_NAME, head.name, False, last_words(done.stderr))]
     return [judged(answer, head.name, hub=hub), *_from_elsewhere(deployed, head, port)]
 
 
-def judged(answer: dict[str, object], host: str, *, hub: bool) -> Check:
+def judged(answer: dict[str, object], host: str, *, hub: bool) -> CheckResult:
     """What the head found of its own server, as one check."""
     without = answer.get("without")
     if without not in _REFUSED:
-        return Check(_NAME, host, False, f"without a token it says {without}, and should say 403")
+        return CheckResult(
+            _NAME, host, False, f"without a token it says {without}, and should say 403"
+        )
     ok = answer.get("with") == 200 and answer.get("mode") == "0o600"
     whose = "a person's own token" if hub else "the token"
     words = f"{answer.get('with')} with {whose}, {without} without"
     if answer.get("mode") != "0o600":
         words += f"; others can read the token ({answer.get('mode')})"
-    return Check(_NAME, host, ok, words)
+    return CheckResult(_NAME, host, ok, words)
 
 
-def _from_elsewhere(deployed: Deployed, head: Host, port: int) -> list[Check]:
+def _from_elsewhere(deployed: Deployed, head: Host, port: int) -> list[CheckResult]:
     """Another machine of the cluster can't reach them."""
     others = [host for host in deployed.hosts if host != head]
     if not others:
@@ -98,4 +100,4 @@ def _from_elsewhere(deployed: Deployed, head: Host, port: int) -> list[Check]:
     program = f'import socket; socket.create_connection(("{head.inside}", {port}), 3)'
     done = deployed.run(others[0], f"python3 -c '{program}'")
     words = "can't be reached from it" if done.returncode else f"can reach port {port} of the head"
-    return [Check(_NAME, others[0].name, done.returncode != 0, words)]
+    return [CheckResult(_NAME, others[0].name, done.returncode != 0, words)]

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from gpuyard.deploy.verify.check import Check, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
 
 _NAME = "monitoring"
 _WAIT_SECONDS = 45.0  # three rounds of asking
@@ -14,7 +14,7 @@ _ASK = (
 )
 
 
-def watched(deployed: Deployed) -> list[Check]:
+def watched(deployed: Deployed) -> list[CheckResult]:
     head = deployed.head
     hosts = deployed.having("monitoring")
     if head is None or head not in hosts:
@@ -26,7 +26,7 @@ def watched(deployed: Deployed) -> list[Check]:
             document = json.loads(done.stdout)
         except ValueError:
             if time.monotonic() > deadline:
-                return [Check(_NAME, head.name, False, last_words(done.stderr))]
+                return [CheckResult(_NAME, head.name, False, last_words(done.stderr))]
         else:
             checks = seen(document, [host.name for host in hosts])
             if all(check.ok for check in checks) or time.monotonic() > deadline:
@@ -34,7 +34,7 @@ def watched(deployed: Deployed) -> list[Check]:
         time.sleep(1)
 
 
-def seen(document: dict[str, Any], machines: list[str]) -> list[Check]:
+def seen(document: dict[str, Any], machines: list[str]) -> list[CheckResult]:
     """What Prometheus says of each machine."""
     checks = []
     for name in machines:
@@ -46,5 +46,5 @@ def seen(document: dict[str, Any], machines: list[str]) -> list[Check]:
         words = f"Prometheus sees it ({jobs})" if targets else "Prometheus does not ask it"
         if down:
             words = f"{down[0]['labels']['job']}: {down[0]['lastError'] or down[0]['health']}"
-        checks.append(Check(_NAME, name, bool(targets) and not down, words))
+        checks.append(CheckResult(_NAME, name, bool(targets) and not down, words))
     return checks

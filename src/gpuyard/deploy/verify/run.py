@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gpuyard.deploy.deployment import Opened
-from gpuyard.deploy.verify.check import Deployed, Group, Tell, Verdict
+from gpuyard.deploy.verify.check import CheckGroup, Deployed, Tell, Verification
 from gpuyard.deploy.verify.firewall import shut
 from gpuyard.deploy.verify.jupyter import notebooks
 from gpuyard.deploy.verify.machines import clocks, ports, reached, synchronisation
@@ -16,22 +16,22 @@ from gpuyard.errors import GpuyardError
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore
 
-GROUPS: tuple[Group, ...] = (
-    Group("Comparing clocks", clocks),
-    Group("Asking time services", synchronisation, "base"),
-    Group("Looking for open ports", ports),
-    Group("Reading the shared directory on every machine", shared_directory, "shared-storage"),
-    Group("Running a job on every machine through Slurm", a_job, "slurm"),
-    Group("Opening notebooks", notebooks, "jupyter"),
-    Group("Asking Prometheus what it sees", watched, "monitoring"),
-    Group("Knocking at closed ports", shut, "firewall"),
-    Group("Training on every machine", able_to_train, "training"),
+GROUPS: tuple[CheckGroup, ...] = (
+    CheckGroup("Comparing clocks", clocks),
+    CheckGroup("Asking time services", synchronisation, "base"),
+    CheckGroup("Looking for open ports", ports),
+    CheckGroup("Reading the shared directory on every machine", shared_directory, "shared-storage"),
+    CheckGroup("Running a job on every machine through Slurm", a_job, "slurm"),
+    CheckGroup("Opening notebooks", notebooks, "jupyter"),
+    CheckGroup("Asking Prometheus what it sees", watched, "monitoring"),
+    CheckGroup("Knocking at closed ports", shut, "firewall"),
+    CheckGroup("Training on every machine", able_to_train, "training"),
 )
 
 
 def verify(
     opened: Opened, store: "ResultsStore", tell: Tell, sudo_password: str | None = None
-) -> Verdict:
+) -> Verification:
     """Everything that the roles promise; a machine that can't be reached fails its own checks only."""
     hosts = opened.state.hosts()
     if not hosts:
@@ -46,4 +46,4 @@ def verify(
         if group.applies(there):
             tell(group.says)
             checks += group.check(there)
-    return Verdict(tuple(checks))
+    return Verification(tuple(checks))

@@ -1,11 +1,11 @@
 """Of Slurm: a job on all machines at once sees every GPU that the cluster has."""
 
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import Check, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
 from gpuyard.hardware.clusters import machine_of
 
 
-def a_job(deployed: Deployed) -> list[Check]:
+def a_job(deployed: Deployed) -> list[CheckResult]:
     hosts = deployed.having("slurm")
     head = deployed.head
     if head is None or head not in hosts:
@@ -21,11 +21,11 @@ def a_job(deployed: Deployed) -> list[Check]:
     seen = done.stdout.split()
     ok = done.returncode == 0 and seen == wanted
     said = last_words(done.stderr) if done.stderr.strip() else f"saw {' and '.join(seen)}"
-    job = Check("a job on all nodes", "all", ok, f"{nodes} × {gpus} GPUs" if ok else said)
+    job = CheckResult("a job on all nodes", "all", ok, f"{nodes} × {gpus} GPUs" if ok else said)
     return [job, _accounts(deployed, head)]
 
 
-def _accounts(deployed: Deployed, head: Host) -> Check:
+def _accounts(deployed: Deployed, head: Host) -> CheckResult:
     """slurmdbd answers, and knows this cluster."""
     name = deployed.opened.deployment.name
     done = deployed.run(
@@ -39,4 +39,4 @@ def _accounts(deployed: Deployed, head: Host) -> Check:
     )
     if done.returncode != 0:
         words = last_words(done.stderr)
-    return Check("job accounts", head.name, registered, words)
+    return CheckResult("job accounts", head.name, registered, words)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import SECONDS, Check, Deployed, answer_of, last_words
+from gpuyard.deploy.verify.check import SECONDS, CheckResult, Deployed, answer_of, last_words
 from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.units import format_bit_rate
@@ -13,7 +13,7 @@ _MODEL = "spoken-digits-linear"
 _TRAIN_SECONDS = 2.0
 
 
-def able_to_train(deployed: Deployed) -> list[Check]:
+def able_to_train(deployed: Deployed) -> list[CheckResult]:
     hosts = deployed.having("training")
     checks = deployed.each(hosts, lambda host: _starts(deployed, host))
     if len(hosts) > 1 and all(check.ok for check in checks):
@@ -22,16 +22,16 @@ def able_to_train(deployed: Deployed) -> list[Check]:
     return checks
 
 
-def _starts(deployed: Deployed, host: Host) -> Check:
+def _starts(deployed: Deployed, host: Host) -> CheckResult:
     started = deployed.place([host]).command(
         0, [*module_argv("gpuyard"), "--version"], import_path()
     )
     done = answer_of(started.argv)
     words = done.stdout.strip() or last_words(done.stderr)
-    return Check("training environment", host.name, done.returncode == 0, words)
+    return CheckResult("training environment", host.name, done.returncode == 0, words)
 
 
-def _exchange(deployed: Deployed, hosts: Sequence[Host]) -> Check:
+def _exchange(deployed: Deployed, hosts: Sequence[Host]) -> CheckResult:
     """All-reduce between all machines, against what the model expects of the network."""
     from gpuyard.measure.collectives.plan import plan_collectives
     from gpuyard.measure.collectives.run import run_collectives
@@ -49,16 +49,16 @@ def _exchange(deployed: Deployed, hosts: Sequence[Host]) -> Check:
         )
         bench = run_collectives(plan, silence_seconds=SECONDS)
     except GpuyardError as error:
-        return Check(name, "all", False, str(error))
+        return CheckResult(name, "all", False, str(error))
     deployed.store.add(bench)
     (result,) = bench.results
     words = f"{format_bit_rate(result.bus_bytes_per_second)}, {result.ratio:.0%} of what the model expects"
     causes = [cause.why for finding in bench.findings for cause in finding.causes]
     ok = result.correct and result.verdict == "normal"
-    return Check(name, "all", ok, "; ".join([words, *causes[:1]]))
+    return CheckResult(name, "all", ok, "; ".join([words, *causes[:1]]))
 
 
-def _train(deployed: Deployed, hosts: Sequence[Host]) -> Check:
+def _train(deployed: Deployed, hosts: Sequence[Host]) -> CheckResult:
     """A short run on two machines, stored like every other."""
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.measure import plan_sweep, run_sweep
@@ -78,6 +78,6 @@ def _train(deployed: Deployed, hosts: Sequence[Host]) -> Check:
         )
         (run,) = run_sweep(sweep, deployed.store, fresh=True, silence_seconds=SECONDS)
     except GpuyardError as error:
-        return Check(name, pair, False, str(error))
+        return CheckResult(name, pair, False, str(error))
     words = f"{_MODEL}: {run.samples_per_second:,.0f} samples/s"
-    return Check(name, pair, run.doubt != NO_LOSS, words)
+    return CheckResult(name, pair, run.doubt != NO_LOSS, words)

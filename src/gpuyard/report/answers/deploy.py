@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.deploy.access.sync import Copied
-from gpuyard.deploy.ansible.run import Outcome
+from gpuyard.deploy.ansible.run import PlayRecap
 from gpuyard.deploy.cost import DeploymentCost
 from gpuyard.deploy.deployment import DeploymentPlan, Opened
 from gpuyard.deploy.state import Host
 from gpuyard.deploy.terraform.run import Changes
-from gpuyard.deploy.verify import Verdict
+from gpuyard.deploy.verify import Verification
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
 from gpuyard.units import format_bytes, format_duration, format_usd, format_watts
@@ -62,7 +62,7 @@ def _ends(ttl_seconds: float | None) -> list[Sentence]:
     return [Sentence(f"It is removed by itself {format_duration(ttl_seconds)} after `up`.")]
 
 
-def up_answer(opened: Opened, changes: Changes, outcome: Outcome, file: Path) -> Answer:
+def up_answer(opened: Opened, changes: Changes, outcome: PlayRecap, file: Path) -> Answer:
     rows = [
         (host.name, host.address, str(outcome.changed.get(host.name, 0)))
         for host in opened.state.hosts()
@@ -94,7 +94,7 @@ def up_answer(opened: Opened, changes: Changes, outcome: Outcome, file: Path) ->
     return Answer(parts, document, verb="deploy up")
 
 
-def verify_answer(verdict: Verdict) -> Answer:
+def verify_answer(verdict: Verification) -> Answer:
     rows = [
         (
             Text("ok", "good") if check.ok else Text("FAILED", "bad"),

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from gpuyard.deploy.ansible.run import Outcome
+from gpuyard.deploy.ansible.run import PlayRecap
 from gpuyard.deploy.stack.lock import Lock
-from gpuyard.deploy.stack.status import Finding
+from gpuyard.deploy.stack.status import StackFinding
 from gpuyard.report.answer import Answer, Bullets, Column, Part, Section, Sentence, Table, Text
 
 _NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow", "mxnet": "MXNet"}
@@ -57,7 +57,7 @@ def lock_answer(lock: Lock) -> Answer:
     return Answer(parts, lock.model_dump(mode="json"), verb="stack lock")
 
 
-def install_answer(outcome: Outcome, undo: Sequence[str], *, dry_run: bool) -> Answer:
+def install_answer(outcome: PlayRecap, undo: Sequence[str], *, dry_run: bool) -> Answer:
     changed = list(dict.fromkeys(outcome.tasks))
     parts: list[Part] = []
     if changed:
@@ -81,7 +81,7 @@ def install_answer(outcome: Outcome, undo: Sequence[str], *, dry_run: bool) -> A
     return Answer(parts, document, verb="stack install")
 
 
-def status_answer(lock: Lock, findings: Sequence[Finding], undo: Sequence[str]) -> Answer:
+def status_answer(lock: Lock, findings: Sequence[StackFinding], undo: Sequence[str]) -> Answer:
     rows = [
         (
             Text(finding.state, "good" if finding.ok else "bad"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from gpuyard.deploy.clouds.gpulab import Gpulab, Job
+from gpuyard.deploy.clouds.gpulab import Gpulab, SubmittedJob
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Provisioner, check_most, installed_host, not_ended, spec_of
 from gpuyard.deploy.targets.gpulab.definition import definition
@@ -60,7 +60,7 @@ class GpulabProvisioner(Provisioner):
         return ("Jobs wait in GPULab's queue until it has room; `up` waits with them.",)
 
 
-def _of_name(state: StateDirectory) -> list[Job]:
+def _of_name(state: StateDirectory) -> list[SubmittedJob]:
     token = state.known_token()
     if token is None:
         return []

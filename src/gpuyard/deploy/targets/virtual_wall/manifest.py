@@ -12,7 +12,7 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
 @dataclass(frozen=True)
-class Node:
+class ManifestNode:
     """One machine of a slice."""
 
     name: str
@@ -23,7 +23,7 @@ class Node:
     """On the slice's own network."""
 
 
-def read_manifest(text: str, source: str = "the manifest") -> list[Node]:
+def read_manifest(text: str, source: str = "the manifest") -> list[ManifestNode]:
     """Every machine, in the order in which they are written. Raises where one can't be logged in to."""
     root = parse_xml(text, source)
     prefix, _, tag = root.tag.rpartition(":")
@@ -37,7 +37,7 @@ def read_manifest(text: str, source: str = "the manifest") -> list[Node]:
     return nodes
 
 
-def expected(nodes: list[Node], names: list[str]) -> list[Node]:
+def expected(nodes: list[ManifestNode], names: list[str]) -> list[ManifestNode]:
     """These, in this order."""
     there = {node.name: node for node in nodes}
     if missing := [name for name in names if name not in there]:
@@ -55,7 +55,7 @@ def names_asked_for(text: str) -> list[str]:
     return [_attribute(node, "client_id", _WORD) for node in root.all(f"{inside}node")]
 
 
-def _node(element: Element, inside: str) -> Node:
+def _node(element: Element, inside: str) -> ManifestNode:
     name = _attribute(element, "client_id", _WORD)
     logins = [
         login
@@ -75,7 +75,7 @@ def _node(element: Element, inside: str) -> Node:
         for ip in interface.all(f"{inside}ip")
         if ip.attributes.get("type", "ipv4") == "ipv4"
     ]
-    return Node(
+    return ManifestNode(
         name,
         _attribute(login, "hostname", _WORD),
         _attribute(login, "username", _WORD),
