@@ -97,8 +97,10 @@ def filled(described: State, state: State, number: int, identity: str) -> State:
     return made
 
 
-def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
-    class Thing(iface.Resource):  # type: ignore[misc]
+def named(kind: str, described: State, prefix: str) -> Any:
+    """What a resource and a data source have in common."""
+
+    class Named:
         def __init__(self, provider: Any) -> None:
             del provider
 
@@ -110,6 +112,11 @@ def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
         def get_schema(cls) -> Schema:
             return Schema(attributes=attributes(described), block_types=blocks(described))
 
+    return Named
+
+
+def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
+    class Thing(named(kind, described, prefix), iface.Resource):  # type: ignore[misc]
         def create(self, ctx: Any, planned: State) -> State | None:
             if kind in _lines("refuse"):
                 ctx.diagnostics.add_error("InsufficientInstanceCapacity: none left")
@@ -145,18 +152,7 @@ def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
 
 
 def data_source(kind: str, described: State, prefix: str) -> type[iface.DataSource]:
-    class Known(iface.DataSource):  # type: ignore[misc]
-        def __init__(self, provider: Any) -> None:
-            del provider
-
-        @classmethod
-        def get_name(cls) -> str:
-            return kind.removeprefix(prefix)
-
-        @classmethod
-        def get_schema(cls) -> Schema:
-            return Schema(attributes=attributes(described), block_types=blocks(described))
-
+    class Known(named(kind, described, prefix), iface.DataSource):  # type: ignore[misc]
         def read(self, ctx: Any, config: State) -> State:
             return filled(described, config, 1, f"{kind}-known")
 
