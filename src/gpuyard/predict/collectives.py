@@ -2,8 +2,7 @@
 
 k members, N bytes, B bytes per second of the slowest link on the ring, latency α a hop.
 Ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations" (2009). Trees: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth
-broadcast, reduction and scan" (2009), which is what NCCL's tree algorithm builds on.
+workstations" (2009).
 """
 
 import numpy as np
@@ -12,15 +11,10 @@ import numpy.typing as npt
 Number = float | npt.NDArray[np.float64]
 
 
-def broadcast_seconds(members: Number, size_bytes: Number, bytes_per_second: Number) -> Number:
-    """A ring that forwards the whole message: (k−1)·N/B."""
-    return (members - 1) * size_bytes / bytes_per_second
-
-
 def pipelined_broadcast_seconds(
     members: Number, size_bytes: Number, bytes_per_second: Number, messages: Number
 ) -> Number:
-    """The same cut into S messages: N·(S+k−2)/(S·B), which nears N/B as S grows."""
+    """A ring that forwards a message cut into S: N·(S+k−2)/(S·B), which is (k−1)·N/B for one and nears N/B as S grows."""
     return size_bytes * (messages + members - 2) / (messages * bytes_per_second)
 
 
@@ -32,19 +26,6 @@ def ring_all_reduce_seconds(
         2 * (members - 1) * latency_seconds
         + 2 * (members - 1) / members * size_bytes / bytes_per_second
     )
-
-
-def tree_all_reduce_seconds(
-    members: Number, size_bytes: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
-) -> Number:
-    """Reduce up and broadcast down two pipelined trees: 2·⌈log₂k⌉·α + 2·N/B.
-
-    Two trees share the work so that every member sends and receives at full rate; no byte count
-    falls with k, so the ring wins on large messages and the tree on many members.
-    """
-    hops = np.ceil(np.log2(np.maximum(members, 1)))
-    moved = np.where(np.asarray(members) > 1, size_bytes, 0.0)
-    return 2 * hops * latency_seconds + 2 * moved / bytes_per_second
 
 
 def hierarchical_all_reduce_seconds(

@@ -12,7 +12,8 @@ from gpuyard.predict.strategies import remedies as offered
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Move, Paths, StepTable
 
-# NCCL reckons a tree's all-reduce at 0.92 of the ring's rate (NVIDIA/nccl src/graph/tuning.cc)
+# NCCL's trees are those of Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+# scan" (2009); it reckons their all-reduce at 0.92 of the ring's rate (NVIDIA/nccl src/graph/tuning.cc)
 TREE_SHARE = 0.92
 
 
