@@ -10,8 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
 from gpuyard.catalog.models import models
-from gpuyard.workloads.kept import kept_under_autocast
-from gpuyard.workloads.loss_memory import LiveBytes
+from gpuyard.workloads.kept import LiveBytes, kept_under_autocast
 from gpuyard.workloads.profiling import profile_task
 from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo import MODELS

@@ -18,8 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpuyard.catalog.models import LayerProfile, ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.workloads.kept import KeptTensors, LikeGpus, kept_under_autocast
-from gpuyard.workloads.loss_memory import loss_gradient_bytes
+from gpuyard.workloads.kept import KeptTensors, LikeGpus, kept_under_autocast, loss_gradient_bytes
 from gpuyard.workloads.task import Task
 
 Shape = Sequence[int]
