@@ -1,16 +1,12 @@
 """JupyterHub as the role `jupyter` configures it: two people log in with their own tokens, each notebook is its owner's."""
 
 import contextlib
-import http.cookiejar
 import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +16,7 @@ import pytest
 
 from gpuyard.deploy.verify.jupyter import _ASK_HUB, judged
 from tests.conftest import MACHINE
+from tests.deploy.hub_people import Person, processes_of
 from tests.share.conftest import needs_root
 
 TEMPLATE = "src/gpuyard/deploy/ansible/roles/jupyter/templates/hub_config.py.j2"
@@ -93,7 +90,7 @@ def hub(people: dict[str, str], tmp_path: Path) -> Iterator[Hub]:
                 one.terminate()
         process.terminate()
         process.wait(30)
-        _until(lambda: not _processes_of(PEOPLE), None)
+        _until(lambda: not processes_of(PEOPLE), None)
 
 
 def _free_port() -> int:
@@ -116,56 +113,6 @@ def _until(true: Callable[[], bool], process: "subprocess.Popen[bytes] | None") 
         time.sleep(0.2)
 
 
-def _processes_of(names: tuple[str, ...]) -> dict[str, str]:
-    """Notebook servers by who runs them."""
-    found = {}
-    for process in psutil.process_iter(["username", "cmdline"]):
-        if process.info["username"] in names:
-            found[process.info["username"]] = " ".join(process.info["cmdline"] or ())
-    return found
-
-
-class Person:
-    """A browser of one's own."""
-
-    def __init__(self, base: str) -> None:
-        self.base = base
-        self._cookies = http.cookiejar.CookieJar()
-        self._opener = urllib.request.build_opener(
-            urllib.request.HTTPCookieProcessor(self._cookies)
-        )
-
-    def get(self, path: str) -> tuple[int, bytes]:
-        return self._ask(path)
-
-    def log_in(self, name: str, token: str) -> int:
-        self.get("/hub/login")
-        words = {"username": name, "password": token, "_xsrf": self._xsrf()}
-        return self._ask("/hub/login?next=/hub/home", urllib.parse.urlencode(words).encode())[0]
-
-    def start_notebook(self, name: str) -> int:
-        headers = {
-            "Content-Type": "application/json",
-            "X-XSRFToken": self._xsrf(),
-            "Referer": f"{self.base}/hub/home",
-        }
-        return self._ask(f"/hub/api/users/{name}/server", b"{}", headers)[0]
-
-    def _xsrf(self) -> str:
-        return next(c.value or "" for c in self._cookies if (c.name, c.path) == ("_xsrf", "/hub/"))
-
-    def _ask(
-        self, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> tuple[int, bytes]:
-        request = urllib.request.Request(self.base + path, body, headers or {})  # noqa: S310
-        try:
-            with self._opener.open(request, timeout=60) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read()
-
-
 @MACHINE
 @needs_root
 @pytest.mark.soak
@@ -186,13 +133,13 @@ def test_everybody_has_a_notebook_of_their_own_behind_their_own_token(hub: Hub) 
     other = Person(hub.base)
     assert other.log_in(bob, hub.tokens[bob]) == 200
     assert other.start_notebook(ada) in (403, 404)
-    assert _processes_of(PEOPLE) == {}
+    assert processes_of(PEOPLE) == {}
     if _everybody_can_run_this_python(ada):
         assert person.start_notebook(ada) in (201, 202)
         _until(lambda: person.get(f"/user/{ada}/lab")[0] == 200, hub.process)
-        assert "jupyterhub-singleuser" in _processes_of(PEOPLE)[ada]
+        assert "jupyterhub-singleuser" in processes_of(PEOPLE)[ada]
         assert other.get(f"/user/{ada}/lab")[0] == 403
-        assert set(_processes_of(PEOPLE)) == {ada}
+        assert set(processes_of(PEOPLE)) == {ada}
 
 
 @MACHINE

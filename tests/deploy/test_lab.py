@@ -19,6 +19,7 @@ from gpuyard.files import home as own_home
 from gpuyard.lab.machines import LabMachine, check_disk
 from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
+from tests.deploy.hub_people import EXPECTED, asking
 from tests.lab.conftest import namespaces
 
 FILE = "examples/pair.deployment.yaml"
@@ -269,6 +270,36 @@ def test_a_down_that_was_killed_is_finished_by_the_next(
     assert namespaces() <= before
     assert not state.exists()
     assert "There is no deployment" in cli("deploy", "status").stdout
+
+
+TEAM = """
+name: pair
+cluster: {name: pair, nodes: 1, machine: {gpu: t4, gpus: 1}}
+target: {kind: lab}
+head: [base, training, jupyter]
+users:
+  - {name: ada, keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR ada]}
+  - {name: bob, keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR bob]}
+"""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.soak
+@pytest.mark.usefixtures("can_deploy")
+def test_several_people_have_notebooks_of_their_own_on_the_head_of_a_lab(
+    cli: Cli, tmp_path: Path
+) -> None:
+    pytest.importorskip("jupyterhub")
+    file = tmp_path / "pair.deployment.yaml"
+    file.write_text(TEAM)
+    cli("deploy", "up", str(file))
+    again = json.loads(cli("deploy", "up", str(file), "--json").stdout)
+    assert again["changed_tasks"] == {"node0": 0}
+    verdict = json.loads(cli("deploy", "verify", str(file), "--json").stdout)
+    assert verdict["ok"], verdict
+    _on(own_home(), "node0", "chmod", "711", "/root")  # below which this host's Python may be
+    assert json.loads(_on(own_home(), "node0", asking(), seconds=400)) == EXPECTED
+    assert json.loads(cli("deploy", "down", str(file), "--json").stdout)["remains"] == []
 
 
 BENCH = ("--batch", "32", "--link", "1 Gbit/s", "--time-per-point", "2 s")

@@ -12,9 +12,9 @@ import pytest
 from gpuyard.lab.machine_root import make_root
 from tests.conftest import LAB_ROOTS, MACHINE, Cli
 from tests.deploy.bare_machine import BareMachine
+from tests.deploy.hub_people import EXPECTED, asking
 from tests.deploy.systemd_machine import PACKAGES, systemd_machine
 
-ROOT = Path(__file__).parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR"
 FILE = """
 name: served
@@ -29,28 +29,6 @@ users:
   - {{name: bob, keys: [{key} bob]}}
 """
 SERVICES = ("chrony", "gpuyard-jupyterhub", "prometheus", "prometheus-node-exporter", "ssh")
-ASK = """
-import json, subprocess, time
-from pathlib import Path
-from tests.deploy.test_hub import Person, _processes_of
-base = "http://127.0.0.1:8000"
-tokens = {name: Path(f"/home/{name}/.jupyter_token").read_text().strip() for name in ("ada", "bob")}
-stranger, ada, bob = Person(base), Person(base), Person(base)
-said = {"stranger": stranger.get("/hub/api/user")[0], "guessed": stranger.log_in("ada", tokens["bob"])}
-said["in"] = [ada.log_in("ada", tokens["ada"]), bob.log_in("bob", tokens["bob"])]
-for person, name in ((ada, "ada"), (bob, "bob")):
-    person.start_notebook(name)
-    end = time.monotonic() + 120
-    while person.get(f"/user/{name}/lab")[0] != 200 and time.monotonic() < end:
-        time.sleep(1)
-    (Path(f"/home/{name}") / "own.ipynb").write_text("{}")
-    said[name] = person.get(f"/user/{name}/lab")[0]
-said["other"] = bob.get("/user/ada/lab")[0]
-said["file"] = bob.get("/user/ada/api/contents/own.ipynb")[0]
-said["users"] = sorted(_processes_of(("ada", "bob")))
-said["disk"] = subprocess.run(("su", "bob", "-c", "cat /home/ada/own.ipynb"), capture_output=True).returncode
-print(json.dumps(said))
-"""
 
 
 @pytest.fixture
@@ -83,19 +61,7 @@ def test_roles_start_their_services_and_several_people_have_notebooks_of_their_o
     assert "policy drop" in machine.run("nft list table inet gpuyard")
     assert machine.run("systemctl is-enabled gpuyard-firewall") == "enabled\n"
 
-    python = f"cd {ROOT} && PYTHONDONTWRITEBYTECODE=1 {sys.prefix}/bin/python -"
-    said = json.loads(machine.run(f"{python} << 'END'\n{ASK}\nEND", seconds=400))
-    assert said == {
-        "stranger": 403,
-        "guessed": 403,
-        "in": [200, 200],
-        "ada": 200,
-        "bob": 200,
-        "other": 403,
-        "file": 403,
-        "users": ["ada", "bob"],
-        "disk": 1,
-    }
+    assert json.loads(machine.run(asking(), seconds=400)) == EXPECTED
     listening = {line.split()[3] for line in machine.run("ss -Hltn").splitlines()}
     assert "127.0.0.1:8000" in listening
     assert {one for one in listening if not one.startswith(("127.", "[::1]"))} == set()

@@ -26,6 +26,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "monitoring": ("prometheus", "prometheus-node-exporter"),
     "firewall": ("nftables",),
 }
+_HUB_PACKAGES = ("node-configurable-http-proxy",)  # what stands before notebooks of several people
 _DEFAULT_LINK = "1 Gbit/s"
 
 
@@ -50,6 +51,9 @@ class LabProvisioner(Provisioner):
     ) -> Mapping[str, Any]:
         _, machine = machine_of(cluster)
         roles = {*deployment.head, *deployment.workers}
+        packages = {package for role in roles for package in _PACKAGES.get(role, ())}
+        if _has_hub(deployment):
+            packages.update(_HUB_PACKAGES)
         return {
             "name": deployment.name,
             "nodes": cluster.nodes,
@@ -57,7 +61,7 @@ class LabProvisioner(Provisioner):
             "disks": str(state.path / "disks"),
             "authorized_key": public_key(),
             "gpus": machine.gpus,
-            "packages": sorted({p for role in roles for p in _PACKAGES.get(role, ())}),
+            "packages": sorted(packages),
             "release": getattr(deployment.target, "release", None),
             "mounts": [] if deployment.environment else _own_environment(),
         }
@@ -124,16 +128,17 @@ def _mark(state: StateDirectory) -> Path:
     return state.path / "lab-is-ours"
 
 
+def _has_hub(deployment: Deployment) -> bool:
+    return "jupyter" in deployment.head and len(deployment.users) > 1
+
+
 def _check_jupyter(deployment: Deployment) -> None:
-    """The head's notebooks run in this host's environment, and for several people they need more than that."""
-    if len(deployment.users) > 1:
-        raise UserMistake(
-            "the head of a lab has notebooks for one person at most: JupyterHub, which several people share, needs "
-            "a proxy that a lab's Debian does not have; name one of 'users', or leave out 'jupyter'"
-        )
-    if importlib.util.find_spec("jupyterlab") is None:
+    """The head's notebooks run in this host's environment."""
+    wanted = ["jupyterlab", *(["jupyterhub"] if _has_hub(deployment) else [])]
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing:
         raise MissingRequirement(
-            "machines of a lab see this host's Python environment, which has no jupyterlab: pip install jupyterlab"
+            f"machines of a lab see this host's Python environment, which has no {missing[0]}: pip install {missing[0]}"
         )
 
 
