@@ -221,6 +221,10 @@ def _size(size_bytes: int) -> str:
 
 def check_writable(path: Path) -> None:
     """Say now if this file or directory could not be written later; makes nothing."""
+    try:
+        followed(path)  # before the kernel does, whose refusal does not say why
+    except OSError as error:
+        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
     directory = path.absolute().parent
     if not directory.exists():
         raise UserMistake(f"{path} can't be written: there is no directory {path.parent}")
