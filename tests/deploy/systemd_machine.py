@@ -37,6 +37,11 @@ cd "{disk}"
 mkdir upper work root
 mount -t overlay overlay -o "lowerdir={base},upperdir={disk}/upper,workdir={disk}/work" root
 mount -t proc proc root/proc
+# systemd sets the kernel's parameters as its machine starts; this kernel is everybody's
+for kept in sys sysrq-trigger; do
+    mount --bind root/proc/$kept root/proc/$kept
+    mount -o remount,bind,ro root/proc/$kept
+done
 mount -t sysfs -o ro sysfs root/sys
 if [ -d /sys/fs/cgroup/systemd ]; then
     mount -t tmpfs -o mode=755 none root/sys/fs/cgroup

@@ -528,6 +528,7 @@ READ_BY: dict[str, str] = {
     "deploy/targets/base.py": OWN,
     "deploy/targets/gpulab/": "a job definition; junk is in tests/deploy/targets/test_gpulab.py",
     "deploy/terraform/run.py": KEPT,
+    "deploy/terraform/state_file.py": KEPT,
     "deploy/verify/": "what the head of the user's own deployment answers",
     "economics/demand.py": "demand.csv",
     "economics/usage.py": "usage.json",

@@ -145,6 +145,6 @@ def test_every_python_that_is_started_takes_no_module_from_the_current_directory
         "deploy/ansible/run.py",  # looks for ansible-playbook beside it
         "run/places/hosts.py",  # names another host's in its place, and keeps its -P
         "jobs/engines/slurm/script/launch.py",  # isolated, and from the standard library alone
-        "measure/collectives/mpi.py",  # looks for mpiexec beside it
+        "measure/collectives/plan.py",  # looks for mpiexec beside it
         "share/notebook/jupyter.py",  # takes the directory it stands in off the path itself
     }
