@@ -39,9 +39,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareMac
     pytest.importorskip("ansible_runner")
     pytest.importorskip("jupyterhub")
     monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
+    before = kernel_parameters()
     with systemd_machine(make_root(PACKAGES), tmp_path / "machine") as made:
         monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
         yield made
+    assert kernel_parameters() == before  # they are not that machine's alone
+
+
+def kernel_parameters() -> dict[str, str]:
+    names = ("fs/protected_symlinks", "fs/protected_hardlinks", "kernel/core_pattern")
+    return {name: Path("/proc/sys", name).read_text() for name in names}
 
 
 @MACHINE
