@@ -189,6 +189,7 @@ def test_one_that_hangs_is_stopped_with_the_step_and_the_next_goes_on(tmp_path: 
     assert "Terraform's apply did not end in 10 s and was stopped at 'terraform_data.x: Cre" in str(
         told.value
     )
+    os.close(os.open(gate, os.O_RDWR))  # lets go what waits on it still
     gate.unlink()
     gate.touch()
     Terraform(tmp_path / "work").apply(lambda _: None)
