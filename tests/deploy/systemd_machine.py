@@ -39,6 +39,7 @@ mount -t overlay overlay -o "lowerdir={base},upperdir={disk}/upper,workdir={disk
 mount -t proc proc root/proc
 # systemd sets the kernel's parameters as its machine starts; this kernel is everybody's
 for kept in sys sysrq-trigger; do
+    [ -e root/proc/$kept ] || continue
     mount --bind root/proc/$kept root/proc/$kept
     mount -o remount,bind,ro root/proc/$kept
 done

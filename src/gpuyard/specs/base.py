@@ -21,9 +21,7 @@ from gpuyard import units
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 from gpuyard.printable import control_character
 
-_SHORT = re.compile(
-    r"^\s*(?:(\d{1,6})\s*[x×]\s*)?(?:(\d{1,6})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+?))?\s*$"
-)
+_SHORT = re.compile(r"(?:(\d{1,6})\s*[x×]\s*)?(?:(\d{1,6})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?")
 _RAILS = re.compile(r"^(\d{1,3})\s*[x×]\s*(.+)$")
 _BARE_PREFIX = re.compile(r"^[\d.]+\s*[kMGT]$")
 _NO_SECOND = re.compile(r"^[\d.]+\s*[kMGT]bit$")
@@ -40,7 +38,8 @@ class ShortCluster:
     @classmethod
     def of(cls, text: str) -> "ShortCluster | None":
         """None for what is not written like this."""
-        match = _SHORT.match(text)
+        # stripped first: spaces at the end took a pattern the square of their number
+        match = _SHORT.fullmatch(text.strip())
         if match is None:
             return None
         counts = tuple(int(count) for count in match.groups()[:2] if count is not None)
