@@ -38,9 +38,10 @@ def test_every_job_runs_once_however_often_the_runner_is_killed(jobs: Jobs, seed
     while not all(jobs.status(handle)["state"] == "succeeded" for handle in handles[-8:]):
         time.sleep(chance.uniform(0, 1.0))
         kills += _kill_runner(jobs)
-    assert jobs.wait(*handles) == 0
-    assert kills > _JOBS / 4
+    ended = jobs.wait(*handles)
     statuses = [jobs.status(handle) for handle in handles]
+    assert ended == 0, [status for status in statuses if status["state"] != "succeeded"]
+    assert kills > _JOBS / 4
     assert {status["restarts"] for status in statuses} == {0}
     ran = (jobs.directory / "ran").read_text().split()
     assert sorted(ran) == sorted(status["uuid"] for status in statuses)
