@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.jobs.engines.local.paths import StartPaths
+from gpuyard.jobs.engines.local.start import Order, look, prepared
+from gpuyard.jobs.log_files import open_log
 from tests.jobs.engines.local.conftest import Jobs, is_gone, until
 
 # notes its pid when it starts; a second one at the same time finds the first one's mark; ends when it may
@@ -186,6 +189,20 @@ def test_what_a_runner_left_that_was_killed_while_it_started_a_job_is_no_obstacl
     jobs.cli("cancel", hold)
     assert jobs.wait(handle) == 0
     assert jobs.status(handle)["restarts"] == 0
+
+
+def test_a_start_has_not_begun_where_the_runner_was_killed_before_a_supervisor_came(
+    tmp_path: Path,
+) -> None:
+    start = StartPaths(tmp_path / "2" / "1")
+    start.directory.parent.mkdir()
+    order = Order(("true",), {}, "/", gpus=1, seconds=None, project="", title="true")
+    with prepared(start, order):
+        os.close(open_log(start.supervisor_log))  # the runner's last act before it starts one
+        assert look(start).alive
+    assert (look(start).alive, look(start).began) == (False, False)
+    os.close(open_log(start.log))  # the supervisor's first act
+    assert look(start).began
 
 
 def test_a_supervisor_that_cannot_do_its_work_says_why(jobs: Jobs) -> None:

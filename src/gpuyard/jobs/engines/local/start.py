@@ -71,7 +71,7 @@ class StartView:
     alive: bool
     """Its supervisor or something that it started lives."""
     began: bool
-    """A supervisor was set off, or nearly."""
+    """A supervisor has come as far as its log, before which nothing of the job runs, or could not."""
     fault: str = ""
     """What it said last before it had a log, where it could not do its work."""
 
@@ -112,7 +112,8 @@ def look(paths: StartPaths) -> StartView:
         alive = bool(processes.processes_of(processes.Marks(progress.lease, os.getuid())))
     end = _read(paths.end, _end)
     fault = "" if alive or end is not None else _last_line(paths.supervisor_log)
-    return StartView(end, progress, alive, paths.supervisor_log.exists(), fault)
+    began = end is not None or progress is not None or paths.log.exists() or bool(fault)
+    return StartView(end, progress, alive, began, fault)
 
 
 def gpu_seconds(paths: StartPaths, now: float) -> float:
