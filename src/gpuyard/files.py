@@ -224,7 +224,8 @@ def check_writable(path: Path) -> None:
     try:
         followed(path)  # before the kernel does, whose refusal does not say why
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        if isinstance(error, PermissionError):  # all others are told by who meets them
+            raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
     directory = path.absolute().parent
     if not directory.exists():
         raise UserMistake(f"{path} can't be written: there is no directory {path.parent}")
