@@ -12,23 +12,15 @@ from pathlib import Path
 import pytest
 
 from gpuyard import files
-from gpuyard.files import (
-    held_directory,
-    held_file,
-    new_token,
-    replace_directory,
-    replacing,
-    shared_directory,
-    sweep,
-    write_text,
-)
+from gpuyard.files import replace_directory, replacing, write_text
+from gpuyard.temporary import held_directory, held_file, new_token, shared_directory, sweep
 from tests.conftest import Cli
 
 HOLDER = """
 import contextlib, sys
 from pathlib import Path
 from gpuyard.files import replacing
-from gpuyard.files import held_directory
+from gpuyard.temporary import held_directory
 with contextlib.ExitStack() as held:
     for path in map(Path, sys.argv[2:]):
         if sys.argv[1] == "file":
@@ -173,7 +165,7 @@ def test_a_link_in_what_is_removed_is_not_followed(tmp_path: Path) -> None:
 MAKER = """
 import sys
 from pathlib import Path
-from gpuyard.files import held_directory, held_file, sweep
+from gpuyard.temporary import held_directory, held_file, sweep
 where = Path(sys.argv[1])
 for _ in range(300):
     sweep(where)

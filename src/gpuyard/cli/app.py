@@ -23,7 +23,7 @@ from typing import Annotated, Any, NoReturn, get_args
 import typer
 from typer.core import TyperGroup
 
-from gpuyard import __version__, files
+from gpuyard import __version__, files, temporary
 from gpuyard.cli.options import add_allow_code_option, agreed
 from gpuyard.cli.output import add_wide_option
 from gpuyard.errors import CodeNotAllowed, GpuyardError, closest_names, quoted
@@ -192,7 +192,7 @@ def root(
     del version
     if debug:
         os.environ["GPUYARD_DEBUG"] = "1"
-    files.sweep(*files.directories(), files.shared_directory())
+    temporary.sweep(*files.directories(), temporary.shared_directory())
 
 
 def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:

@@ -20,7 +20,8 @@ JsonOption = Annotated[
 def writable(path: Path | None) -> Path | None:
     """A callback of every option that names a file to write: whether it can be is told before any work."""
     from gpuyard.errors import UserMistake
-    from gpuyard.files import check_writable, sweep
+    from gpuyard.files import check_writable
+    from gpuyard.temporary import sweep
 
     if path == STDOUT:
         raise UserMistake(f"expected a file to write, got {str(path)!r}; this one is not printed")
@@ -40,7 +41,8 @@ def writable_or_printed(path: Path | None) -> Path | None:
 def writable_directory(path: Path) -> Path:
     """The same for a directory, which is made if its parent is there."""
     from gpuyard.errors import UserMistake
-    from gpuyard.files import check_writable, sweep
+    from gpuyard.files import check_writable
+    from gpuyard.temporary import sweep
 
     check_writable(path)
     sweep(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement
+from gpuyard.temporary import held_directory
 
 PACKAGES = (
     "ca-certificates",
@@ -51,7 +52,7 @@ def make_root(packages: Sequence[str] = (), release: str | None = None) -> Path:
             "apt-get install debootstrap"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(target), files.held_directory(target.parent, "root") as fresh:
+    with _one_at_a_time(target), held_directory(target.parent, "root") as fresh:
         if (target / _MADE).exists():  # somebody else has made it meanwhile
             return target
         making = fresh / "root"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.files import held_directory, shared_directory
 from gpuyard.interpreter import module_argv
+from gpuyard.temporary import held_directory, shared_directory
 from gpuyard.workloads.resolve import require_torch
 
 VERSION = "0.28.1"

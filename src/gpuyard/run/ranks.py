@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
-from gpuyard.files import held_directory, shared_directory
 from gpuyard.printable import printable
 from gpuyard.run.launch import Crew, Environment, Launcher, crews
 from gpuyard.run.places.place import Place
@@ -32,6 +31,7 @@ from gpuyard.run.protocol import (
     RankRefusal,
     Rendezvous,
 )
+from gpuyard.temporary import held_directory, shared_directory
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0

@@ -20,7 +20,6 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel
 
-from gpuyard.files import held_directory, shared_directory
 from gpuyard.run.protocol import (
     JOBS_DIRECTORY,
     LOST_PEER_STATUS,
@@ -30,6 +29,7 @@ from gpuyard.run.protocol import (
     Rendezvous,
 )
 from gpuyard.run.rank_process import job_file, read_lines, share_cores
+from gpuyard.temporary import held_directory, shared_directory
 
 # on a socket, which sshd may give as stdin, the other side's end is not POLLHUP
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from gpuyard.catalog.download import Received, download
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake, quoted
-from gpuyard.files import held_directory, replace_directory
+from gpuyard.files import replace_directory
+from gpuyard.temporary import held_directory
 from gpuyard.units import counted
 
 SAMPLE_RATE = 8_000

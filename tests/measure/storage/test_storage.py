@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from gpuyard.catalog.fabric import storage_needs
 from gpuyard.cli.measure import bench
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.files import sweep
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import bypass_of, filesystem_of
 from gpuyard.measure.storage.plan import StoragePlan, plan_storage
 from gpuyard.measure.storage.records import StorageBench, Trial
 from gpuyard.measure.storage.run import own_files, run_storage
+from gpuyard.temporary import sweep
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest
 

@@ -15,8 +15,8 @@ from gpuyard.deploy.ansible.failure import failure
 from gpuyard.deploy.ports import ports_of
 from gpuyard.deploy.state import FULL, Host, StateDirectory, full_disk
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.files import held_directory, shared_directory
 from gpuyard.specs.deployment import Deployment, RoleName
+from gpuyard.temporary import held_directory, shared_directory
 
 Tell = Callable[[str], None]
 _PLAYBOOK = Path(__file__).parent

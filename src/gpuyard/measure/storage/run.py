@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import held_directory
 from gpuyard.measure.progress import ProgressUpdate, Tell
 from gpuyard.measure.record import key_of, made_now, this_testbed
 from gpuyard.measure.storage.cache import BLOCK, TIMES_MEMORY, bypass_of, filesystem_of
 from gpuyard.measure.storage.emulate import run_trial
 from gpuyard.measure.storage.plan import StoragePlan
 from gpuyard.measure.storage.records import StorageBench, Trial
+from gpuyard.temporary import held_directory
 from gpuyard.units import counted
 
 _MOST_TIMES_ASKED = 8

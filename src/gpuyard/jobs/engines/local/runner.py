@@ -16,7 +16,6 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.files import sweep
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.jobs.engines.local.ending import Endings
 from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
@@ -40,6 +39,7 @@ from gpuyard.share.service.desk import open_desk
 from gpuyard.share.store.config import share_directory
 from gpuyard.share.watch.processes import VARIABLE
 from gpuyard.steps.reporter import FILE_VARIABLE
+from gpuyard.temporary import sweep
 
 DEFAULT_POLICY = "fifo"
 _MODULE = "gpuyard.jobs.engines.local.runner"
