@@ -105,12 +105,8 @@ def predict(
     from gpuyard.predict import predict as predict_placements
     from gpuyard.predict import scenario_of
     from gpuyard.predict.stacks.next_run import next_run
-    from gpuyard.report.answers.predict import (
-        comparison_answer,
-        predict_answer,
-        sweep_svg,
-        why_svg,
-    )
+    from gpuyard.report.answers.clusters import clusters_answer
+    from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
     from gpuyard.workloads import profile_of
 
     if knee_threshold is not None and not why:
@@ -176,7 +172,7 @@ def predict(
             write_text(svg, sweep_svg(result))
         answers.append((result, answer))
     show(
-        answers[0][1] if len(answers) == 1 else comparison_answer(answers, how, whole=why),
+        answers[0][1] if len(answers) == 1 else clusters_answer(answers, how, whole=why),
         json_output=json_output,
     )
 
