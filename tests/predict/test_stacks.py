@@ -15,9 +15,17 @@ from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import ClusterPrediction, PlatformScenario, Prediction, predict, scenario_of
 from gpuyard.predict.constants import nested_spreads, spread, spread_sources
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.stacks.measured import framework_words, measured_points
+from gpuyard.predict.stacks.measured import measured_points
 from gpuyard.predict.stacks.next_run import next_run
-from gpuyard.predict.stacks.posterior import HIDES, RATES, STACKS, TAXES, prior, step_seconds
+from gpuyard.predict.stacks.posterior import (
+    HIDES,
+    RATES,
+    STACKS,
+    TAXES,
+    framework_words,
+    prior,
+    step_seconds,
+)
 from gpuyard.predict.table import Configurations, Step, step_parts
 from gpuyard.predict.validation import report, validate
 from gpuyard.predict.validation.points import (

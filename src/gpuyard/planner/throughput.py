@@ -21,8 +21,7 @@ from gpuyard.predict.constants import fitted
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.scenario import line_of
-from gpuyard.predict.stacks.measured import described, under_framework
-from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.stacks.posterior import Posterior, described, under_framework
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
 from gpuyard.predict.table import Floats, HardwareRates, Integers, chunks, step_parts
 from gpuyard.predict.transport import Fabric, InMachine, Networks, between_machines

@@ -16,16 +16,15 @@ from gpuyard.predict.compute import ComputeLine, precision_words
 from gpuyard.predict.constants import Constant
 from gpuyard.predict.interval import reach_of
 from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.stacks.doubts import points_words
 from gpuyard.predict.stacks.measured import (
     base_words,
-    framework_words,
-    gradient_words,
     measured_points,
+    points_words,
     rates,
     updated,
 )
-from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.stacks.posterior import Posterior, framework_words
+from gpuyard.predict.strategies.base import gradient_words
 from gpuyard.predict.table import (
     Configurations,
     Move,

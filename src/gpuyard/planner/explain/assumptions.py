@@ -10,7 +10,9 @@ from gpuyard.planner.result import dollars, precisions_words
 from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
 from gpuyard.predict import STRATEGIES
 from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
-from gpuyard.predict.stacks.measured import base_words, described, gradient_words
+from gpuyard.predict.stacks.measured import base_words
+from gpuyard.predict.stacks.posterior import described
+from gpuyard.predict.strategies.base import gradient_words
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {

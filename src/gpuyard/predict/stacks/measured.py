@@ -1,4 +1,5 @@
-"""What a workload's figures of several GPUs, calibrated runs or its framework say about a scenario."""
+"""What a workload's figures of several GPUs, calibrated runs or its framework say about a scenario, and what is odd
+about such figures: those that contradict each other, those that no software explains, and those that are not used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +8,6 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
-from gpuyard.errors import did_you_mean
 from gpuyard.predict.compute import figure_precision
 from gpuyard.predict.interval import Reach, reach_of
 from gpuyard.predict.platform import network_of
@@ -15,27 +15,23 @@ from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.stacks.posterior import (
     Posterior,
     Spots,
-    frameworks,
-    mixed,
+    described,
     posterior,
     prior,
     reaching_all,
     step_seconds,
-    unmeasured,
+    under_framework,
 )
-from gpuyard.predict.strategies import Strategy
 from gpuyard.predict.table import (
     Configurations,
     Floats,
     Placement,
-    StepTable,
     samples_per_second,
     step_parts,
 )
 from gpuyard.predict.transport import between_machines
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
-    ExchangeOptions,
     KnownThroughput,
     Precision,
     Workload,
@@ -43,6 +39,11 @@ from gpuyard.specs import (
 
 _SAME_NETWORK = 0.05  # rates are rounded when people say them
 _ONE_GPU = Placement(1, 1, 1)
+# runs of one configuration differ by some per cent; more than that, and they are not the same training
+_APART = 1.1
+# so many times beyond either end of the interval of any stack; of all published rows none is beyond it twice
+_BEYOND = 3.0
+_NAMED = 3
 Spot = tuple[Placement, int]
 
 
@@ -122,40 +123,6 @@ def _on_this_network(known: KnownThroughput, scenario: PlatformScenario) -> bool
         return True
     there = between_machines(network)[0].wire_bytes_per_second
     return abs(known.network / there - 1) < _SAME_NETWORK
-
-
-def described(workload: Workload) -> bool:
-    """Whether its framework is named and something was published of it."""
-    return workload.framework in frameworks()
-
-
-def framework_words(scenario: PlatformScenario) -> str:
-    """What is known of the framework that the workload names: a sentence, or nothing where it names none."""
-    named = scenario.workload.framework
-    if named is None:
-        return ""
-    if described(scenario.workload) and scenario.gpu is not None:
-        return f"Framework: {named}, predicted by what was published of it."
-    return (
-        f"Framework: nothing was published of {named} that is known here, so the interval is that of any stack; "
-        f"known are {', '.join(frameworks())}{did_you_mean(named, frameworks()) or '.'}"
-    )
-
-
-def gradient_words(
-    workload: Workload, strategy: Strategy, exchange: ExchangeOptions = DEFAULT_EXCHANGE
-) -> str:
-    """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
-    sent = strategy.sent_dtype(workload, exchange)
-    if (
-        exchange.half
-        or exchange.local_sgd > 1
-        or (workload.gradient_dtype is None and sent == "fp32")
-    ):
-        return ""
-    if workload.gradient_dtype is not None:
-        return f"Gradients: sent as {sent}, as the workload says."
-    return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
 
 
 def base_words(workload: Workload, profile: ModelProfile, gpu: Gpu | None = None) -> str:
@@ -240,23 +207,6 @@ def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> 
     )
 
 
-def under_framework(
-    table: StepTable, seconds: Floats, any_stack: Reach, compute: Floats | float, framework: str
-) -> Posterior:
-    """Steps by what was published of a framework, which says where in the interval of any stack they lie. One GPU
-    exchanges nothing: it stays as it is."""
-    variance = unmeasured(table.gpus, compute)
-    found = mixed(np.log(step_seconds(table)), prior(framework), variance)
-    reach = found.reach.within(any_stack, found.log_seconds - np.log(seconds))
-    alone = table.gpus == 1
-    return Posterior(
-        np.where(alone, np.log(seconds), found.log_seconds),
-        Reach(
-            np.where(alone, any_stack.slow, reach.slow), np.where(alone, any_stack.fast, reach.fast)
-        ),
-    )
-
-
 def updated(
     scenario: PlatformScenario, spots: Sequence[Spot], before: Posterior
 ) -> tuple[Posterior, Floats] | None:
@@ -304,3 +254,65 @@ def against_formulas(scenario: PlatformScenario, placements: Sequence[Placement]
     if known is None:
         return np.ones(len(spots))
     return np.asarray(parts.step_seconds / np.exp(known[0].log_seconds))
+
+
+def points_words(scenario: PlatformScenario) -> str:
+    """A sentence or two, or nothing."""
+    if scenario.gpu is None:
+        return ""
+    groups = by_configuration(measured_points(scenario))
+    said = [_contradiction(spot, points) for spot, points in groups.items() if _apart(points)]
+    said += [_beyond(scenario, spot, points) for spot, points in groups.items()]
+    unused = [
+        f"{known.gpus} × {known.gpu}: {reason}"
+        for known in scenario.workload.measured
+        if known.gpus > 1 and (reason := reason_against(known, scenario))
+    ]
+    if unused:
+        more = len(unused) - _NAMED
+        named = "; ".join(unused[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+        said.append(f"Not used of what was measured: {named}.")
+    return " ".join(filter(None, said))
+
+
+def _apart(points: list[Point]) -> bool:
+    found = [point.samples_per_second for point in points]
+    return max(found) > _APART * min(found)
+
+
+def _beyond(scenario: PlatformScenario, spot: Spot, points: list[Point]) -> str:
+    """Of a figure that is so far from what any software makes of these machines that it is more likely a slip of the
+    pen, another unit or another batch."""
+    alone = scenario.platform.unshared or scenario.platform
+    table = replace(scenario, exchange=DEFAULT_EXCHANGE, platform=alone).table(
+        Configurations.of([spot])
+    )
+    reach = reach_of(table, step_parts(table), scenario.line.relative_uncertainty)
+    low, high = (float(end[0]) for end in reach.ends(samples_per_second(table)))
+    for point in points:
+        rate = point.samples_per_second
+        if not low / _BEYOND <= rate <= high * _BEYOND:
+            return (
+                f"Caveat: {_where(spot)} were measured at {_short(rate)} samples/s, where {_short(low)} to {_short(high)} are "
+                "expected of any software: check the figure, its unit and its batch."
+            )
+    return ""
+
+
+def _where(spot: Spot) -> str:
+    placement, batch = spot
+    nodes = "1 node" if placement.nodes == 1 else f"{placement.nodes} nodes"
+    return f"{placement.gpus} GPUs on {nodes} at a batch of {batch}"
+
+
+def _contradiction(spot: Spot, points: list[Point]) -> str:
+    found = [point.samples_per_second for point in points]
+    return (
+        f"Caveat: {_where(spot)} were measured at {_short(min(found))} and at "
+        f"{_short(max(found))} samples/s. The interval reaches to both; measure again, and keep the figure of the training "
+        "that you ask about."
+    )
+
+
+def _short(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

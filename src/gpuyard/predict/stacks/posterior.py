@@ -18,8 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from gpuyard.errors import did_you_mean
 from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Reach
+from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.table import Floats, StepTable, expected_maximum, input_seconds
+from gpuyard.specs import Workload
 
 # times what the constants say; and of a step, a doubling
 HIDES = (0.0, 0.35, 0.7, 1.0, 1.3)
@@ -78,6 +81,24 @@ def _at(table: StepTable, rate: float) -> StepTable:
 def frameworks() -> tuple[str, ...]:
     """Those of which something was published."""
     return tuple(_priors()["frameworks"])
+
+
+def described(workload: Workload) -> bool:
+    """Whether its framework is named and something was published of it."""
+    return workload.framework in frameworks()
+
+
+def framework_words(scenario: PlatformScenario) -> str:
+    """What is known of the framework that the workload names: a sentence, or nothing where it names none."""
+    named = scenario.workload.framework
+    if named is None:
+        return ""
+    if described(scenario.workload) and scenario.gpu is not None:
+        return f"Framework: {named}, predicted by what was published of it."
+    return (
+        f"Framework: nothing was published of {named} that is known here, so the interval is that of any stack; "
+        f"known are {', '.join(frameworks())}{did_you_mean(named, frameworks()) or '.'}"
+    )
 
 
 @functools.cache
@@ -198,4 +219,21 @@ def mixed(means: Floats, weight: Floats, variance: Floats) -> Posterior:
     return Posterior(
         middle,
         Reach(np.hypot(np.maximum(slow, 0.0), other), np.hypot(np.maximum(fast, 0.0), other)),
+    )
+
+
+def under_framework(
+    table: StepTable, seconds: Floats, any_stack: Reach, compute: Floats | float, framework: str
+) -> Posterior:
+    """Steps by what was published of a framework, which says where in the interval of any stack they lie. One GPU
+    exchanges nothing: it stays as it is."""
+    variance = unmeasured(table.gpus, compute)
+    found = mixed(np.log(step_seconds(table)), prior(framework), variance)
+    reach = found.reach.within(any_stack, found.log_seconds - np.log(seconds))
+    alone = table.gpus == 1
+    return Posterior(
+        np.where(alone, np.log(seconds), found.log_seconds),
+        Reach(
+            np.where(alone, any_stack.slow, reach.slow), np.where(alone, any_stack.fast, reach.fast)
+        ),
     )

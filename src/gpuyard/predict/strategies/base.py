@@ -15,7 +15,7 @@ from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
 from gpuyard.predict.strategies.remedies import Proposals
 from gpuyard.predict.table import Buckets, Floats, Move, StepTable
-from gpuyard.specs import ExchangeOptions, Workload
+from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, Workload
 from gpuyard.specs.workload import GradientDtype, Optimizer
 
 _FP32_BYTES = 4
@@ -277,3 +277,19 @@ def powersgd_seconds(profile: ModelProfile, memory_bytes_per_second: Floats) -> 
     """What a step takes longer on the GPU: passes over the gradients, and launches."""
     launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
     return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches
+
+
+def gradient_words(
+    workload: Workload, strategy: Strategy, exchange: ExchangeOptions = DEFAULT_EXCHANGE
+) -> str:
+    """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
+    sent = strategy.sent_dtype(workload, exchange)
+    if (
+        exchange.half
+        or exchange.local_sgd > 1
+        or (workload.gradient_dtype is None and sent == "fp32")
+    ):
+        return ""
+    if workload.gradient_dtype is not None:
+        return f"Gradients: sent as {sent}, as the workload says."
+    return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
