@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics.mixed_offer import compare_offers
-from gpuyard.economics.offers import PricedOffer
+from gpuyard.economics.offers import PricedOffer, compare_offers
 from gpuyard.specs.offers import Offers
 
 HOURS = 365.25 * 24

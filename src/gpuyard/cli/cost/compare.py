@@ -21,7 +21,7 @@ def compare(
     Example: gpuyard cost compare examples/v100.offers.yaml
     """
     from gpuyard.catalog.specfiles import read_offers
-    from gpuyard.economics.mixed_offer import compare_offers
+    from gpuyard.economics.offers import compare_offers
     from gpuyard.report.answers.cost.offers import offers_answer
 
     offers = read_offers(file)
