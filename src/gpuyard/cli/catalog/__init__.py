@@ -19,15 +19,16 @@ from gpuyard.cli.catalog.prices import (
     prices,
     tiers,
 )
-from gpuyard.cli.catalog.rows import (
+from gpuyard.cli.catalog.view import (
     CloudFilter,
     DescendingOption,
     GpuFilter,
     MemoryFilter,
+    NameArgument,
     RowChoice,
     SortOption,
+    View,
 )
-from gpuyard.cli.catalog.view import NameArgument, View
 from gpuyard.cli.output import JsonOption, show
 
 app = typer.Typer(

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.cli.catalog.hardware import gpus
-from gpuyard.cli.catalog.rows import (
+from gpuyard.cli.catalog.view import (
     CloudFilter,
     DescendingOption,
     GpuFilter,
     MemoryFilter,
+    NameArgument,
     RowChoice,
     gpus_named,
 )
-from gpuyard.cli.catalog.view import NameArgument
 from gpuyard.cli.options import (
     PRECISIONS,
     PYTORCHS_DEFAULT,

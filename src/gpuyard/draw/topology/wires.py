@@ -8,9 +8,8 @@ from itertools import pairwise
 from gpuyard.draw.markup import path, text, text_width
 from gpuyard.draw.palette import BLUE, FADED, GROUND
 from gpuyard.draw.topology.columns import Box
-from gpuyard.draw.topology.layout import Layout, SocketLink
+from gpuyard.draw.topology.layout import Layout, Route, SocketLink
 from gpuyard.draw.topology.nvlinks import Arc, host_wires, switched_bundles
-from gpuyard.draw.topology.routes import Route
 from gpuyard.draw.topology.words import rate, wire_name
 from gpuyard.hardware.graph import MachineGraph, Wire, WireKind
 
