@@ -3,17 +3,15 @@
 from gpuyard.facility.fabric.candidates import (
     HostPorts,
     cheapest_fabric,
+    default_storage_servers,
     direct_fabric,
     fabrics_on,
+    management_network,
     proposed_for,
+    storage_network,
 )
 from gpuyard.facility.fabric.design import FabricBill, FabricDesign, bill_of, design_fabric
 from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
-from gpuyard.facility.fabric.supporting_networks import (
-    default_storage_servers,
-    management_network,
-    storage_network,
-)
 
 __all__ = [
     "FabricBill",
