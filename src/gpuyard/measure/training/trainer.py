@@ -1,4 +1,5 @@
-"""One training step under each strategy, with and without the exchange of gradients."""
+"""One training step under each strategy, with and without the exchange of gradients; and what goes over the links
+instead of plain fp32 gradients: communication hooks, and averaged parameters."""
 
 import copy
 import time
@@ -8,19 +9,20 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.convergence.recipe import build_optimizer
-from gpuyard.measure.training.exchange import ParameterAverage, compress_gradients
 from gpuyard.measure.training.records import TrainingJob
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
 
 _LEARNING_RATE = 0.01
-_AUTOCAST: dict[Precision | None, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_HALF: dict[str | None, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Trainer:
@@ -190,9 +192,9 @@ def parameter_checksum(module: nn.Module) -> str:
 
 def autocast(precision: Precision | None, device: torch.device) -> AbstractContextManager[Any]:
     """Mixed precision, where that is asked for."""
-    if precision not in _AUTOCAST:
+    if precision not in _HALF:
         return nullcontext()
-    return torch.autocast(device.type, dtype=_AUTOCAST[precision])
+    return torch.autocast(device.type, dtype=_HALF[precision])
 
 
 def set_precision(precision: Precision | None) -> None:
@@ -232,3 +234,59 @@ def _horovod_optimizer(
 
 def _unhooked(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module)
+
+
+def compress_gradients(model: DistributedDataParallel, remedy: ExchangeOptions) -> None:
+    """Register the hook that the remedy asks for, if it asks for one."""
+    if remedy.powersgd_rank is not None:
+        # from the second step on; torch itself would wait for the thousandth, longer than a bench runs
+        state = powersgd.PowerSGDState(
+            process_group=None,
+            matrix_approximation_rank=remedy.powersgd_rank,
+            start_powerSGD_iter=2,
+        )
+        model.register_comm_hook(state, powersgd.powerSGD_hook)
+    elif remedy.half is not None:
+        model.register_comm_hook(_HALF[remedy.half], _half_precision_hook)
+
+
+def _half_precision_hook(
+    dtype: torch.dtype,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # DDP looks at this annotation
+) -> torch.futures.Future[Tensor]:
+    # torch's own bf16 hook asks for CUDA; the mean is taken before the cast, so that no sum overflows
+    gradients: Tensor = bucket.buffer()
+    sent = (gradients / dist.get_world_size()).to(dtype)
+    work: Any = dist.all_reduce(sent, async_op=True)
+
+    def decompress(_future: torch.futures.Future[Any]) -> Tensor:
+        gradients.copy_(sent)
+        return gradients
+
+    return work.get_future().then(decompress)  # type: ignore[no-any-return]
+
+
+class ParameterAverage:
+    """Local SGD: what every rank has changed since the last time is averaged over the ranks."""
+
+    def __init__(self, module: nn.Module, remedy: ExchangeOptions) -> None:
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
+        self._dtype = _HALF.get(remedy.half, torch.float32)
+        for parameter in self._parameters:
+            dist.broadcast(parameter.detach(), src=0)
+        self._agreed = self._flat()
+
+    def average(self) -> None:
+        # changes, not parameters, are rounded to 16 bits: they are small, and rounding stays so too
+        change = (self._flat() - self._agreed).div_(dist.get_world_size()).to(self._dtype)
+        dist.all_reduce(change)
+        self._agreed += change
+        offset = 0
+        with torch.no_grad():
+            for parameter in self._parameters:
+                count = parameter.numel()
+                parameter.copy_(self._agreed[offset : offset + count].view_as(parameter))
+                offset += count
+
+    def _flat(self) -> Tensor:
+        return torch.cat([p.detach().reshape(-1) for p in self._parameters])
