@@ -19,7 +19,7 @@ from gpuyard.predict.calibration.document import (
     CheckedErrors,
     HardwareCalibration,
 )
-from gpuyard.predict.explain.proposals import proposals
+from gpuyard.predict.explain.remedies import proposals
 from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
