@@ -12,10 +12,9 @@ from pathlib import Path
 from gpuyard.catalog import gpus, machines
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_site, read_sweep
-from gpuyard.draw.completion import CompletionLine, completion_svg
 from gpuyard.draw.fabric import fabric_svg
-from gpuyard.draw.goals import GoalPoint, goals_svg
 from gpuyard.draw.plugs import plugs_svg
+from gpuyard.draw.policies import CompletionLine, GoalPoint, completion_svg, goals_svg
 from gpuyard.draw.racks import racks_svg
 from gpuyard.draw.topology import topology_svg
 from gpuyard.facility.design import design_facility

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuyard.draw.completion import CompletionLine, completion_svg
 from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg, round_ticks
+from gpuyard.draw.policies import CompletionLine, completion_svg
 from gpuyard.jobs.policies import Pool, policy_of
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.outcome import SimulationOutcome

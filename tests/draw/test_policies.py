@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from gpuyard.draw.goals import GoalPoint, goals_svg
+from gpuyard.draw.policies import GoalPoint, goals_svg
 
 
 def test_sooner_is_further_left_and_more_in_time_is_further_up() -> None:
