@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.deploy.bench.data import make_data
-from gpuyard.deploy.bench.place import DeployedHosts
-from gpuyard.deploy.bench.plan import BenchOptions, _counts, plan_bench
+from gpuyard.deploy.bench.plan import BenchOptions, DeployedHosts, _counts, plan_bench
 from gpuyard.deploy.deployment import open_deployment
 from gpuyard.errors import UserMistake
 from gpuyard.workloads.samples import load_undecoded

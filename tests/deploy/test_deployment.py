@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.deploy.ansible.failure import failure
 from gpuyard.deploy.ansible.package import package_to_install
+from gpuyard.deploy.ansible.run import failure
 from gpuyard.deploy.deployment import open_deployment, plan
 from gpuyard.deploy.state import Host, StateDirectory, deployments, key_file
 from gpuyard.deploy.terraform.run import Changes, Terraform

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpuyard.deploy.ansible.failure import failure
-from gpuyard.deploy.ansible.run import play
+from gpuyard.deploy.ansible.run import failure, play
 from gpuyard.deploy.deployment import open_deployment
 from gpuyard.deploy.verify.check import Deployed
 from gpuyard.errors import GpuyardError

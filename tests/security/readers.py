@@ -24,7 +24,7 @@ from gpuyard.deploy.clouds.pace import Pace
 from gpuyard.deploy.stack.facts import read_environment, read_gpus, read_packages, read_runtimes
 from gpuyard.deploy.stack.lock import read_lock, shipped_text
 from gpuyard.deploy.state import StateDirectory
-from gpuyard.deploy.targets.virtual_wall.manifest import names_asked_for, read_manifest
+from gpuyard.deploy.targets.virtual_wall.rspec import names_asked_for, read_manifest
 from gpuyard.economics.billing import rent_price
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
 from gpuyard.economics.usage import demand_of_usage, read_usage

@@ -12,8 +12,7 @@ import pytest
 
 from gpuyard.deploy.clouds.jfed import Jfed, Slice
 from gpuyard.deploy.deployment import Opened, down, open_deployment, plan
-from gpuyard.deploy.targets.virtual_wall.manifest import ManifestNode, expected, read_manifest
-from gpuyard.deploy.targets.virtual_wall.request import request
+from gpuyard.deploy.targets.virtual_wall.rspec import ManifestNode, expected, read_manifest, request
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.specs.targets.testbeds import VirtualWallTarget

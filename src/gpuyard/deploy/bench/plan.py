@@ -1,14 +1,14 @@
 """Which runs a bench of a deployment comes to: batches × links × machines, with one GPU of each, and with all of them."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.deploy.ansible.run import roles_of
-from gpuyard.deploy.bench.place import DeployedHosts
 from gpuyard.deploy.deployment import Opened
 from gpuyard.deploy.state import Host
 from gpuyard.deploy.verify.check import PYTHON
@@ -17,6 +17,8 @@ from gpuyard.hardware.clusters import machine_of, network_rate
 from gpuyard.measure.training.matrix import Matrix
 from gpuyard.measure.training.run import expected_seconds
 from gpuyard.measure.training.sweep import Sweep, check_points, plan_sweep
+from gpuyard.run.places.hosts import Hosts
+from gpuyard.run.places.place import RunPlace
 from gpuyard.run.probe import ask
 from gpuyard.specs import Dataset, Workload
 from gpuyard.specs.sweep import SweepLink
@@ -30,6 +32,40 @@ _MADE = "gpuyard-images"
 _IMAGENET = {"samples": 1_281_167, "bytes_per_sample": "115 kB"}
 _EVERY_UP_TO = 6  # machines; of more every second number is measured, as the paper did
 _ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class DeployedHosts(Hosts):
+    """A deployment's machines, reached as it says; where its target can, the links are set while something runs."""
+
+    link_bytes_per_second: float | None = None
+    """Between machines; None: nobody knows."""
+    set_link: Callable[[float], None] | None = None
+    usual_link_bytes_per_second: float | None = None
+    """To which links go back."""
+
+    def ring_link_bytes_per_second(self, workers: int) -> float | None:
+        one_machine = self.seats(workers)[-1].node == 0
+        return None if one_machine else self.link_bytes_per_second
+
+    def identity(self) -> Mapping[str, Any] | None:
+        link = self.link_bytes_per_second
+        return {**(super().identity() or {}), **({} if link is None else {"link": link})}
+
+    def record(self, workers: int) -> RunPlace:
+        found = super().record(workers)
+        return found.model_copy(update={"link_bytes_per_second": self.link_bytes_per_second})
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[Self]:
+        if self.set_link is None or self.link_bytes_per_second is None:
+            yield self
+            return
+        self.set_link(self.link_bytes_per_second)
+        try:
+            yield self
+        finally:
+            self.set_link(self.usual_link_bytes_per_second or self.link_bytes_per_second)
 
 
 @dataclass(frozen=True)

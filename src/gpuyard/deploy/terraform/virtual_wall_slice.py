@@ -78,13 +78,13 @@ def _slice(state: State) -> Slice:
 
 # imported where they are used: Terraform starts a provider several times a command, and targets bring all that describes them
 def _names(wanted: Slice) -> list[str]:
-    from gpuyard.deploy.targets.virtual_wall.manifest import names_asked_for
+    from gpuyard.deploy.targets.virtual_wall.rspec import names_asked_for
 
     return names_asked_for(wanted.request)
 
 
 def _machines(wanted: Slice, manifest: str) -> State:
-    from gpuyard.deploy.targets.virtual_wall.manifest import expected, read_manifest
+    from gpuyard.deploy.targets.virtual_wall.rspec import expected, read_manifest
 
     nodes = expected(read_manifest(manifest), _names(wanted))
     return {

@@ -9,7 +9,7 @@ from gpuyard.deploy.clouds.jfed import PEM_VARIABLE, Jfed, Slice
 from gpuyard.deploy.clouds.way_in import through
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Provisioner, check_most, installed_host, not_ended, spec_of
-from gpuyard.deploy.targets.virtual_wall.request import request
+from gpuyard.deploy.targets.virtual_wall.rspec import request
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.hardware.clusters import network_rate
 from gpuyard.specs.cluster import Cluster
