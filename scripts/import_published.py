@@ -16,6 +16,7 @@ from pathlib import Path
 from gpuyard.catalog import gpus as gpu_table
 from import_judges import azure, csc, mlperf_logs, mxnet
 from import_paddle import paddle_benchmarks
+from import_sealed import ray
 from import_stacks import deep_learning_examples, dlperf
 from import_strangers import cscs, hpcdiy, pytorch_ddp, users
 
@@ -47,6 +48,7 @@ def main(folder: Path) -> None:
         "hpcdiy": hpcdiy(),
         "pytorch_ddp": pytorch_ddp(),
         "users": users(),
+        "ray": ray(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)
