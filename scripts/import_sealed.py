@@ -40,3 +40,60 @@ def ray() -> Iterator[Row]:
         )
         for machines, exchanged, program, precision, gradient_bits, rates in _RAY
     )
+
+
+_PAIK_V100 = Cluster("V100", "v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", 8, "")
+_PAIK_A100 = Cluster("A100", "a100-sxm4-80gb", "nvswitch", 8, "")
+# (machines, our model, images a GPU) → images a second by the number of GPUs, all in fp16
+_PAIK: dict[tuple[Cluster, str, int], Rates] = {
+    (_PAIK_V100, "resnet152", 128): {1: 503.214, 2: 962.437, 4: 1927.68, 8: 3841.11},
+    (_PAIK_V100, "vit-b-16", 128): {1: 381.160, 2: 735.578, 4: 1471.01, 8: 2925.45},
+    (_PAIK_A100, "resnet152", 512): {1: 1189.53, 2: 2353.18, 4: 4669.36, 8: 9273.29},
+    (_PAIK_A100, "vit-b-16", 1024): {1: 1029.88, 2: 2037.24, 4: 4061.99, 8: 8071.35},
+}
+
+
+def paik() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            machines,
+            f"Paik {machines.name}",
+            "pytorch-ddp",
+            "ddp",
+            f"{machines.name} weak",
+            model,
+            batch,
+            rates,
+            "fp16",
+        )
+        for (machines, model, batch), rates in _PAIK.items()
+    )
+
+
+_FLAGPERF_A100 = Cluster("DGX A100", "a100-sxm4-40gb", "nvswitch", 8, "rdma 200 2")
+_FRAMES = 566.0  # of the spectrogram of an utterance of LJSpeech, as in Lambda's table
+_UNCLEAR_BATCH = "its batch is not clear: it took more memory than that of the other rows"
+
+
+def flagperf() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            _FLAGPERF_A100,
+            "FlagPerf PyTorch",
+            "pytorch-ddp",
+            "ddp",
+            "FlagPerf",
+            model,
+            batch,
+            {gpus: round(rate / per_sample, 2) for gpus, rate in rates.items()},
+            precision,
+            skip=skip,
+        )
+        for model, batch, precision, per_sample, skip, rates in (
+            ("resnet50", 256, "tf32", 1.0, "", {1: 799, 8: 6105, 16: 11874}),
+            ("mask-rcnn", 16, "tf32", 1.0, "", {1: 25.2, 8: 179.1, 16: 334.8}),
+            ("tacotron2", 128, "tf32", _FRAMES, "", {1: 35562, 8: 280476, 16: 558171}),
+            ("vit-b-16", 256, "fp16", 1.0, "", {1: 1151, 16: 10535}),
+            ("vit-b-16", 256, "fp16", 1.0, _UNCLEAR_BATCH, {8: 5441}),
+        )
+    )
