@@ -31,7 +31,7 @@ from gpuyard.report.scaling import scaling_picture
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 IMAGES = ROOT / "docs" / "images"
-MACHINES = ("dgx-1-p100", "dgx-2")  # presets with other GPUs than their usual ones
+MACHINES = ("dgx-1-p100", "dgx-2", "gb200-nvl72")  # presets with other GPUs than their usual ones
 ROOMS = {"workstation": "office", "rack": "machine-room", "dgx-h100": "colocation"}
 FABRICS = {
     "32-dgx-h100": FabricRequest(32, 8, "nvidia-qm9700", rails=8),

@@ -43,6 +43,17 @@ def test_an_nvl72_is_one_nvlink_domain_of_72() -> None:
         graph = machine_graph(machine.topology, gpus().get(machine.gpu), machine.gpus)
         assert len(graph.gpus) == 72
         assert graph.path_class("GPU0", "GPU71") == "NV18"
+        assert len(graph.of_kind("socket")) == machine.sockets == 36
+        # a tray is a host of its own: four GPUs on two CPUs, and no way but NVLink to the next
+        assert [graph.socket_of(f"GPU{i}") for i in (0, 1, 2, 3, 71)] == [
+            "CPU0",
+            "CPU0",
+            "CPU1",
+            "CPU1",
+            "CPU35",
+        ]
+        assert graph.pcie_class("GPU0", "GPU3") == "SYS"
+        assert graph.pcie_class("GPU3", "GPU4") == "N/A"
 
 
 def test_the_sockets_of_an_apollo_gen10_are_joined_by_upi() -> None:

@@ -197,6 +197,11 @@ def preset(name: str, gpu: str | None = None, count: int | None = None) -> Machi
 MACHINES = HARD | {name: preset(name) for name in PRESETS}
 MACHINES["sixteen"] = preset("nvswitch", "v100-sxm3-32gb", 16)
 MACHINES |= {f"consumer {count}": preset("consumer", count=count) for count in (1, 3, 4)}
+RACKS = {
+    "NVL72": preset("nvswitch", "gb200", 72),
+    "NVL32": preset("nvswitch", "gh200-96gb", 32),
+    "a tray cut in two": preset("nvswitch", "gb300", 70),
+}
 each_machine = pytest.mark.parametrize("graph", MACHINES.values(), ids=list(MACHINES))
 
 
@@ -317,6 +322,48 @@ def test_the_heat_map_shows_the_matrix(graph: MachineGraph) -> None:
         )
 
 
+RACK_WORDS = {
+    "NVL72": "One of 18 identical trays is drawn; the others have CPU2–CPU35 and GPU4–GPU71.",
+    "NVL32": "One of 16 identical trays is drawn; the others have CPU2–CPU31 and GPU2–GPU31.",
+    "a tray cut in two": "One of 17 identical trays is drawn; the others have CPU2–CPU33 and GPU4–GPU67.",
+}
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_of_a_rack_one_tray_is_drawn_and_the_numbers_are_those_of_all(name: str) -> None:
+    from rich.console import Console
+
+    svg = topology_svg(RACKS[name])
+    root = ElementTree.fromstring(svg)  # noqa: S314
+    assert float(root.attrib["width"]) < 1000 and float(root.attrib["height"]) < 1000
+    drawn = {g.get("data-device") for g in root.iter(f"{SVG}g")} - {None}
+    last = {"a tray cut in two": {"CPU34", "HB34", "GPU68", "GPU69"}}.get(name, set())
+    tray = {"NVSW", "CPU0", "CPU1", "HB0", "HB1"}
+    gpus = 2 if name == "NVL32" else 4
+    assert drawn == tray | {f"GPU{i}" for i in range(gpus)} | last
+    shown = [t.text or "" for t in root.iter(f"{SVG}text")]
+    out = io.StringIO()
+    Console(file=out, width=120).print(topology_terminal(RACKS[name]))
+    cpus = len(RACKS[name].of_kind("socket"))
+    reaches = "Every GPU reaches every other at "
+    for text in (" ".join(shown), out.getvalue()):
+        assert RACK_WORDS[name] in text and reaches in text and f"{cpus} CPUs" in text
+    assert len(out.getvalue().splitlines()) < 25
+
+
+def test_of_trays_that_differ_each_kind_is_drawn() -> None:
+    bench = Bench()
+    bench.devices.append(Device("NVSW", "nvswitch", "NVSwitch"))
+    for i in range(18):
+        (bridge,) = bench.socket(i)
+        bench.hang(f"GPU{i}", "gpu", bridge, "B200", lanes=16 if i != 7 else 8)
+        bench.nvlink(f"GPU{i}", "NVSW", 18)
+    svg = topology_svg(bench.graph("one slot is narrow"))
+    drawn = {g.get("data-device") for g in ElementTree.fromstring(svg).iter(f"{SVG}g")}  # noqa: S314
+    assert {f"GPU{i}" for i in range(18)} & drawn == {"GPU0", "GPU7"}
+    assert "One of 17 identical trays is drawn" in svg
+
+
 def test_a_pair_has_the_rate_of_its_slowest_wire() -> None:
     graph = preset("dual-root")
     path = graph.transfer_path("GPU0", "GPU7")
@@ -377,7 +424,7 @@ def test_no_text_covers_another_or_leaves_the_view() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page()
-        for name, graph in MACHINES.items():
+        for name, graph in (MACHINES | RACKS).items():
             page.set_content(f"<body style='margin:0'>{topology_svg(graph)}")
             texts = page.evaluate(measure)
             view = page.locator("svg").bounding_box()

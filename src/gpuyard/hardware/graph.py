@@ -18,9 +18,10 @@ WireKind = Literal["pcie", "nvlink", "fabric", "socket", "internal"]
 """`fabric`: what other makers join their GPUs with directly, as AMD's Infinity Fabric."""
 GPU_LINKS: frozenset[WireKind] = frozenset({"nvlink", "fabric"})
 LINK_PREFIX: dict[WireKind, str] = {"nvlink": "NV", "fabric": "FL"}
+NOT_JOINED = "N/A"
 PathClass = str
 """NVIDIA's: "X" itself, "NV<n>" n NVLinks ("FL<n>" n links of another maker), "PIX" one PCIe switch, "PXB" several, "PHB" a host bridge,
-"NODE" two host bridges of one socket, "SYS" two sockets."""
+"NODE" two host bridges of one socket, "SYS" two sockets, "N/A" nothing."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,11 @@ class MachineGraph:
 
     def socket_of(self, device: str) -> str:
         """The socket that a device hangs under."""
-        return min(
-            (socket.id for socket in self.of_kind("socket")),
-            key=lambda socket: len(self._host_path(device, socket)),
-        )
+        reached = self._host_paths(device)
+        sockets = [socket.id for socket in self.of_kind("socket") if socket.id in reached]
+        if not sockets:
+            raise ValueError(f"{self.name}: nothing joins {device} and a socket")
+        return min(sockets, key=lambda socket: len(reached[socket]))
 
     def path_class(self, a: str, b: str) -> PathClass:
         """NVIDIA's class of the path between two devices."""
@@ -153,6 +155,8 @@ class MachineGraph:
         return self._class_cache[a, b]
 
     def _pcie_class(self, a: str, b: str) -> PathClass:
+        if self.device(b).id not in self._host_paths(a):
+            return NOT_JOINED  # as between two trays of a rack
         hops = self._host_path(a, b)
         passed = [self.device(hop.target).kind for hop in hops[:-1]]
         if any(hop.wire.kind == "socket" for hop in hops):

@@ -1,10 +1,8 @@
 """What every GPU of a machine reaches of every other one, a pair at a time: rate, latency and class of the path. Rows
 send."""
 
-from gpuyard.hardware.graph import GPU_LINKS, Hop, MachineGraph
+from gpuyard.hardware.graph import GPU_LINKS, NOT_JOINED, Hop, MachineGraph
 from gpuyard.hardware.rings import STAGED_SHARE
-
-NOT_JOINED = "N/A"
 
 
 def bandwidth_matrix(graph: MachineGraph) -> list[list[float | None]]:

@@ -56,17 +56,21 @@ class _Builder:
     socket_link: str | None = None
     devices: list[Device] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def sockets(self, count: int) -> list[str]:
-        """CPUs in a row, each with one host bridge, joined by the link of their years."""
-        slot = slot_of_gpu(self.gpu)
+    def sockets(self, count: int, together: int | None = None) -> list[str]:
+        """CPUs in a row, each with one host bridge, joined by the link of their years: all of them, or so many
+        together."""
+        slot, together = slot_of_gpu(self.gpu), together or count
         for i in range(count):
-            self.devices.append(Device(f"CPU{i}", "socket", f"CPU {i}", numa_node=i))
-            self.devices.append(Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=i))
+            node = i % together
+            self.devices.append(Device(f"CPU{i}", "socket", f"CPU {i}", numa_node=node))
+            self.devices.append(Device(f"HB{i}", "host-bridge", f"host bridge {i}", numa_node=node))
             self.wires.append(internal_wire(f"CPU{i}", f"HB{i}", slot))
         self.wires += [
             socket_wire(f"CPU{i - 1}", f"CPU{i}", slot, self.gpu, self.socket_link)
             for i in range(1, count)
+            if i % together
         ]
         return [f"HB{i}" for i in range(count)]
 
@@ -153,8 +157,11 @@ def _pairs(build: _Builder) -> None:
 
 
 def _nvswitch(build: _Builder) -> None:
-    """Every GPU reaches every other at full NVLink rate: NVIDIA DGX-2, DGX A100, HGX H100, HGX B200."""
-    _switched_host(build)
+    """Every GPU reaches every other at full NVLink rate: NVIDIA DGX-2, DGX A100, HGX H100, HGX B200, GB200 NVL72."""
+    if build.gpu.form_factor == "superchip":
+        _superchip_trays(build)
+    else:
+        _switched_host(build)
     build.nvswitch()
 
 
@@ -201,6 +208,18 @@ def _switched_host(build: _Builder) -> None:
             build.switch(f"SW{i}", bridges[i * len(bridges) // count], "PCIe switch")
             for i in range(count)
         ]
+    )
+
+
+def _superchip_trays(build: _Builder) -> None:
+    """A rack of trays with two Grace CPUs each, and one (GH200) or two (GB200, GB300) GPUs on each CPU: only NVLink
+    joins the trays."""
+    # GH200 NVL32: 16 trays with two superchips. GB200 NVL72: 18 compute trays with 4 GPUs (NVIDIA's multi-node tuning guide)
+    on_a_cpu = 1 if _is_grace_hopper(build.gpu) else 2
+    build.place_gpus(build.sockets(-(-build.gpus // on_a_cpu), together=2))
+    build.notes.append(
+        "NVLink-C2C joins CPU and GPUs of a superchip, and a link of NVIDIA's own the CPUs of a tray: the catalog has "
+        "no rate of either, PCIe and UPI are assumed, which are slower"
     )
 
 
@@ -320,7 +339,11 @@ def build_preset(name: str, gpu: Gpu, gpus: int, socket_link: str | None = None)
     PRESETS[name].build(builder)
     peers = pcie_peers([gpu])
     return MachineGraph(
-        f"{name} with {gpus} × {gpu.id}", tuple(builder.devices), tuple(builder.wires), peers
+        f"{name} with {gpus} × {gpu.id}",
+        tuple(builder.devices),
+        tuple(builder.wires),
+        peers,
+        tuple(builder.notes),
     )
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.graph import GPU_LINKS, Hop, MachineGraph
+from gpuyard.hardware.graph import GPU_LINKS, NOT_JOINED, Hop, MachineGraph
 
 _MOST_STEPS = 20_000  # of a search; beyond it the best that was found so far stands
 _MANY_GPUS = 16  # a step looks at each: with more of them there are fewer steps
@@ -275,7 +275,7 @@ def _best_pcie_ring(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:
 
 def _tree_order(graph: MachineGraph, gpus: tuple[str, ...]) -> Ring:
     """Always on to the nearest: a walk of the tree, which crosses each wire once in each direction."""
-    nearness = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+    nearness = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, NOT_JOINED: 6}
     left = list(gpus)
     order = [left.pop(0)]
     while left:

@@ -8,6 +8,7 @@ from gpuyard.draw.topology.layout import Layout, lay_out
 from gpuyard.draw.topology.legend import WIDTH as LEGEND_WIDTH
 from gpuyard.draw.topology.legend import Legend
 from gpuyard.draw.topology.nvlinks import switched_bundles
+from gpuyard.draw.topology.trays import drawn_part, one_rate
 from gpuyard.draw.topology.wires import Label, draw_labels, draw_wires, pcie_labels
 from gpuyard.draw.topology.words import KIND_NAMES, caption, rate, summary
 from gpuyard.hardware.graph import GPU_LINKS, Device, DeviceKind, MachineGraph
@@ -26,40 +27,54 @@ _PAINTS: dict[DeviceKind, Paint] = {
     "nvswitch": (GREEN[1], "#3a5f0b"),
 }
 _NAME, _CAPTION = 13.0, 11.0
+_SENTENCE, _SENTENCE_LINE = 13.0, 19.0
 _PADDING = 6.0
 
 
 def topology_svg(graph: MachineGraph) -> str:
     """The whole drawing as text."""
-    layout = lay_out(graph)
+    shown, sentences = drawn_part(graph)
+    layout = lay_out(shown)
     labels = pcie_labels(layout)
     wide = max([layout.width, *(label.right for label in labels)])
-    heat_map = HeatMap(graph) if len(graph.gpus) > 1 else None
+    alike = one_rate(graph)
+    heat_map = HeatMap(graph) if len(graph.gpus) > 1 and not alike else None
     legend = Legend(graph, layout, heat_map)
     below_width = LEGEND_WIDTH + (heat_map.width + _LEGEND_GAP if heat_map else 0)
     inner = max(wide, below_width)
-    below = _TITLE_ROOM + layout.height + _SECTION_GAP
+    under_title = [
+        line
+        for sentence in (*sentences, *([alike] if alike else []))
+        for line in wrap(sentence, inner, _SENTENCE, 4)
+    ]
+    title_room = _TITLE_ROOM + _SENTENCE_LINE * len(under_title)
+    below = title_room + layout.height + _SECTION_GAP
     height = below + max(legend.height, heat_map.height if heat_map else 0)
     legend_left = heat_map.width + _LEGEND_GAP if heat_map else 0
     parts = [
         *_title(graph, inner),
-        _group(_diagram(graph, layout, labels), (inner - wide) / 2, _TITLE_ROOM),
+        *(
+            text(line, 0, 36 + _SENTENCE_LINE * number, size=_SENTENCE, fill=FADED)
+            for number, line in enumerate(under_title, 1)
+        ),
+        _group(_diagram(shown, layout, labels), (inner - wide) / 2, title_room),
         _group(heat_map.draw(), 0, below) if heat_map else "",
         _group(legend.draw(), legend_left, below),
     ]
     drawing = _group(parts, _MARGIN, _MARGIN)
     wide, high = inner + 2 * _MARGIN, height + 2 * _MARGIN
-    return page([drawing], wide, high, title=graph.name, about=_describe(graph))
+    about = " ".join([_describe(graph, table=heat_map is not None), *sentences, alike]).rstrip()
+    return page([drawing], wide, high, title=graph.name, about=about)
 
 
-def _describe(graph: MachineGraph) -> str:
+def _describe(graph: MachineGraph, *, table: bool) -> str:
     """The drawing in a sentence, for those who don't see it."""
     kinds = {wire.kind for wire in graph.wires}
     links = "PCIe"
     if kinds & GPU_LINKS:
         links = "NVLink and PCIe" if "nvlink" in kinds else "links of their own and PCIe"
-    table = " Below it, the bandwidth between every two GPUs." if len(graph.gpus) > 1 else ""
-    return f"Block diagram of {graph.name}: {summary(graph)}, connected by {links}.{table}"
+    below = " Below it, the bandwidth between every two GPUs." if table else ""
+    return f"Block diagram of {graph.name}: {summary(graph)}, connected by {links}.{below}"
 
 
 def _title(graph: MachineGraph, width: float) -> list[str]:

@@ -4,6 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpuyard.draw.topology.heatmap import HeatScale
+from gpuyard.draw.topology.trays import MOST_GPUS, drawn_part, one_rate
 from gpuyard.draw.topology.tree import Branch, host_trees
 from gpuyard.draw.topology.words import caption, class_words, gigabytes, rate, summary, wire_name
 from gpuyard.hardware.graph import GPU_LINKS, MachineGraph, Wire
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _LABEL = 44
 _LINE = 100
 _CELL = 6
-_MOST_COLUMNS = 16
 _STYLES = {
     "socket": "bold",
     "host-bridge": "dim",
@@ -46,10 +46,14 @@ def topology_terminal(graph: MachineGraph) -> "Group":
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-    parts: list[RenderableType] = [_tree(graph)]
-    parts += [_socket_line(wire) for wire in graph.wires if wire.kind == "socket"]
+    shown, sentences = drawn_part(graph)
+    parts: list[RenderableType] = [_tree(graph, shown)]
+    parts += [_socket_line(wire) for wire in shown.wires if wire.kind == "socket"]
     parts += _nvlink_lines(graph)
-    if len(graph.gpus) > _MOST_COLUMNS:
+    parts += [Text(sentence) for sentence in sentences]
+    if alike := one_rate(graph):
+        parts.append(Text(alike))
+    elif len(graph.gpus) > MOST_GPUS:
         many = f"The paths and rates of {len(graph.gpus)} GPUs are too many for a table here: see --json or --svg."
         parts.append(Text(many, style="dim"))
     elif len(graph.gpus) > 1:
@@ -61,14 +65,14 @@ def topology_terminal(graph: MachineGraph) -> "Group":
     return Group(*parts)
 
 
-def _tree(graph: MachineGraph) -> "Tree":
+def _tree(graph: MachineGraph, shown: MachineGraph) -> "Tree":
     from rich.text import Text
     from rich.tree import Tree
 
     head = Text(_cut(graph.name, _LINE), style="bold")
     head.append("\n" + textwrap.fill(printable(summary(graph)), _LINE), style="not bold dim")
     tree = Tree(head, guide_style="dim")
-    for root in host_trees(graph):
+    for root in host_trees(shown):
         _grow(tree, root)
     return tree
 
