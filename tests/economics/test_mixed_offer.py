@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics.offers import PricedOffer, compare_offers
+from gpuyard.economics.offers import OfferComparison, PricedOffer, compare_offers
 from gpuyard.specs.offers import Offers
 
 HOURS = 365.25 * 24
 
 
-def compared(own: dict[str, Any], rent: dict[str, Any], **more: Any) -> dict[str, PricedOffer]:
+def comparison(own: dict[str, Any], rent: dict[str, Any], **more: Any) -> OfferComparison:
     document = {
         "name": "x",
         "horizon": "3 years",
@@ -22,14 +22,20 @@ def compared(own: dict[str, Any], rent: dict[str, Any], **more: Any) -> dict[str
             {"name": "rent", "kind": "on-demand", **rent},
         ],
     }
-    return {offer.kind: offer for offer in compare_offers(Offers.model_validate(document))}
+    return compare_offers(Offers.model_validate(document))
+
+
+def by_kind(found: OfferComparison) -> dict[str, PricedOffer]:
+    return {offer.kind: offer for offer in found.priced}
 
 
 def test_by_hand() -> None:
     # working hours are 45 of 168 with all and a tenth of it else: the mean is (45 + 123 / 10) / 168 of the
     # peak. 4,000 hours a year then want 1.338 machines at the peak and 0.1338 else
-    found = compared(
-        {"hardware": "$6000"}, {"price": "$1/h"}, hours_per_year=4000, load="working-hours"
+    found = by_kind(
+        comparison(
+            {"hardware": "$6000"}, {"price": "$1/h"}, hours_per_year=4000, load="working-hours"
+        )
     )
     mean = (45 + 12.3) / 168
     peak = 4000 / HOURS / mean
@@ -47,12 +53,27 @@ def test_by_hand() -> None:
 
 
 def test_a_steady_load_is_owned_or_rented_whole() -> None:
-    owned = compared({"hardware": "$6000"}, {"price": "$1/h"}, hours_per_year=4000)["hybrid"]
-    assert owned.name == "own 1 × own; rent none"
-    assert owned.total_usd == pytest.approx(6000)
-    rented = compared({"hardware": "$60000"}, {"price": "$1/h"}, hours_per_year=4000)["hybrid"]
-    assert rented.name == "own none, rent all: rent"
-    assert rented.total_usd == pytest.approx(12_000)
+    """What owns all or nothing is no mix: the plain offer stands there already."""
+    owned = comparison({"hardware": "$6000"}, {"price": "$1/h"}, hours_per_year=4000)
+    assert [(one.kind, round(one.total_usd)) for one in owned.priced] == [
+        ("own", 6000),
+        ("on-demand", 12_000),
+    ]
+    assert owned.mix_note.endswith("the best mix owns enough for all (own).")
+    rented = comparison({"hardware": "$60000"}, {"price": "$1/h"}, hours_per_year=4000)
+    assert [(one.kind, round(one.total_usd)) for one in rented.priced] == [
+        ("on-demand", 12_000),
+        ("own", 60_000),
+    ]
+    assert rented.mix_note.endswith("the best mix rents all (rent).")
+
+
+def test_where_nothing_can_be_mixed_no_mix_is_spoken_of() -> None:
+    own = {"name": "own", "kind": "own", "hardware": "$6000"}
+    found = compare_offers(
+        Offers.model_validate({"name": "x", "hours_per_year": 4000, "offers": [own]})
+    )
+    assert [one.kind for one in found.priced] == ["own"] and not found.mix_note
 
 
 @settings(max_examples=60)
@@ -68,7 +89,7 @@ def test_a_steady_load_is_owned_or_rented_whole() -> None:
 def test_never_worse_than_all_or_nothing(
     hardware: int, price: float, hours: float, speed: float, load: str, data: int, rate: str
 ) -> None:
-    found = compared(
+    both = comparison(
         {"hardware": hardware, "power": "2 kW", "electricity": "$0.1/kWh", "speed": speed},
         {
             "price": f"${price:.3f}/h",
@@ -78,5 +99,14 @@ def test_never_worse_than_all_or_nothing(
         load=load,
         discount_rate=rate,
     )
+    found = by_kind(both)
+    assert bool(both.mix_note) == ("hybrid" not in found)
+    if both.mix_note:
+        kind = "own" if "owns enough" in both.mix_note else "on-demand"
+        assert both.priced[0].present_value_usd == pytest.approx(
+            found[kind].present_value_usd, abs=1e-6
+        )
+        return
+    assert found["hybrid"].machines > 0 and found["hybrid"].owned_share < 1
     best = min(found["own"].present_value_usd, found["on-demand"].present_value_usd)
     assert found["hybrid"].present_value_usd <= best * (1 + 1e-9) + 1e-6

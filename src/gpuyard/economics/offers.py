@@ -272,8 +272,23 @@ def _check_year(offer: AnyOffer, hours: float) -> None:
         )
 
 
-def compare_offers(offers: Offers) -> list[PricedOffer]:
-    """What the file has and the best mix of it, the cheapest in today's money first."""
+@dataclass(frozen=True)
+class OfferComparison:
+    """Offers, the cheapest in today's money first. A mix that owns all or nothing is a plain offer: it is not among
+    them, and the note says so."""
+
+    priced: tuple[PricedOffer, ...]
+    mix_note: str = ""
+
+
+@dataclass(frozen=True)
+class _Mix:
+    offer: PricedOffer
+    plain: str  # what it comes down to where nothing is mixed
+
+
+def compare_offers(offers: Offers) -> OfferComparison:
+    """What the file has and the best mix of it."""
     months = months_of(offers)
     mixes = [
         _mix(own, rent, offers, months)
@@ -282,8 +297,15 @@ def compare_offers(offers: Offers) -> list[PricedOffer]:
         for rent in offers.offers
         if isinstance(rent, SpotOffer | OnDemandOffer) and _is_by_use(rent)
     ]
-    best = sorted(mixes, key=lambda one: one.present_value_usd)[:1]
-    return sorted([*price_offers(offers), *best], key=lambda one: one.present_value_usd)
+    priced = price_offers(offers)
+    if not mixes:
+        return OfferComparison(tuple(priced))
+    best = min(mixes, key=lambda one: one.offer.present_value_usd)
+    if best.plain:
+        note = f"Owning some and renting the rest saves nothing here: the best mix {best.plain}."
+        return OfferComparison(tuple(priced), note)
+    ranked = sorted([*priced, best.offer], key=lambda one: one.present_value_usd)
+    return OfferComparison(tuple(ranked))
 
 
 def _is_by_use(offer: OnDemandOffer | SpotOffer) -> bool:
@@ -291,9 +313,7 @@ def _is_by_use(offer: OnDemandOffer | SpotOffer) -> bool:
     return isinstance(offer, SpotOffer) or offer.committed_hours_per_year is None
 
 
-def _mix(
-    own: OwnedOffer, rent: OnDemandOffer | SpotOffer, offers: Offers, months: int
-) -> PricedOffer:
+def _mix(own: OwnedOffer, rent: OnDemandOffer | SpotOffer, offers: Offers, months: int) -> _Mix:
     """As many of `own` as is cheapest in today's money, and the rest of the work by `rent`."""
     wanted = wanted_machines(offers) / own.speed  # in machines of this kind
     machine = owned_of(own, 0.0)
@@ -318,23 +338,20 @@ def _mix(
     owned, served = int(size.own), float(size.served)
     rented_share = float(size.rented) / mean
     cash = owned * idle + served * (busy - idle) + rented_share * use
-    if owned < float(size.own_all):
+    everything = owned >= float(size.own_all)
+    if not everything:
         cash = cash + data
-    return priced_offer(
+    offer = priced_offer(
         offers,
         months,
         cash,
-        name=_name(own, rent, owned, owned >= float(size.own_all)),
+        name=f"own {owned} × {own.name}; rent the rest: {rent.name}",
         kind="hybrid",
         hours=served * HOURS_PER_YEAR + rented_share * billed_hours,
         machines=owned,
         owned_share=1 - rented_share,
-        date=own.date if owned >= float(size.own_all) else price_day(rent) or own.date,
+        date=price_day(rent) or own.date,
     )
-
-
-def _name(own: OwnedOffer, rent: OnDemandOffer | SpotOffer, owned: int, everything: bool) -> str:
     if not owned:
-        return f"own none, rent all: {rent.name}"
-    rest = "rent none" if everything else f"rent the rest: {rent.name}"
-    return f"own {owned} × {own.name}; {rest}"
+        return _Mix(offer, f"rents all ({rent.name})")
+    return _Mix(offer, f"owns enough for all ({own.name})" if everything else "")

@@ -21,8 +21,9 @@ _COLUMNS = (
 )
 
 
-def offers_answer(offers: Offers, priced: Sequence[PricedOffer], given_on: datetime.date) -> Answer:
+def offers_answer(offers: Offers, compared: OfferComparison, given_on: datetime.date) -> Answer:
     """All of them, the cheapest first."""
+    priced = compared.priced
     months = len(priced[0].cash_by_month) - 1
     table = Table(
         f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year, "
@@ -57,10 +58,16 @@ def offers_answer(offers: Offers, priced: Sequence[PricedOffer], given_on: datet
         [
             Only("page", [Sentence(cheapest), offers_chart(priced)]),
             table,
+            *([Sentence(compared.mix_note)] if compared.mix_note else []),
             Only("terminal", [Sentence(f"{prices}.")]),
             *([Bullets(electricity)] if electricity else []),
         ],
-        {"name": offers.name, "offers": documents, "electricity": electricity},
+        {
+            "name": offers.name,
+            "offers": documents,
+            "mix_note": compared.mix_note,
+            "electricity": electricity,
+        },
         title=offers.name,
         verb="cost compare",
         meta=prices,
