@@ -4,16 +4,20 @@
 `slurm`, or on hosts, where rank 1 hangs.
 """
 
+import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from gpuyard.files import write_text
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice, RankJob, RankRefusal
@@ -34,7 +38,10 @@ _SHOWN = [
 
 
 class SumJob(RankJob):
-    """Once all have met, rank `fails` has had enough, `killed` is killed, and `hangs` hangs."""
+    """Once all have met, rank `fails` has had enough, `killed` is killed, and `hangs` hangs.
+
+    Before they meet, `lost` says that it has lost a rank that is not here, or `terminated` is, which others lose.
+    """
 
     cores: tuple[int, ...] = ()
     silence_seconds: float = 120
@@ -42,6 +49,8 @@ class SumJob(RankJob):
     fails: int | None = None
     killed: int | None = None
     hangs: int | None = None
+    lost: int | None = None
+    terminated: int | None = None
 
 
 class Summed(BaseModel):
@@ -58,6 +67,9 @@ _EVENT: TypeAdapter[Summed | RankRefusal] = TypeAdapter(
 
 def add_up(job: SumJob, emit: Emit) -> None:
     """2 to the power of each rank, so that the sum says who took part."""
+    if job.lost is not None or job.terminated is not None:
+        _lose_a_peer(job)
+
     import torch
     from torch import distributed as dist
 
@@ -80,6 +92,21 @@ def add_up(job: SumJob, emit: Emit) -> None:
     if job.rank == 0:
         emit(Summed(total=float(part), seats=seats, directory_is_shared=shared))
     peers.leave()
+
+
+def _lose_a_peer(job: SumJob) -> None:
+    named = Path(job.directory) / "terminated.pid"
+    if job.rank == job.terminated:
+        write_text(named, str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGTERM)
+    if job.terminated is not None:
+        while not named.exists():
+            time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):  # torchrun has seen its end already
+            select.select([os.pidfd_open(int(named.read_text()))], [], [])
+    elif job.rank != job.lost:
+        time.sleep(600)
+    raise RuntimeError("connection closed by peer")  # as gloo says it
 
 
 def summed(place: Place, workers: int, launcher: Launcher = "direct", **told: int | None) -> Summed:

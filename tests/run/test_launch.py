@@ -64,3 +64,18 @@ def test_direct_ranks_are_started_as_they_are_and_know_their_seat() -> None:
 def test_a_rank_that_is_killed_is_told_as_that(launcher: Launcher) -> None:
     with pytest.raises(GpuyardError, match="rank 1 of 2 was killed by SIGKILL"):
         summed(Here(), 2, launcher, killed=1)
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        ("lost", "rank 1 of 2 has lost its connection to another rank"),
+        ("terminated", "rank 1 of 2 was killed by SIGTERM"),
+    ],
+)
+def test_a_rank_that_torchrun_ends_for_another_is_not_the_one_told_of(
+    ended: str, told: str
+) -> None:
+    with pytest.raises(GpuyardError, match=told):
+        summed(Here(), 2, "torchrun", **{ended: 1})

@@ -67,9 +67,7 @@ def test_the_first_host_is_filled_before_the_next(hosts: Hosts) -> None:
     assert (record.nodes, record.ranks_per_node) == (HOSTS, 2)
 
 
-# with torchrun another rank, whose connection broke by it, is at times the first that is told of
-@pytest.mark.soak
-@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("direct", marks=pytest.mark.soak)])
 def test_of_several_ranks_of_a_host_the_one_that_failed_is_shown(
     hosts: Hosts, launcher: Launcher
 ) -> None:

@@ -160,11 +160,11 @@ class _Listening(Generic[Event]):
         self._started, self._heard, self._parse = started, heard, parse
         self._failed: dict[int, Failed] = {}
         self._done: set[int] = set()
+        self._running = set(range(len(started)))
 
     def events(self) -> Generator[Event, None, None]:
-        running = len(self._started)
         silence_seconds = self._started[0].jobs[0].silence_seconds
-        while running:
+        while self._running:
             try:
                 number, said = self._next(silence_seconds)
             except queue.Empty:
@@ -174,9 +174,7 @@ class _Listening(Generic[Event]):
                 ) from None
             if not isinstance(said, int):
                 yield said
-            elif said == 0 and not self._ended_early(number):
-                running -= 1
-            else:
+            elif said != 0 or self._ended_early(number):
                 raise self._died(number, said)
 
     def _next(self, most_seconds: float) -> tuple[int, Event | int]:
@@ -185,6 +183,7 @@ class _Listening(Generic[Event]):
         while True:
             number, said = self._heard.get(timeout=max(0.0, deadline - time.monotonic()))
             if isinstance(said, int):
+                self._running.remove(number)
                 return number, said
             event = self._read(said)
             if isinstance(event, RankRefusal):
@@ -213,9 +212,9 @@ class _Listening(Generic[Event]):
         """The rank that failed first is the one to show; the others only lost their peer."""
         culprit = self._fault(number, status)
         deadline = time.monotonic() + _CULPRIT_SECONDS
-        while culprit.status == LOST_PEER_STATUS and (left := deadline - time.monotonic()) > 0:
+        while culprit.status == LOST_PEER_STATUS and self._running:
             try:
-                other, said = self._next(left)
+                other, said = self._next(deadline - time.monotonic())
             except queue.Empty:
                 break
             if isinstance(said, int) and (said != 0 or self._ended_early(other)):

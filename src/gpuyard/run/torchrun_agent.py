@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pydantic import BaseModel
@@ -85,17 +86,46 @@ def _run(arguments: list[str], job: _FirstJob) -> int:
             asked, job.rendezvous, keeps=job.rank == 0, seconds=job.silence_seconds
         ),
     )
+    ended = _noting_whom_it_ends()
     try:
         run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as failed:
+        followed = {
+            rank: fault.exitcode == LOST_PEER_STATUS or (fault.exitcode < 0 and fault.pid in ended)
+            for rank, fault in failed.failures.items()
+        }
         rank, fault = min(
-            failed.failures.items(),
-            key=lambda one: (one[1].exitcode == LOST_PEER_STATUS, one[1].timestamp),
+            failed.failures.items(), key=lambda one: (followed[one[0]], one[1].timestamp)
         )
         sys.stdout.write(Failed(rank=rank, status=fault.exitcode).model_dump_json() + "\n")
         sys.stdout.flush()
         return fault.exitcode
     return 0
+
+
+def _noting_whom_it_ends() -> set[int]:
+    """The ranks that still run when torchrun ends all, as it does when it has seen one fail: by their pid.
+
+    It names them as failed, too, and gives times in whole seconds, which don't tell them from that one.
+    """
+    from torch.distributed.elastic.multiprocessing import PContext
+
+    ended: set[int] = set()
+    close = PContext.close
+
+    def noting(self: PContext, *arguments: Any, **options: Any) -> None:
+        ended.update(pid for pid in self.pids().values() if _runs(pid))
+        close(self, *arguments, **options)
+
+    PContext.close = noting  # type: ignore[method-assign]
+    return ended
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _parent_is_gone(most_seconds: float | None) -> bool:
