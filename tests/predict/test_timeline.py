@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_workload
+from gpuyard.draw.timeline import timeline_lines, timeline_svg
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import STRATEGIES, Prediction, predict, scenario_of
 from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
@@ -182,3 +183,14 @@ def test_a_layer_larger_than_a_bucket_is_one() -> None:
     _, line = drawn("vgg16", "ethernet.cluster.yaml", 8)
     largest = max(layer.gradient_bytes for layer in models().get("vgg16").layers)
     assert max(bar.size_bytes or 0.0 for bar in line.lane("exchange")) >= largest
+
+
+def test_the_picture_has_the_times_of_the_terminal() -> None:
+    """In seconds with three figures, the last bucket of VGG-16 started when it ended."""
+    _, line = drawn("vgg16", "ethernet.cluster.yaml", 8)
+    picture = timeline_svg(line, "a step")
+    printed = [text for text, lane in timeline_lines(line, 80) if lane]
+    assert len(printed) > 6
+    for text in printed:
+        *_, first, _, last, unit = text.split()
+        assert f"{first} – {last} {unit}<" in picture

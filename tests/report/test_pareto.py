@@ -1,6 +1,7 @@
 """The chart and page of a plan: its numbers, its words, and nothing from outside."""
 
 import json
+import math
 
 import pytest
 
@@ -51,6 +52,25 @@ def test_the_choice_and_the_corners_have_names(found: PlanResult) -> None:
         if found.front[at].what != found.winner.what:
             assert front[at]["label"]["formatter"] == f"{word}: {found.front[at].machines}"
     assert not any("label" in point for point in front[1:-1])
+
+
+def test_the_name_over_the_most_expensive_point_stays_under_the_name_of_the_axis() -> None:
+    """The fastest of the front is often the most expensive: its label is drawn above it."""
+    option = pareto_option(
+        plan_result(
+            candidates(
+                plan(
+                    offer("slow", rent="$0.01/h"),
+                    offer("fast", rent="$997/h", gpus=8, topology="nvlink-hybrid-cube-mesh"),
+                    search={"nodes": [1], "ways": ["on-demand"]},
+                )
+            ),
+            workload(),
+        )
+    )
+    axis, dearest = option["yAxis"], option["series"][0]["data"][0]["value"][1]
+    height = math.log(axis["max"] / axis["min"])
+    assert math.log(axis["max"] / dearest) / height > 0.1
 
 
 def test_what_is_free_can_be_drawn() -> None:

@@ -23,7 +23,7 @@ def timeline_svg(line: TimeLine, title: str) -> str:
     for index, (name, bars) in enumerate(rows):
         top = _TOP + _ROW * index + (_ROW - _BAR) / 2
         foot = top + _BAR - 4
-        times = f"{_time(bars[0].start_seconds)} – {_time(bars[-1].end_seconds)}"
+        times = _from_to(bars, line.step_seconds)
         parts += [
             words("text", name, class_="words", x=_LEFT - 10, y=foot, text_anchor="end"),
             *(_bar(bar, line.step_seconds, top) for bar in bars),
@@ -42,14 +42,19 @@ def timeline_lines(line: TimeLine, columns: int) -> Iterator[tuple[str, str]]:
     width = max(_LEAST_MARKS, columns - _TEXT_LABEL - _TEXT_TIMES - 2)
     end = format_seconds(line.step_seconds)
     yield f"{'one step':<{_TEXT_LABEL}} 0{end:>{width - 1}}", ""
-    unit, factor = ("s", 1.0) if line.step_seconds >= _LONG_STEP_SECONDS else ("ms", 1e3)
     for name, bars in line.rows(_MOST_BUCKET_ROWS):
         marks = _marks(bars, line.step_seconds, width)
-        first, last = bars[0].start_seconds, bars[-1].end_seconds
-        times = f"{factor * first:.1f} – {factor * last:.1f} {unit}"
+        times = _from_to(bars, line.step_seconds)
         yield f"{name:<{_TEXT_LABEL}} {marks} {times:>{_TEXT_TIMES}}", bars[0].lane
     if line.lane("exchange"):
         yield "█ busy   · bucket full, but the link or another worker is not ready", ""
+
+
+def _from_to(bars: Sequence[Bar], step_seconds: float) -> str:
+    """In one unit for all rows, so that what is short at the end of a step is seen to last."""
+    unit, factor = ("s", 1.0) if step_seconds >= _LONG_STEP_SECONDS else ("ms", 1e3)
+    first, last = bars[0].start_seconds, bars[-1].end_seconds
+    return f"{factor * first:.1f} – {factor * last:.1f} {unit}"
 
 
 def _time(seconds: float) -> str:

@@ -18,6 +18,7 @@ class _Unit:
 
 _UNITS = (_Unit("seconds", 1), _Unit("minutes", 60), _Unit("hours", 3600), _Unit("days", 86400))
 _LONGEST_NAME = 44
+_HEADROOM = 0.15  # of the axis' height
 _HALO = {"textBorderColor": GROUND, "textBorderWidth": 3}
 _FRONT, _CHOICE, _MEETS, _MISSES = COLOURS[0], COLOURS[1], COLOURS[2], NEUTRAL
 
@@ -53,7 +54,7 @@ def pareto_option(plan: PlanResult) -> Option:
         "nameGap": 30,
         **_axis(times),
     }
-    axis = _axis([c.usd_per_run for c in points])
+    axis = _axis(_with_headroom([c.usd_per_run for c in points]))
     axis["axisLabel"] = {**axis["axisLabel"], "formatter": "${value}"}
     option["yAxis"] = value_axis("cost of a finished run") | axis
     option["series"] = series
@@ -78,6 +79,12 @@ def _axis(values: list[float]) -> Option:
     if values and min(values) > 0:
         return log_axis([min(values) * 0.7, max(values) * 1.3])  # room for labels
     return {"type": "value", "min": 0, "axisLabel": {"fontSize": TEXT_SIZE}}
+
+
+def _with_headroom(prices: list[float]) -> list[float]:
+    """A price more, so that the name over the fastest, often the most expensive, stays under the axis' own."""
+    low, high = min(prices, default=0.0), max(prices, default=0.0)
+    return [*prices, high * (high / low) ** _HEADROOM] if low > 0 else prices
 
 
 def _point(choice: Choice, unit: "_Unit") -> list[float]:
