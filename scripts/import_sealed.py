@@ -97,3 +97,78 @@ def flagperf() -> Iterator[Row]:
             ("vit-b-16", 256, "fp16", 1.0, _UNCLEAR_BATCH, {8: 5441}),
         )
     )
+
+
+# ResNet-50 in fp16, 256 images a GPU → images a second by the number of GPUs
+_EKS: dict[str, Rates] = {
+    "synthetic": {1: 872, 8: 6679, 16: 12828, 32: 23870, 64: 47195, 128: 89783},
+    "Lustre": {8: 6001.19, 16: 11090.10, 32: 18695.00},
+}
+
+
+def eks() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            _P3, "EKS Horovod", "horovod", "horovod", f"EKS {data}", "resnet50", 256, rates, "fp16"
+        )
+        for data, rates in _EKS.items()
+    )
+
+
+_LIAW: Rates = {4: 792.41, 8: 1523, 16: 1529, 32: 2958, 64: 5806, 128: 11384}
+
+
+def liaw() -> Iterator[Row]:
+    yield from rows_of(
+        [Series(_P3, "Liaw Horovod", "horovod", "horovod", "Liaw", "resnet101", 64, _LIAW)]
+    )
+
+
+_KEMPNER_A100 = Cluster("Kempner", "a100-sxm4-40gb", "full-mesh", 4, "")
+_IMAGES = 90 * 1_281_167  # of ImageNet, in all epochs
+_KEMPNER_SECONDS = {1: 129686, 2: 65752, 4: 33216, 8: 17104, 16: 8914, 32: 4765, 64: 2640}
+_UNKNOWN_INFINIBAND = "the rate of the InfiniBand between the machines is not stated"
+
+
+def kempner() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            _KEMPNER_A100,
+            "Kempner DDP",
+            "pytorch-ddp",
+            "ddp",
+            "Kempner",
+            "resnet50",
+            256,
+            {gpus: round(_IMAGES / seconds, 2)},
+            "tf32",
+            skip=_UNKNOWN_INFINIBAND if gpus > _KEMPNER_A100.gpus_per_node else "",
+        )
+        for gpus, seconds in _KEMPNER_SECONDS.items()
+    )
+
+
+_SAMPLES = 2216 * 16  # of an epoch: the steps of one GPU, with its batch
+# GPUs used of each machine → seconds of the second epoch by the number of GPUs
+_BASKERVILLE_SECONDS = {
+    4: {1: 498.37, 2: 266.83, 4: 135.42},
+    2: {4: 895.85},
+    1: {2: 406.12, 4: 251.68},
+}
+
+
+def baskerville() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            Cluster("Baskerville", "a100-sxm4-40gb", "full-mesh", used, "rdma 200 1"),
+            "Baskerville Lightning",
+            "pytorch-ddp",
+            "ddp",
+            "Baskerville",
+            "gpt2-large-characters",
+            16,
+            {gpus: round(_SAMPLES / taken, 3) for gpus, taken in seconds.items()},
+            "bf16",
+        )
+        for used, seconds in _BASKERVILLE_SECONDS.items()
+    )

@@ -39,6 +39,7 @@ COUNTS = {
 SEALED = {
     "Ray p3dn DDP": 12, "Ray p3dn Horovod": 6, "Ray p3 DDP": 6, "Ray p3 Horovod": 6,
     "Paik V100": 6, "Paik A100": 6, "FlagPerf PyTorch": 7,
+    "EKS Horovod": 7, "Liaw Horovod": 5, "Kempner DDP": 2, "Baskerville Lightning": 5,
 }  # fmt: skip
 
 
