@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard import units
-from gpuyard.economics.offers import PricedOffer, electricity_of
+from gpuyard.economics.offers import OfferComparison, PricedOffer, electricity_of
 from gpuyard.report.answer import ALL_BATCHES, Answer, Bullets, Chart, Column, Only, Sentence, Table
 from gpuyard.report.figures.cost_curves import cash_curve_option
 from gpuyard.specs.offers import Offers, OwnedOffer
