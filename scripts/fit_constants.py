@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from fit_intervals import errors_of, spreads
-from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predict.constants import RooflineFit, Tuning
 from gpuyard.predict.interval import NORMAL_90
@@ -72,10 +72,12 @@ def main() -> None:
 
 
 def intervals(sets: dict[str, Any], cases: dict[str, list[Cases]]) -> dict[str, Any]:
-    """What intervals reach, by errors of every table with the constants that were fitted without it."""
+    """What intervals reach, by errors of every table with constants that were not fitted to it."""
     predicted = []
-    for name, members in cases.items():
-        tuning = Tuning(**sets["without"][name]["constants"])
+    for name in (*TRAINING_TABLES, *SIZING_TABLES):
+        constants = sets["without"][name] if name in cases else sets["all"]
+        tuning = Tuning(**constants["constants"])
+        members = cases[name] if name in cases else compiled(published(name).rows)
         predicted += [(one, one.predicted(tuning)) for one in members]
     return spreads(errors_of(predicted))
 

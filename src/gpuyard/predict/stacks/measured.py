@@ -19,7 +19,6 @@ from gpuyard.predict.stacks.posterior import (
     posterior,
     prior,
     reaching_all,
-    step_seconds,
     under_framework,
 )
 from gpuyard.predict.table import (
@@ -197,14 +196,7 @@ def by_configuration(points: Sequence[Point]) -> dict[Spot, list[Point]]:
 
 
 def _spots(scenario: PlatformScenario, spots: Sequence[Spot], training: str) -> Spots:
-    table = scenario.table(Configurations.of(spots))
-    return Spots(
-        table.gpus,
-        table.nodes,
-        table.batch_per_gpu,
-        np.log(step_seconds(table)),
-        (training,) * len(spots),
-    )
+    return Spots.of(scenario.table(Configurations.of(spots)), training)
 
 
 def updated(

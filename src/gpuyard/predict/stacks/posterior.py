@@ -3,9 +3,9 @@
 A stack is what it hides of an exchange, how fast it exchanges, and what it loses with every doubling of its GPUs. There
 is a grid of them, with how likely each is before anything was measured: by the published sources, each of which
 counts the same (`scripts/fit_stacks.py`). Each is then weighed by how well it explains what was measured. What none
-of them explains is a smooth difference between configurations, larger the further two of them are apart, and a
-common factor where one GPU's own speed was not measured. So a configuration that was measured gets its own figure
-back, and one far from all of them what the likeliest stacks say.
+of them explains is a smooth difference between configurations, larger the more of a step is exchanged and the
+further two of them are apart, and a common factor where one GPU's own speed was not measured. So a configuration that
+was measured gets its own figure back, and one far from all of them what the likeliest stacks say.
 """
 
 import functools
@@ -19,9 +19,15 @@ from typing import Any
 import numpy as np
 
 from gpuyard.errors import did_you_mean
-from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Reach
+from gpuyard.predict.interval import MOST_DOUBLINGS, NORMAL_90, Distance, Reach, saturating
 from gpuyard.predict.scenario import PlatformScenario
-from gpuyard.predict.table import Floats, StepTable, expected_maximum, input_seconds
+from gpuyard.predict.table import (
+    Floats,
+    StepTable,
+    expected_maximum,
+    input_seconds,
+    step_parts,
+)
 from gpuyard.specs import Workload
 
 # times what the constants say; and of a step, a doubling
@@ -29,11 +35,12 @@ HIDES = (0.0, 0.35, 0.7, 1.0, 1.3)
 RATES = (0.1, 0.17, 0.28, 0.45, 0.67, 0.85, 1.0, 1.25, 1.7)
 TAXES = (-0.02, -0.01, 0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.19, 0.25)
 STACKS = tuple(product(RATES, HIDES, TAXES))
-# one σ of what no stack of the grid explains, and how far apart two configurations are half alike in it
-UNEXPLAINED = 0.065
+# one σ of what no stack of the grid explains: of any step, and besides of one that is nothing but exchange
+UNEXPLAINED, OF_EXCHANGE = 0.06, 0.11
 # what costs some share of a step a doubling on average seldom does so evenly: one σ of it, as a share of it
 TAX_UNEVEN = 0.45
-_DOUBLINGS, _BATCHES = 1.5, 1.0  # of GPUs; e times the batch
+# how far apart two configurations are half alike in it: doublings of GPUs; e times the batch
+_DOUBLINGS, _BATCHES = 1.5, 1.0
 # one σ between two runs of the same configuration
 AGAIN = 0.0142
 _OTHER_TRAINING = 0.3
@@ -123,22 +130,33 @@ class Spots:
     gpus: Floats
     nodes: Floats
     batch_per_gpu: Floats
+    exchanged: Floats  # what of a step its exchange takes by the constants, hidden or not
     log_seconds: Floats  # stacks down, configurations across
     training: tuple[str, ...]  # what is trained; other trainings say less
+
+    @classmethod
+    def of(cls, table: StepTable, training: str) -> "Spots":
+        return cls(
+            table.gpus,
+            table.nodes,
+            table.batch_per_gpu,
+            exchanged_share(table),
+            np.log(step_seconds(table)),
+            (training,) * len(table.gpus),
+        )
 
     def alike(self, others: "Spots") -> Floats:
         """1 for the same configuration, less the further apart; own configurations down."""
         doublings = np.abs(np.log2(self.gpus)[:, None] - np.log2(others.gpus))
-        machines = np.abs(np.log2(self.nodes)[:, None] - np.log2(others.nodes))
+        machines = np.abs(np.log2(self.nodes)[:, None] - np.log2(others.nodes)) / 2
         batches = np.abs(np.log(self.batch_per_gpu)[:, None] - np.log(others.batch_per_gpu))
         same = np.array(self.training)[:, None] == np.array(others.training)
-        near = np.exp2(-(doublings + machines / 2) / _DOUBLINGS - batches / _BATCHES)
+        near = np.exp2(-(doublings + machines) / _DOUBLINGS - batches / _BATCHES)
         return np.asarray(np.where(same, near, _OTHER_TRAINING * near))
 
     def unexplained(self, tax: float) -> Floats:
         """One σ of what a stack with so much of a tax does not explain."""
-        doublings = np.minimum(np.log2(self.gpus), MOST_DOUBLINGS)
-        return np.hypot(UNEXPLAINED, TAX_UNEVEN * tax * doublings)
+        return _unexplained(self.gpus, self.exchanged, tax)
 
     def covariance(self, others: "Spots", compute: float, tax: float) -> Floats:
         """Of what such stacks do not explain; `compute` is the σ of one GPU's speed, which all share."""
@@ -193,10 +211,16 @@ def reaching_all(middle: Posterior, others: Sequence[Posterior]) -> Posterior:
     return Posterior(expected, Reach(slowest - expected, expected - fastest))
 
 
-def unmeasured(gpus: Floats, compute: Floats | float) -> Floats:
-    """The variance of stacks' answers, by tax, where nothing was measured."""
-    nowhere = Spots(gpus, gpus, gpus, gpus, ())
-    return np.stack([np.square(compute) + nowhere.unexplained(tax) ** 2 for tax in TAXES])
+def _unexplained(gpus: Floats, exchanged: Floats, tax: float) -> Floats:
+    doublings = np.minimum(np.log2(gpus), MOST_DOUBLINGS)
+    by_any = np.hypot(UNEXPLAINED, OF_EXCHANGE * saturating(exchanged))
+    return np.asarray(np.hypot(by_any, TAX_UNEVEN * tax * doublings))
+
+
+def exchanged_share(table: StepTable) -> Floats:
+    """What of each step its exchange takes, hidden or not."""
+    parts = step_parts(table)
+    return Distance.of(parts, table.gpus, table.accumulate * table.local_sgd).exchanged
 
 
 def mixed(means: Floats, weight: Floats, variance: Floats) -> Posterior:
@@ -227,7 +251,8 @@ def under_framework(
 ) -> Posterior:
     """Steps by what was published of a framework, which says where in the interval of any stack they lie. One GPU
     exchanges nothing: it stays as it is."""
-    variance = unmeasured(table.gpus, compute)
+    off = [_unexplained(table.gpus, exchanged_share(table), tax) for tax in TAXES]
+    variance = np.square(compute) + np.square(off)
     found = mixed(np.log(step_seconds(table)), prior(framework), variance)
     reach = found.reach.within(any_stack, found.log_seconds - np.log(seconds))
     alone = table.gpus == 1

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published
 from gpuyard.catalog.published_rows import PublishedRow
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import fitted
@@ -52,7 +52,7 @@ class PointsScore:
 
 @cache
 def known_rows(
-    tables: tuple[str, ...] = TRAINING_TABLES,
+    tables: tuple[str, ...] = (*TRAINING_TABLES, *SIZING_TABLES),
 ) -> dict[str, tuple[KnownRow, ...]]:
     """By source, every table by constants that were fitted without it; of many rows every so-manieth."""
     found: dict[str, list[KnownRow]] = {}
@@ -138,7 +138,7 @@ def _explaining(members: Sequence[KnownRow]) -> Floats:
 
 
 def score_points(
-    points: Sequence[int], tables: tuple[str, ...] = TRAINING_TABLES
+    points: Sequence[int], tables: tuple[str, ...] = (*TRAINING_TABLES, *SIZING_TABLES)
 ) -> dict[str, list[PointsScore]]:
     """Every source with each number of figures known."""
     return {
@@ -208,6 +208,7 @@ def _spots(members: Sequence[KnownRow]) -> Spots:
         np.array([m.row.gpus for m in members], dtype=float),
         np.array([m.row.nodes for m in members], dtype=float),
         np.array([m.row.batch_per_gpu for m in members], dtype=float),
+        np.array([m.exchanged for m in members], dtype=float),
         np.array([m.by_stack for m in members]).T,
         tuple(f"{m.row.series} {m.row.model} {m.row.precision}" for m in members),
     )

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gpuyard.catalog.published import JUDGE_TABLES, LAB_TABLE, TRAINING_TABLES, published_sources
+from gpuyard.catalog.published import (
+    JUDGE_TABLES,
+    LAB_TABLE,
+    SIZING_TABLES,
+    TRAINING_TABLES,
+    published_sources,
+)
 from gpuyard.predict.constants import fitted
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
 from gpuyard.predict.validation.points import PointsScore, score_points
@@ -45,6 +51,7 @@ class Report:
             "method": self.method,
             "overall": asdict(self.training.overall),
             "tables": {name: _table(t) for name, t in self.training.tables.items()},
+            "sizing_tables": {name: _table(t) for name, t in self.training.beside.items()},
             "sources": {name: _source(one) for name, one in self.training.sources.items()},
             "coverage": {
                 "average": self.training.by_source.inside_interval,
@@ -92,7 +99,7 @@ def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
         return Report(training, {}, {}, points=score_points(points, (table,)) if points else {})
     lab = score_table(LAB_TABLE, fitted())
     return Report(
-        validate(TRAINING_TABLES),
+        validate(TRAINING_TABLES, SIZING_TABLES),
         score_single_gpu(),
         score_all_reduces(),
         lab,

@@ -86,6 +86,7 @@ class Validation:
     overall: Score
     perfect_scaling: Score
     no_overlap: Score
+    beside: dict[str, TableScore]  # in no average over tables; their sources count
     sources: dict[str, SourceScore]
     by_source: Score  # their average
     # what is inside of sources of the fit where they had no say in how far intervals are stretched either
@@ -103,21 +104,22 @@ class Validation:
         return min(self.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
 
 
-def validate(tables: Sequence[str] = TRAINING_TABLES) -> Validation:
+def validate(tables: Sequence[str] = TRAINING_TABLES, beside: Sequence[str] = ()) -> Validation:
     """Predict every row with constants that were fitted without its table and an interval that was sized
-    without its source."""
-    for name in tables:
+    without its source. Tables `beside` count by their sources alone."""
+    for name in (*tables, *beside):
         published(name)  # raises where there is no such table
-    # the lab is in no fit, so that what ships is blind to it
-    left_out = {name: name if name in TRAINING_TABLES else None for name in tables}
+    # no constant is fitted to the others, so that what ships is blind to them
+    left_out = {name: name if name in TRAINING_TABLES else None for name in (*tables, *beside)}
     scored = {name: score_table(name, fitted(out)) for name, out in left_out.items()}
-    every = list(scored.values())
-    sources = _by_source([row for table in every for row in table.rows])
+    every = [scored[name] for name in tables]
+    sources = _by_source([row for table in scored.values() for row in table.rows])
     return Validation(
-        scored,
+        {name: scored[name] for name in tables},
         average([t.score for t in every]),
         average([t.perfect_scaling for t in every]),
         average([t.no_overlap for t in every]),
+        {name: scored[name] for name in beside},
         sources,
         average([one.score for one in sources.values()]),
         _nested(sources, left_out),

@@ -64,9 +64,14 @@ def _judged(judges: Validation) -> list[Part]:
     words = (
         f"No constant, interval or stack is fitted to these {len(judges.sources)} sources: they are only ever predicted. "
         f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of their rows on average, and least of "
-        f"{worst.source}: {100 * (worst.score.inside_interval or 0):.0f} %."
+        f"{_held(worst)}."
     )
     return [_by_source("Sources that are in no fit", judges), Sentence(words)]
+
+
+def _held(of: SourceScore) -> str:
+    inside = of.score.inside_interval or 0.0
+    return f"{of.source}: {100 * inside:.0f} % ({of.score.rows * inside:.0f} of {of.score.rows:,} rows)"
 
 
 def _coverage(every: Validation) -> list[Part]:
@@ -83,8 +88,7 @@ def _covered_words(every: Validation) -> list[str]:
         return [f"{words}."]
     said = [
         f"90 % intervals hold {100 * held:.0f} % of the rows of a source that had no "
-        f"part in sizing them, on average over {len(every.sources)} sources, and least of {worst.source}: "
-        f"{100 * (worst.score.inside_interval or 0):.0f} %."
+        f"part in sizing them, on average over {len(every.sources)} sources, and least of {_held(worst)}."
     ]
     if every.nested:
         low = sorted((held, name) for name, held in every.nested.items() if held < _LEAST)
