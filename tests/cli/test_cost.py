@@ -82,9 +82,9 @@ def test_the_example_of_offers(cli: Cli, tmp_path: Path) -> None:
     file = str(ROOT / "examples" / "v100.offers.yaml")
     page = tmp_path / "offers.html"
     found = json.loads(cli("cost", "compare", file, "--json", "--html", str(page)).stdout)
-    assert len(found["offers"]) == 6  # five of the file, and the best mix
-    kinds = [offer["kind"] for offer in found["offers"]]
-    assert kinds.count("hybrid") == 1
+    # those of the file: at this steady load the best mix owns all, and that offer is there already
+    assert len(found["offers"]) == 5
+    assert "hybrid" not in [offer["kind"] for offer in found["offers"]]
     assert all(offer["price_date"] for offer in found["offers"])
     assert "chart-cash" in page.read_text(encoding="utf-8")
 

@@ -85,7 +85,7 @@ def test_what_does_not_fit_says_how_many_bytes(cli: Cli) -> None:
 
 
 def test_no_run_is_proposed_that_does_not_fit_and_a_batch_that_does_is(cli: Cli) -> None:
-    asked = ["predict", "gpt2", "--on", "2x4xrtx-3090@10G", "--batch"]
+    asked = ["predict", "gpt2", "--on", "2x4xrtx-3090@100G", "--batch"]
     text = " ".join(cli(*asked, "32").stdout.split())
     assert "One run would" not in text
     assert "A batch of 32 does not fit: it needs 43.3 GB of a GPU's 25.8 GB; up to" in text

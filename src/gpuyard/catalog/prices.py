@@ -162,6 +162,8 @@ class InstanceNetwork(Fact):
     protocol: Protocol | None = None
     """That of the link, if left out."""
     per_flow_gbit_per_second: float | None = Field(default=None, gt=0)
+    flows: int = Field(default=1, gt=0)
+    """That NCCL opens between two such machines; one, where a container hides the card."""
     note: str = ""
 
     @model_validator(mode="after")
@@ -201,6 +203,7 @@ class InstanceNetwork(Fact):
             described["rate"] = f"{self.gbit_per_second} Gbit/s"
         if self.per_flow_gbit_per_second is not None:
             described["per_flow"] = f"{self.per_flow_gbit_per_second} Gbit/s"
+            described["flows"] = self.flows
         return Network.model_validate(described)
 
 

@@ -150,13 +150,13 @@ def _machines(gpu: str, topology: str, peer: str, network: str) -> Machines:
 
 
 def _network(text: str) -> Network | None:
-    """`tcp 50 1 5`: protocol, Gbit/s of a port, ports a machine, Gbit/s that one flow gets."""
+    """`tcp 50 1 5 16`: protocol, Gbit/s of a port, ports a machine, Gbit/s that one flow gets, flows (one, if left out)."""
     if not text:
         return None
     protocol, rate, rails, *flow = text.split()
     described = {"rate": f"{rate} Gbit/s", "rails": rails, "protocol": protocol}
     if flow:
-        described["per_flow"] = f"{flow[0]} Gbit/s"
+        described |= {"per_flow": f"{flow[0]} Gbit/s", "flows": (*flow, "1")[1]}
     return Network.model_validate(described)
 
 

@@ -74,6 +74,13 @@ class Reach:
         fast = np.where(-ahead < other.fast, np.minimum(self.fast, other.fast + ahead), self.fast)
         return Reach(slow, fast)
 
+    def no_slower(self, other: "Reach", ahead: Floats) -> "Reach":
+        """With a slow end that is no slower than another's whose middle is so much faster, as a logarithm; but no nearer
+        than the fast end is, and as it is where the other does not even reach this one's middle."""
+        least = np.minimum(self.slow, self.fast)
+        cut = np.clip(other.slow - ahead, least, self.slow)
+        return Reach(np.where(ahead < other.slow, cut, self.slow), self.fast)
+
     def ends(self, rate: Floats) -> tuple[Floats, Floats]:
         """The slow and the fast end of a predicted rate's interval."""
         return rate * np.exp(-self.slow), rate * np.exp(self.fast)

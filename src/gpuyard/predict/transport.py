@@ -47,13 +47,13 @@ def between_rate(
     """What a machine sends in a ring over n machines; infinite where there is only one.
 
     A cap on one flow counts once between two machines and twice from three on, where a machine has
-    two neighbours. Where flows are capped the network is shared with strangers: flows differ, and the
+    two neighbours. Where that is less than the wire, flows of a network that is shared with strangers differ, and the
     slowest of n sets the pace.
     """
     peers = np.clip(nodes - 1, 1, 2)
-    carried = np.minimum(wire_bytes_per_second, flow_bytes_per_second * peers)
-    shared = np.isfinite(flow_bytes_per_second)
-    slowest = 1 + shared * tuning.tcp_variation * expected_maximum(nodes)
+    flows = flow_bytes_per_second * peers
+    carried = np.minimum(wire_bytes_per_second, flows)
+    slowest = 1 + (flows < wire_bytes_per_second) * tuning.tcp_variation * expected_maximum(nodes)
     copied = c.TCP_PAYLOAD.value / (1 / carried + 1 / tuning.tcp_host_bytes_per_second)
     rate = np.where(tcp, copied / slowest, tuning.rdma_share * wire_bytes_per_second)
     return np.where(nodes > 1, rate, np.inf)

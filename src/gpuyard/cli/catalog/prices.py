@@ -77,9 +77,10 @@ def instance_networks() -> View:
             "a flow gets": lambda n: (
                 f"{n.per_flow_gbit_per_second:g} Gbit/s" if n.per_flow_gbit_per_second else ""
             ),
+            "flows": lambda n: str(n.flows) if n.per_flow_gbit_per_second else "",
             "date": lambda n: n.date,
         },
-        least=("date", "a flow gets", "protocol"),
+        least=("date", "flows", "a flow gets", "protocol"),
         gpu=lambda n: price_named(n.id).gpu,
         cloud=lambda n: n.id.partition("/")[0],
     )

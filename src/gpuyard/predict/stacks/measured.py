@@ -159,7 +159,8 @@ def with_points(
     scenario: PlatformScenario, spots: Sequence[Spot], points: Sequence[Point]
 ) -> Posterior:
     """What is expected of configurations now that some were measured. Of figures of one configuration that differ, the
-    middle is taken, and the interval reaches as far as if the slowest or the fastest of them were right."""
+    middle is taken, and the interval reaches as far as if the slowest or the fastest of them were right. Nothing is then
+    expected to be slower than it was for any stack."""
     # figures are of the strategy as it is by default, on machines that nobody else used
     plain = replace(
         scenario,
@@ -167,19 +168,21 @@ def with_points(
         platform=scenario.platform.unshared or scenario.platform,
     )
     same = scenario.exchange == DEFAULT_EXCHANGE and not scenario.platform.other_jobs
-    found = by_configuration(points)
-    logs = [[point.log_seconds for point in members] for members in found.values()]
+    by_spot = by_configuration(points)
+    logs = [[point.log_seconds for point in members] for members in by_spot.values()]
     wanted = _spots(scenario, spots, "as measured" if same else "otherwise")
-    measured = _spots(plain, list(found), "as measured")
+    measured = _spots(plain, list(by_spot), "as measured")
+
+    table = scenario.table(Configurations.of(spots))
+    parts = step_parts(table)
+    compute = scenario.line.relative_uncertainty
+    any_stack = reach_of(table, parts, compute, scenario.platform.link_basis)
 
     def if_it_took(log_seconds: Sequence[float]) -> Posterior:
-        return posterior(
-            wanted,
-            measured,
-            np.array(log_seconds),
-            scenario.line.relative_uncertainty,
-            prior(scenario.workload.framework),
-        )
+        known = prior(scenario.workload.framework)
+        found = posterior(wanted, measured, np.array(log_seconds), compute, known)
+        ahead = found.log_seconds - np.log(parts.step_seconds)
+        return Posterior(found.log_seconds, found.reach.no_slower(any_stack, ahead))
 
     middle = if_it_took([(max(of) + min(of)) / 2 for of in logs])
     if all(len(of) == 1 for of in logs):

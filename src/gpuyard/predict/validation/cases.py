@@ -164,7 +164,7 @@ def _cases(
 
     def flow(row: PublishedRow) -> float:
         network = row.machines.network
-        return network.per_flow if network and network.per_flow else np.inf
+        return network.per_flow * network.flows if network and network.per_flow else np.inf
 
     return Cases(
         rows=rows,
