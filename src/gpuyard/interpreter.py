@@ -4,6 +4,7 @@ Python itself puts that directory first, so that a `wave.py` in it would be take
 is in the interpreter already: until the directory is forgotten, anything else could be found there.
 """
 
+import gc
 import os
 import sys
 
@@ -32,3 +33,17 @@ def _without_current_directory() -> list[str]:
         return [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117
     kept = [os.path.join(here, entry) for entry in sys.path if entry]  # noqa: PTH118
     return [entry for entry in kept if os.path.realpath(entry) != here or here == _WITH_GPUYARD]
+
+
+def load(*modules: str) -> None:
+    """Import these into a process that is there for them, sooner than `import` would.
+
+    All that they make stays. Python would look for garbage among it again and again, now and later.
+    """
+    gc.disable()
+    try:
+        for module in modules:
+            __import__(module)
+    finally:
+        gc.freeze()
+        gc.enable()

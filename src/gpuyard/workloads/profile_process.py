@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gpuyard import errors
 from gpuyard.catalog.models import ModelProfile
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.interpreter import import_path, module_argv
+from gpuyard.interpreter import import_path, load, module_argv
 from gpuyard.printable import printable
 from gpuyard.specs import Workload
 from gpuyard.specs.workload import PackedWorkload
@@ -124,8 +124,11 @@ def main() -> None:
     workload = _Question.model_validate_json(_question()).workload
     sys.argv = [workload.model.partition(":")[0]]
     from gpuyard.workloads.profiles import profile_here
+    from gpuyard.workloads.resolve import require_torch
 
     try:
+        require_torch()
+        load("torch", "torch._dynamo")  # which hooks of a module import when one is made
         answer = _Answer(profile=profile_here(workload))
     except GpuyardError as error:
         kinds = (MissingRequirement, UserMistake)
