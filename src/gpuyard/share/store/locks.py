@@ -14,6 +14,22 @@ _MOST_BYTES = 65_536
 _NAME = re.compile(r"([0-9a-f]{8})\.lock")
 
 
+def is_held(lock: str | Path) -> bool:
+    """Whether any process holds it; one that is not there is held by nobody."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        # shared, so that two who look at once don't take each other for the holder
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Locks:
     """The directory of lock files, which only the store's owner can enter."""
 
@@ -56,19 +72,9 @@ class Locks:
     def is_free(self, id_: str) -> bool:
         """Nobody holds it any more; a lock that is gone is held by nobody."""
         try:
-            descriptor = os.open(self._path(id_), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return True
+            return not is_held(self._path(id_))
         except PermissionError:
             return False  # of another user's store nobody else can tell
-        try:
-            # shared, so that two who look at once don't take each other for the holder
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
 
     def remove(self, id_: str) -> None:
         """Take the file away once its lease has ended."""

@@ -16,6 +16,7 @@ from gpuyard.interpreter import import_path, module_argv
 from gpuyard.jobs.engines.local.paths import StartPaths
 from gpuyard.jobs.log_files import open_log
 from gpuyard.run.process import Command, start_apart
+from gpuyard.share.store.locks import is_held
 from gpuyard.share.watch import processes
 
 _SUPERVISOR = "gpuyard.jobs.engines.local.supervisor"
@@ -105,7 +106,7 @@ def _set_off(paths: StartPaths, lock: int) -> None:
 
 def look(paths: StartPaths) -> StartView:
     """As it is now. The lock is asked first: what ends meanwhile has written its end by then."""
-    alive = _is_held(paths)
+    alive = is_held(paths.lock)
     progress = _read(paths.progress, _progress)
     if not alive and progress is not None and progress.lease:
         # a program that closes what it inherits is found by its environment
@@ -124,7 +125,7 @@ def gpu_seconds(paths: StartPaths, now: float) -> float:
     until: float = now
     if end is not None:
         until = end.ended
-    elif not _is_held(paths):
+    elif not is_held(paths.lock):
         with contextlib.suppress(OSError):
             until = paths.log.stat().st_mtime
     return float(len(progress.gpus) * max(0.0, until - progress.started))
@@ -148,7 +149,7 @@ def end_all(paths: StartPaths, grace_seconds: float) -> bool:
     """Stop the supervisor and everything of its lease; True: nothing is left."""
     progress = _read(paths.progress, _progress)
     if progress is None:
-        return not _is_held(paths)
+        return not is_held(paths.lock)
     supervisor = (progress.pid, progress.process_start)
     with processes.pinned(paths.lock) as lock:
         marks = processes.Marks(progress.lease or "none", os.getuid(), lock, supervisor)
@@ -167,21 +168,6 @@ def write_progress(paths: StartPaths, progress: StartProgress) -> None:
 
 def write_end(paths: StartPaths, end: StartEnd) -> None:
     write_text(paths.end, json.dumps(asdict(end)), mode=0o600)
-
-
-def _is_held(paths: StartPaths) -> bool:
-    try:
-        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    try:
-        # shared, so that two who look at once don't take each other for the holder
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _last_line(path: Path) -> str:
