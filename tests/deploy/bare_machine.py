@@ -6,7 +6,7 @@ first process.
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from tests.ssh_hosts import free_port, wait_for_sshd
 
 USER, PASSWORD = "ada", "correct-horse-5d81c"
 DISK_MEGABYTES = 24
+LOG = "machine.log"
+UNSHARED = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
 _START = """
 set -e
 mount -t tmpfs -o size={megabytes}m,mode=755 none "{disk}"
@@ -92,6 +94,18 @@ def make_keys(directory: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
+def first_process(argv: Sequence[str], directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Of a machine, which goes with it; what it prints is in the log."""
+    with (directory / LOG).open("wb") as log:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
 def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
     """Needs root, sshd's keys and a Debian to start from."""
     disk = directory / "disk"
@@ -107,23 +121,6 @@ def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
         password=PASSWORD,
         megabytes=DISK_MEGABYTES,
     )
-    own = (
-        "unshare",
-        "--mount",
-        "--uts",
-        "--ipc",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "sh",
-        "-c",
-        script,
-    )
-    with (directory / "machine.log").open("wb") as log:
-        process = subprocess.Popen(own, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        wait_for_sshd(process, port, directory / "machine.log", "127.0.0.1")
+    with first_process((*UNSHARED, "sh", "-c", script), directory) as process:
+        wait_for_sshd(process, port, directory / LOG, "127.0.0.1")
         yield BareMachine(programs, port, directory)
-    finally:
-        process.kill()
-        process.wait()

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,18 @@ def rendered(directory: Path) -> Path:
         "ansible_python_interpreter": sys.executable,
         **_defaults(),
     }
-    (directory / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": told}}))
     # of the others, only what the head's files say of them
     play = [
         {"hosts": "all", "gather_subset": ["!all", "hardware"]},
         {"hosts": "head", "gather_facts": False, "tasks": tasks},
     ]
+    run_play(directory, {"hosts": hosts, "vars": told}, play)
+    return root
+
+
+def run_play(directory: Path, told: dict[str, Any], play: Sequence[object]) -> None:
+    """By Ansible, which is told of these hosts; it may use the directory."""
+    (directory / "inventory.json").write_text(json.dumps({"all": told}))
     (directory / "play.json").write_text(json.dumps(play))
     program = Path(sys.executable).parent / "ansible-playbook"
     done = subprocess.run(
@@ -69,7 +75,6 @@ def rendered(directory: Path) -> Path:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return root
 
 
 def tasks_of(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

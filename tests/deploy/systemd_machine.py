@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.deploy.bare_machine import BareMachine, make_keys
+from tests.deploy.bare_machine import LOG, UNSHARED, BareMachine, first_process, make_keys
 from tests.ssh_hosts import free_port
 
 PACKAGES = (
@@ -103,31 +103,18 @@ def systemd_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
         base=base, disk=disk, keys=keys, port=port, seen=" ".join(_HERE), identity="5d" * 16
     )
     group = _control_group(f"gpuyard-test-{port}")
-    own = (
-        "unshare",
-        "--mount",
-        "--uts",
-        "--ipc",
-        "--pid",
-        "--net",
-        "--cgroup",
-        "--fork",
-        "--kill-child",
-    )
+    own = (*UNSHARED, "--net", "--cgroup")
     joined = f'echo $$ > "{group}/cgroup.procs" && exec "$@"'
     argv = ("sh", "-c", joined, "sh", *own, "sh", "-c", script)
-    with (directory / "machine.log").open("wb") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    ssh = programs / "ssh"
-    inside = f"nsenter --net=/proc/{process.pid}/ns/net {shutil.which('ssh')}"
-    ssh.write_text(ssh.read_text().replace(f"exec {shutil.which('ssh')}", f"exec {inside}"))
     try:
-        machine = BareMachine(programs, port, directory)
-        _wait(machine, process)
-        yield machine
+        with first_process(argv, directory) as process:
+            ssh = programs / "ssh"
+            inside = f"nsenter --net=/proc/{process.pid}/ns/net {shutil.which('ssh')}"
+            ssh.write_text(ssh.read_text().replace(f"exec {shutil.which('ssh')}", f"exec {inside}"))
+            machine = BareMachine(programs, port, directory)
+            _wait(machine, process)
+            yield machine
     finally:
-        process.kill()
-        process.wait()
         _remove(group)
 
 
@@ -135,7 +122,7 @@ def _wait(machine: BareMachine, process: "subprocess.Popen[bytes]") -> None:
     """Until systemd has started what it is to start, and sshd among it."""
     deadline = time.monotonic() + _SECONDS
     while True:
-        said = (machine.directory / "machine.log").read_text()
+        said = (machine.directory / LOG).read_text()
         assert process.poll() is None, said
         assert time.monotonic() < deadline, said
         with suppress(AssertionError, subprocess.TimeoutExpired):

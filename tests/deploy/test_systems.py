@@ -1,7 +1,6 @@
 """What differs between the systems that are deployed to, as the roles' own tasks choose it from Ansible's facts."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuyard.deploy.stack.lock import read_lock
-from tests.deploy.rendered import ROLES, tasks_of
+from tests.deploy.rendered import ROLES, run_play, tasks_of
 
 # as Ansible's own fixtures have them: ubuntu_18.04.json and debian_10.json of its tests of `distribution`
 SYSTEMS = {
@@ -76,19 +75,9 @@ def test_each_system_gets_its_own_repository_packages_and_python(tmp_path: Path)
     ]
     defaults = [str(ROLES / role / "defaults/main.yaml") for role in ("containers", "gpu_stack")]
     play = [{"hosts": "all", "gather_facts": False, "vars_files": defaults, "tasks": tasks}]
-    (tmp_path / "play.json").write_text(json.dumps(play))
     common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {release: {"facts_to_tell": _facts(release), **common} for release in SYSTEMS}
-    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    program = Path(sys.executable).parent / "ansible-playbook"
-    done = subprocess.run(
-        (program, "-i", tmp_path / "inventory.json", tmp_path / "play.json"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_play(tmp_path, {"hosts": hosts}, play)
     assert {r: json.loads((tmp_path / f"{r}.json").read_text()) for r in SYSTEMS} == CHOSEN
 
 

@@ -13,16 +13,12 @@ from gpuyard.planner.throughput import (
     predict_shapes,
     usable_lines,
 )
-from gpuyard.predict import Calibration, predict, predict_cluster, scenario_of
-from gpuyard.predict.calibration.document import (
-    CalibratedLine,
-    CheckedErrors,
-    HardwareCalibration,
-)
+from gpuyard.predict import predict, predict_cluster, scenario_of
 from gpuyard.predict.explain.remedies import proposals
 from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
+from tests.conftest import MakeCalibration
 from tests.planner.builder import candidates, offer, plan, workload
 
 PROFILE = models().get("resnet50")
@@ -146,22 +142,8 @@ def test_a_gpu_without_any_rate_is_left_out_and_one_that_is_slow_in_it_is_not() 
     assert set(usable_lines(WORKLOAD, PROFILE, there)) == {"gtx-1080-ti", "t4"}
 
 
-def test_a_calibration_gives_the_speed_of_one_gpu() -> None:
-    line = CalibratedLine(
-        workload="r", model="resnet50", precision="fp16", gradient_bytes=PROFILE.gradient_bytes,
-        fixed_seconds=0.001, seconds_per_sample=0.001, fixed_basis="measured", runs=4,
-        smallest_batch=32, largest_batch=64,
-    )  # fmt: skip
-    errors = CheckedErrors(
-        configurations=2, mean_before=0.1, mean_after=0.1, median_before=0.1, median_after=0.1,
-        mean_fitted=0.1,
-    )  # fmt: skip
-    hardware = HardwareCalibration(
-        device="cuda", processor="v100-sxm2-16gb", count=8, cores_per_worker=None, hosts=("here",),
-        runs=4, link_benches=0, first_run="", last_run="", torch=(), constants=(), lines=(line,),
-        errors=errors,
-    )  # fmt: skip
-    calibration = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
+def test_a_calibration_gives_the_speed_of_one_gpu(make_calibration: MakeCalibration) -> None:
+    calibration = make_calibration("v100-sxm2-16gb", "fp16")
     there = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
     lines = usable_lines(WORKLOAD, PROFILE, there, calibration)
     assert lines["v100-sxm2-16gb"]["fp16"].basis == "measured"

@@ -6,12 +6,6 @@ from gpuyard.catalog import gpus, models
 from gpuyard.errors import UserMistake
 from gpuyard.predict import Prediction, Remedy, compute_line, predict, scenario_of
 from gpuyard.predict.calibration.applied import calibrated_line
-from gpuyard.predict.calibration.document import (
-    CalibratedLine,
-    Calibration,
-    CheckedErrors,
-    HardwareCalibration,
-)
 from gpuyard.predict.compute import (
     at_precision,
     computed_in,
@@ -22,6 +16,7 @@ from gpuyard.predict.compute import (
 )
 from gpuyard.predict.explain.remedies import relieve
 from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, Precision, Workload
+from tests.conftest import MakeCalibration
 
 
 def workload(
@@ -182,23 +177,11 @@ def test_a_figure_of_the_same_precision_is_taken_before_one_of_another() -> None
     assert "in tf32" not in elsewhere.source
 
 
-def test_a_calibration_of_another_precision_is_scaled_not_taken() -> None:
+def test_a_calibration_of_another_precision_is_scaled_not_taken(
+    make_calibration: MakeCalibration,
+) -> None:
     profile, gpu = models().get("resnet50"), gpus().get("a100-sxm4-40gb")
-    measured = CalibratedLine(
-        workload="r", model="resnet50", precision="tf32", gradient_bytes=profile.gradient_bytes,
-        fixed_seconds=0.001, seconds_per_sample=0.001, fixed_basis="measured", runs=4,
-        smallest_batch=32, largest_batch=64,
-    )  # fmt: skip
-    errors = CheckedErrors(
-        configurations=2, mean_before=0.1, mean_after=0.1, median_before=0.1, median_after=0.1,
-        mean_fitted=0.1,
-    )  # fmt: skip
-    hardware = HardwareCalibration(
-        device="cuda", processor=gpu.id, count=8, cores_per_worker=None, hosts=("here",), runs=4,
-        link_benches=0, first_run="", last_run="", torch=(), constants=(), lines=(measured,),
-        errors=errors,
-    )  # fmt: skip
-    runs = Calibration(created_at="", gpuyard="0.1.0", hardware=(hardware,))
+    runs = make_calibration(gpu.id, "tf32")
     assert calibrated_line(workload(), profile, gpu, runs).basis == "measured"
     line = calibrated_line(workload(precision="bf16"), profile, gpu, runs)
     assert line.basis == "scaled"

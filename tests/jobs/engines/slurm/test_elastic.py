@@ -43,20 +43,14 @@ def full(yard: Yard) -> tuple[Handle, Handle]:
     return held, beside
 
 
+def example(clips: Path, steps: int) -> tuple[str, ...]:
+    model = ("--model", "linear", "--batch", "12")
+    return (str(EXAMPLE), "--data", str(clips), *model, "--steps", str(steps))
+
+
 def train(yard: Yard, clips: Path, **keys: object) -> Handle:
-    words = (
-        str(EXAMPLE),
-        "--data",
-        str(clips),
-        "--model",
-        "linear",
-        "--batch",
-        "12",
-        "--steps",
-        "1000000",
-    )
     return yard.submit(
-        "torchrun", *words, workload="spoken-digits-linear", samples=12_000_000, gpus="1..3",
+        "torchrun", *example(clips, 1_000_000), workload="spoken-digits-linear", samples=12_000_000, gpus="1..3",
         checkpoint={"directory": "checkpoints", "time": "120 s", "restart": "1 s"},
         slurm={"cluster": MACHINES}, **keys,
     )  # fmt: skip
@@ -120,17 +114,7 @@ def test_it_grows_when_another_job_ends_and_shrinks_when_one_is_submitted(
     alone = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"),
-            *(
-                str(EXAMPLE),
-                "--data",
-                str(clips),
-                "--model",
-                "linear",
-                "--batch",
-                "12",
-                "--steps",
-                str(len(seen)),
-            ),
+            *example(clips, len(seen)),
             *("--checkpoint", str(elastic.directory / "alone")),
         ],
         capture_output=True,
