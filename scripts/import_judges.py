@@ -44,22 +44,10 @@ def rows_of(series: Iterable[Series]) -> Iterator[Row]:
 
 
 def _rows(series: Series) -> Iterator[Row]:
-    for gpus, rate in series.rates.items():
-        yield _row(
-            series.machines,
-            gpus,
-            source=series.source,
-            framework=series.framework,
-            series=series.name,
-            model=series.model,
-            batch=series.batch,
-            precision=series.precision,
-            gradient_bits=series.gradient_bits,
-            strategy=series.strategy,
-            peer=series.peer,
-            samples_per_second=rate,
-            skip=series.skip,
-        )
+    said = series._asdict()
+    machines, name, rates = (said.pop(key) for key in ("machines", "name", "rates"))
+    for gpus, rate in rates.items():
+        yield _row(machines, gpus, series=name, samples_per_second=rate, **said)
 
 
 _PUHTI = Cluster("Puhti", "v100-sxm2-32gb", "nvlink-hybrid-cube-mesh", 4, "rdma 100 2")
