@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.catalog import gpus, links
-from gpuyard.catalog.parts import build_id, build_ids, chassis, fits, gpu_prices, ports
+from gpuyard.catalog.prices import build_id, build_ids, chassis, fits, gpu_prices, ports
 
 
 def test_every_price_is_of_a_known_gpu_and_every_port_of_a_known_link() -> None:

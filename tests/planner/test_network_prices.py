@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpuyard.catalog.parts import ports
+from gpuyard.catalog.prices import ports
 from gpuyard.planner.servers import Joining, network_price
 from gpuyard.specs import Network
 from tests.conftest import Cli

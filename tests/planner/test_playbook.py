@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.catalog.parts import chassis, gpu_prices
+from gpuyard.catalog.prices import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.catalog.tiers import tiers
 from gpuyard.planner.playbook import Team, advise, team_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.catalog.parts import chassis, gpu_prices
+from gpuyard.catalog.prices import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan

@@ -27,7 +27,7 @@ _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-d
 
 
 def _offers() -> frozenset[str]:
-    from gpuyard.catalog.parts import build_ids
+    from gpuyard.catalog.prices import build_ids
 
     return frozenset((*prices().ids(), *machines().ids(), *build_ids()))
 

@@ -5,7 +5,7 @@ import functools
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuyard.catalog.parts import chassis, gpu_prices
+from gpuyard.catalog.prices import chassis, gpu_prices
 from gpuyard.catalog.tables import Fact, FactTable, read_toml
 
 

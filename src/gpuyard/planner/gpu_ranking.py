@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuyard.catalog import Gpu, ModelProfile, Price, prices
-from gpuyard.catalog.parts import GpuListPrice, gpu_prices
+from gpuyard.catalog.prices import GpuListPrice, gpu_prices
 from gpuyard.catalog.published import published_sources, single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.errors import UnknownName, UserMistake

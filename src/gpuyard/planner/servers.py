@@ -10,8 +10,7 @@ from typing import NamedTuple
 from gpuyard import units
 from gpuyard.catalog import Gpu, Machine, Price, gpus, links, machines, prices
 from gpuyard.catalog.fabric import PRICES_OF
-from gpuyard.catalog.parts import Chassis, build_id, chassis, fits, gpu_prices
-from gpuyard.catalog.prices import network_of_instance
+from gpuyard.catalog.prices import Chassis, build_id, chassis, fits, gpu_prices, network_of_instance
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
 from gpuyard.hardware.presets import refuse_impossible, usual_topology

@@ -91,7 +91,7 @@ def gpu_prices() -> View:
 
     Example: gpuyard catalog gpu-prices rtx-4090
     """
-    from gpuyard.catalog.parts import gpu_prices as table
+    from gpuyard.catalog.prices import gpu_prices as table
 
     return View(
         "Prices of GPUs, at launch or on the street",
@@ -111,7 +111,7 @@ def chassis() -> View:
 
     Example: gpuyard catalog chassis server-sxm
     """
-    from gpuyard.catalog.parts import chassis as table
+    from gpuyard.catalog.prices import chassis as table
 
     return View(
         "Machines without their GPUs, estimated",
@@ -163,7 +163,7 @@ def ports() -> View:
 
     Example: gpuyard catalog ports ethernet-10g
     """
-    from gpuyard.catalog.parts import ports as table
+    from gpuyard.catalog.prices import ports as table
 
     return View(
         "Network ports of one of eight machines: card, cable, share of a switch",
