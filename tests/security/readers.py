@@ -49,7 +49,7 @@ from gpuyard.lab import plan_from_text, state
 from gpuyard.lab.network import namespace_names
 from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
-from gpuyard.predict.machine_summary import summarise
+from gpuyard.predict.topology import summarise
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.share.service import service, wire
 from gpuyard.share.service.caller import Caller

@@ -9,7 +9,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import catalog_gpu
 from gpuyard.hardware.readers.read import read_topology
 from gpuyard.hardware.readers.xml_text import parse_xml
-from gpuyard.predict.machine_summary import summarise
+from gpuyard.predict.topology import summarise
 
 _PCI_DEVICE = (
     "<object type='PCIDev' pci_busid='0000:{:02x}:{:02x}.{:x}' pci_type='{} [10de:102d] [0:0] a1'/>"

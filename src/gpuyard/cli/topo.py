@@ -59,7 +59,7 @@ def topo(
         raise UserMistake("give only one of --preset, --from and --on")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus goes with --preset: elsewhere the number of GPUs is known")
-    from gpuyard.predict.machine_summary import summarise
+    from gpuyard.predict.topology import summarise
     from gpuyard.report.answers.topology import topology_answer
 
     graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)
@@ -95,7 +95,7 @@ def compare(
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.predict.compute import precision_words
-    from gpuyard.predict.layouts import compare_layouts
+    from gpuyard.predict.topology import compare_layouts
     from gpuyard.report.answers.topology import comparison_answer
     from gpuyard.workloads import profile_of
 
@@ -137,7 +137,7 @@ def lanes(
     from gpuyard.catalog import links
     from gpuyard.catalog.hardware import cpus
     from gpuyard.hardware.lanes import lane_budget
-    from gpuyard.report.answers.lanes import lanes_answer
+    from gpuyard.report.answers.topology import lanes_answer
 
     model = catalog_gpus().get(gpu)
     card = links().get(nic) if nic else None

@@ -5,8 +5,8 @@ import pytest
 from gpuyard.catalog import gpus
 from gpuyard.hardware import build_preset, machine_graph
 from gpuyard.hardware.rings import host_to_gpu_bytes_per_second
-from gpuyard.predict.machine_summary import name_gpus, summarise
 from gpuyard.predict.platform import platform_of
+from gpuyard.predict.topology import name_gpus, summarise
 from gpuyard.specs import Cluster, MachineSpec, Topology
 
 
