@@ -24,7 +24,6 @@ from gpuyard.predict.stacks.measured import (
     updated,
 )
 from gpuyard.predict.stacks.posterior import Posterior, framework_words
-from gpuyard.predict.strategies.base import gradient_words
 from gpuyard.predict.table import (
     Configurations,
     Move,
@@ -247,7 +246,7 @@ def predict(
         point_sources=tuple(dict.fromkeys(point.source for point in points)),
         framework_note=framework_words(scenario),
         gradient_dtype=scenario.strategy.sent_dtype(workload, exchange),
-        gradient_note=gradient_words(workload, scenario.strategy, exchange),
+        gradient_note=scenario.strategy.gradient_words(workload, exchange),
         base_note=base_words(workload, scenario.profile, scenario.gpu),
         memory_note=_memory_words(scenario, predictions),
         points_note=points_words(scenario),

@@ -12,7 +12,6 @@ from gpuyard.predict import STRATEGIES
 from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
 from gpuyard.predict.stacks.measured import base_words
 from gpuyard.predict.stacks.posterior import described
-from gpuyard.predict.strategies.base import gradient_words
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {
@@ -89,7 +88,7 @@ def _gradients(candidates: Candidates) -> list[str]:
     trained = candidates.trained
     workload, strategy = trained.workload, STRATEGIES[trained.grid.strategy]
     tried = [workload.model_copy(update={"precision": one}) for one in candidates.precisions]
-    return list(dict.fromkeys(filter(None, (gradient_words(one, strategy) for one in tried))))
+    return list(dict.fromkeys(filter(None, (strategy.gradient_words(one) for one in tried))))
 
 
 def _precision(candidates: Candidates) -> list[str]:

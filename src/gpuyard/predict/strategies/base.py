@@ -109,6 +109,19 @@ class Strategy(ABC):
         narrows = "compress" in self.options and exchange.local_sgd == 1
         return gradient_dtype(workload) if narrows else "fp32"
 
+    def gradient_words(
+        self, workload: Workload, exchange: ExchangeOptions = DEFAULT_EXCHANGE
+    ) -> str:
+        """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
+        if exchange.half or exchange.local_sgd > 1:
+            return ""
+        sent = self.sent_dtype(workload, exchange)
+        if workload.gradient_dtype is not None:
+            return f"Gradients: sent as {sent}, as the workload says."
+        if sent == "fp32":
+            return ""
+        return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
+
     def sent_share(self, workload: Workload, exchange: ExchangeOptions) -> float:
         """Of the buckets' bytes."""
         return 1.0 if self.sent_dtype(workload, exchange) == "fp32" else _HALF
@@ -277,19 +290,3 @@ def powersgd_seconds(profile: ModelProfile, memory_bytes_per_second: Floats) -> 
     """What a step takes longer on the GPU: passes over the gradients, and launches."""
     launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
     return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches
-
-
-def gradient_words(
-    workload: Workload, strategy: Strategy, exchange: ExchangeOptions = DEFAULT_EXCHANGE
-) -> str:
-    """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
-    sent = strategy.sent_dtype(workload, exchange)
-    if (
-        exchange.half
-        or exchange.local_sgd > 1
-        or (workload.gradient_dtype is None and sent == "fp32")
-    ):
-        return ""
-    if workload.gradient_dtype is not None:
-        return f"Gradients: sent as {sent}, as the workload says."
-    return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
