@@ -44,9 +44,8 @@ from gpuyard.measure.collectives.expected import LAB_PAYLOAD, RingLinks, expecte
 from gpuyard.measure.reading import read_results
 from gpuyard.measure.record import this_testbed
 from gpuyard.measure.storage.cache import bypass_of
-from gpuyard.measure.storage.emulate import run_trial
 from gpuyard.measure.storage.plan import plan_storage
-from gpuyard.measure.storage.run import own_files
+from gpuyard.measure.storage.run import own_files, run_trial
 from gpuyard.workloads.disk_images import find_images
 
 DATA = Path(__file__).parent.parent / "tests/data"
