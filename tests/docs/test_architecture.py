@@ -62,3 +62,28 @@ def test_every_room_has_a_line() -> None:
     files = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
     for name in {f"{room}/" for room in ROOMS} | files:
         assert f"\n      {name} " in plan, name
+
+
+def test_every_noun_is_in_a_room_that_it_names() -> None:
+    """By the name in parentheses, where it has another in code; what begins with a small letter is only spoken of."""
+    table = TEXT.partition("## The nouns")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| .+ \| ([a-z, ]+) \|$", table, re.MULTILINE)
+    assert len(rows) > 60
+    missing = []
+    for nouns, rooms in rows:
+        written = "\n".join(
+            path.read_text(encoding="utf-8")
+            for room in rooms.split(", ")
+            for path in (PACKAGE / room).rglob("*.py")
+        )
+        named = re.sub(r"\w+ \((`.+?)\)", r"\1", nouns).split(", ")
+        names = [name.strip("`") for name in named if not name[0].islower()]
+        missing += [name for name in names if not _defined(name, written)]
+    assert missing == []
+
+
+def _defined(name: str, text: str) -> bool:
+    return (
+        re.search(rf"^(?:(?:class|def) {name}\b|{name}(?:: .+)? = )", text, re.MULTILINE)
+        is not None
+    )

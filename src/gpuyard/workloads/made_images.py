@@ -6,14 +6,11 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import make_directory, replacing
 from gpuyard.workloads.disk_images import decoder, image_count
-
-if TYPE_CHECKING:
-    pass
 
 IMAGE_BYTES = 115_000
 """On average, as the 1,281,167 of ImageNet have: 147 GB."""
