@@ -42,6 +42,20 @@ RECORDED = (  # from runs of the tests below
         "A disk of this machine is full: make room on it, then run it again",
     ),
     ("Failed to update apt cache after 5 retries: ", "does not get its packages"),
+    (
+        '\'/usr/bin/apt-get -y -o "Dpkg::Options::=--force-confdef" -o "Dpkg::Options::=--force-confold" -o '
+        "DPkg::Lock::Timeout=60 install 'prometheus=2.42.0+ds-5+deb12u1' -o APT::Install-Recommends=no' failed: E: You "
+        "don't have enough free space in /var/cache/apt/archives/. ",
+        "A disk of this machine is full: make room on it, then run it again",
+    ),
+)
+UNPACKED = (  # what dpkg says of a disk that fills meanwhile stands behind all that it did before
+    '\'/usr/bin/apt-get -y -o "Dpkg::Options::=--force-confdef" -o "Dpkg::Options::=--force-confold" -o '
+    "DPkg::Lock::Timeout=60 install 'chrony=4.3-2+deb12u3' -o APT::Install-Recommends=no' failed: debconf: delaying package "
+    "configuration, since apt-utils is not installed E: Sub-process /usr/bin/dpkg returned an error code (1) ; Reading "
+    "package lists... Building dependency tree... Unpacking chrony (4.3-2+deb12u3) ... dpkg: error processing archive "
+    "/var/cache/apt/archives/chrony_4.3-2+deb12u3_amd64.deb (--unpack): cannot copy extracted data for "
+    "'./usr/sbin/chronyd' to '/usr/sbin/chronyd.dpkg-new': failed to write (No space left on device)"
 )
 HERE = {
     "all": {
@@ -65,6 +79,23 @@ def test_a_failure_names_machine_and_step_and_what_to_try(said: str, advice: str
     assert advice in sentence
     assert ".." not in sentence
     assert ":." not in sentence
+
+
+def test_what_is_said_late_of_a_full_disk_is_shown() -> None:
+    sentence = failure({"host": "gpu1", "task": "Do it", "res": {"msg": UNPACKED, "failed": True}})
+    assert "failed to write (No space left on device. A disk of this machine is full" in sentence
+    assert sentence.startswith("gpu1: 'Do it' failed: '/usr/bin/apt-get")
+    assert len(sentence) < 500
+
+
+def test_a_full_disk_is_no_machine_that_can_not_be_reached() -> None:
+    """What Ansible says where it can't make its directory there."""
+    said = "Task failed: mkdir: cannot create directory ‘/root/.ansible’: No space left on device"
+    result = {"msg": said, "unreachable": True, "changed": False}
+    sentence = failure({"host": "gpu1", "task": "Do it", "res": result})
+    assert sentence.startswith("gpu1: 'Do it' failed: Task failed: mkdir")
+    assert "A disk of this machine is full: make room on it" in sentence
+    assert "reached" not in sentence
 
 
 def test_a_machine_that_is_not_there_is_named_with_the_step() -> None:

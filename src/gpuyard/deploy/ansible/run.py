@@ -63,6 +63,7 @@ _MIRRORS = (
 )
 _WORDS = 300  # of what a failed task has said
 _AGAIN = "then run it again: it continues where it stopped"
+_FULL_DISK = re.compile(r"no space left on device|enough free space|disk quota", re.IGNORECASE)
 _CAUSES = (
     (
         re.compile(r"(?:incorrect|wrong) sudo password", re.IGNORECASE),
@@ -74,7 +75,7 @@ _CAUSES = (
         "sudo wants a password there: give it with --ask-sudo-password or GPUYARD_SUDO_PASSWORD",
     ),
     (
-        re.compile(r"no space left on device|not enough free space|disk quota", re.IGNORECASE),
+        _FULL_DISK,
         f"a disk of this machine is full: make room on it, {_AGAIN}",
     ),
     (
@@ -306,16 +307,30 @@ def failure(data: Mapping[str, Any]) -> str:
     parts = [result.get(key) for key in ("msg", "stderr", "stdout")]
     said = "; ".join(str(part) for part in parts if part) or "no words"
     words = " ".join(said.split())
-    short = words.rstrip(".:") if len(words) <= _WORDS else words[:_WORDS] + "…"
+    found = next(
+        ((match, advice) for cause, advice in _CAUSES if (match := cause.search(words))), None
+    )
+    short = _excerpt(words, found[0].end() if found else 0)
     host, step = data.get("host", "a host"), data.get("task", "a task")
-    if result.get("unreachable"):
+    # Ansible says so too where it can't make its own directory on a machine whose disk is full
+    if result.get("unreachable") and not _FULL_DISK.search(words):
         return f"{host} can't be reached at the step {step!r}: {short}. See that it is up and that ssh lets you in, {_AGAIN}"
     if limit := (result.get("timedout") or {}).get("period"):
         return (
             f"{host}: {step!r} did not end in {limit} s. What it waits for does not answer, like a mount whose server is "
             f"gone: see with `findmnt` and `ps` there what hangs, and mend it, {_AGAIN}"
         )
-    advice = next((words_ for cause, words_ in _CAUSES if cause.search(words)), "")
+    advice = found[1] if found else ""
     return f"{host}: {step!r} failed: {short}" + (
         f". {advice[0].upper()}{advice[1:]}" if advice else ""
     )
+
+
+def _excerpt(words: str, cause_ends: int) -> str:
+    """Of bounded length: the beginning, and where the cause is named later, the words up to it."""
+    if len(words) <= _WORDS:
+        return words.rstrip(".:")
+    if cause_ends <= _WORDS:
+        return words[:_WORDS] + "…"
+    half = _WORDS // 2
+    return f"{words[:half]}… …{words[cause_ends - half : cause_ends]}"
