@@ -2,13 +2,16 @@
 
 import importlib.util
 import json
+import multiprocessing
 import shutil
 import subprocess
 import tarfile
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
+from gpuyard import files
 from gpuyard.deploy.ansible.package import package_to_install
 from gpuyard.deploy.ansible.run import failure
 from gpuyard.deploy.deployment import open_deployment, plan
@@ -114,6 +117,56 @@ def test_one_changes_a_deployment_at_a_time() -> None:
         StateDirectory("x").changing(),
     ):
         pass
+
+
+def test_a_file_in_the_place_of_a_deployment_is_told(home: Path) -> None:
+    (home / "deployments").mkdir(parents=True)
+    (home / "deployments" / "x").touch()
+    with (
+        pytest.raises(GpuyardError, match="deployments/x is to be a directory"),
+        StateDirectory("x").changing(),
+    ):
+        pass
+
+
+def test_who_removes_a_deployment_takes_nothing_from_who_begins_it_anew(home: Path) -> None:
+    """`down` removes the directory with the lock in it, and so does `plan` of what is not there yet."""
+    context = multiprocessing.get_context("fork")
+    told = context.SimpleQueue()
+    ready = context.Barrier(3)
+    processes = [context.Process(target=_make_and_remove, args=(home, ready, told)) for _ in "abc"]
+    for process in processes:
+        process.start()
+    answers = [told.get() for _ in processes]
+    for process in processes:
+        process.join()
+    assert [wrong for _, wrong in answers] == [[], [], []]
+    assert all(rounds for rounds, _ in answers)
+    assert deployments() == []
+
+
+def _make_and_remove(
+    home: Path, ready: Barrier, told: "multiprocessing.SimpleQueue[tuple[int, list[str]]]"
+) -> None:
+    state, inside, rounds, wrong = StateDirectory("x"), home.parent / "inside", 0, list[str]()
+    ready.wait()
+    while rounds < 100 and not wrong:
+        try:
+            with state.changing():
+                inside.touch(exist_ok=False)
+                state.write_hosts(())
+                state.terraform.mkdir()
+                files.write_text(state.terraform / "state", "machines")
+                assert files.read_text(state.terraform / "state") == "machines"
+                inside.unlink()
+                state.remove()
+                rounds += 1
+        except GpuyardError as error:
+            if "another gpuyard" not in str(error):
+                wrong.append(repr(error))
+        except (OSError, AssertionError) as error:
+            wrong.append(repr(error))
+    told.put((rounds, wrong))
 
 
 def test_a_plan_that_fails_leaves_nothing_either(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gpuyard.deploy.ansible.run import failure, play
-from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.deployment import open_deployment, up
 from gpuyard.deploy.verify.check import Deployed
 from gpuyard.errors import GpuyardError
 from gpuyard.files import home as own_home
@@ -270,6 +270,25 @@ def test_after_a_full_disk_up_goes_on(cli: Cli, bare: BareMachine) -> None:
     assert "A disk of this machine is full" in said
     bare.run("rm /filler")
     cli("deploy", "up", file)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_after_a_disk_that_filled_during_a_role_up_goes_on(bare: BareMachine) -> None:
+    file = Path(bare.deployment(user="root", roles="[base]"))
+    filled, steps = "Take keys only, and no passwords", list[str]()
+
+    def when(step: str) -> None:
+        if step == filled:
+            bare.run("dd if=/dev/zero of=/filler bs=64k 2>/dev/null || true")
+
+    with pytest.raises(GpuyardError, match=f"one: '{filled}' failed: .* A disk of this machine is"):
+        up(open_deployment(file), when)
+    bare.run("rm /filler")
+    with pytest.raises(GpuyardError, match="'Install a time service' failed: No package"):
+        up(open_deployment(file), steps.append)  # it has no mirror
+    assert steps[steps.index(filled) + 1 :]
+    assert "PasswordAuthentication no" in bare.run("cat /etc/ssh/sshd_config.d/10-gpuyard.conf")
 
 
 @pytest.mark.soak

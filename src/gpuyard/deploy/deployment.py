@@ -79,14 +79,14 @@ def plan(opened: Opened) -> DeploymentPlan:
     usd_per_hour = check_budget(opened)
     changes = Changes()
     if opened.target.module() is not None:
-        known = opened.state.path.exists()
         with opened.state.changing():
+            new = opened.state.is_new()
             try:
                 _write_module(opened)
                 opened.terraform.check_state()
                 changes = opened.terraform.plan()
             finally:
-                if not known:
+                if new:
                     opened.state.remove()
     return DeploymentPlan(
         opened.deployment,

@@ -15,11 +15,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
+_LOCK = "lock"
+_MOST_ATTEMPTS = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [!-~]+)?")
@@ -162,21 +165,28 @@ class StateDirectory:
                 lines.append(f"  ProxyJump {prefix}{hosts[0].name}")
         return "".join(f"{line}\n" for line in lines)
 
+    def is_new(self) -> bool:
+        """Whether nothing but its lock is there."""
+        return all(entry.name == _LOCK for entry in self.path.iterdir())
+
     def remove(self) -> None:
-        shutil.rmtree(self.path)
+        """While it is held. The lock goes last, and the directory only if nobody has begun anew in it."""
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != _LOCK:
+                entry.unlink()
+        (self.path / _LOCK).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
 
 @contextlib.contextmanager
 def alone(directory: Path, busy: str) -> Iterator[None]:
     """Hold a directory, which is made where there is none; the kernel frees it with its process."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        descriptor = _held(directory, busy)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise GpuyardError(busy) from None
             yield
         finally:
             os.close(descriptor)
@@ -184,6 +194,32 @@ def alone(directory: Path, busy: str) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise full_disk(directory) from error
+
+
+def _held(directory: Path, busy: str) -> int:
+    """A descriptor of its lock; taken anew where who had it before has removed the directory meanwhile."""
+    lock = directory / _LOCK
+    for attempt in count():
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except (FileExistsError, FileNotFoundError):
+            if attempt == _MOST_ATTEMPTS:
+                raise GpuyardError(
+                    f"{directory} is to be a directory, and something else has its name: move that away"
+                ) from None
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.lstat(lock)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise GpuyardError(busy) from None
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+    raise AssertionError("it counts without end")
 
 
 def full_disk(directory: Path, step: str = "") -> GpuyardError:
