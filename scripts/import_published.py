@@ -16,7 +16,7 @@ from pathlib import Path
 from gpuyard.catalog import gpus as gpu_table
 from import_judges import azure, csc, mlperf_logs, mxnet
 from import_paddle import paddle_benchmarks
-from import_sealed import baskerville, eks, flagperf, kempner, liaw, paik, ray
+from import_sealed import baskerville, eks, flagperf, hal, kempner, liaw, marenostrum, paik, ray
 from import_stacks import deep_learning_examples, dlperf
 from import_strangers import cscs, hpcdiy, pytorch_ddp, users
 
@@ -55,6 +55,8 @@ def main(folder: Path) -> None:
         "liaw": liaw(),
         "kempner": kempner(),
         "baskerville": baskerville(),
+        "marenostrum": marenostrum(),
+        "hal": hal(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

@@ -172,3 +172,78 @@ def baskerville() -> Iterator[Row]:
         )
         for used, seconds in _BASKERVILLE_SECONDS.items()
     )
+
+
+_MARENOSTRUM = Cluster("MareNostrum 5", "h100-sxm5-80gb", "full-mesh", 4, "rdma 200 4", "tf32")
+_FEW_STEPS = "three steps an epoch: starting to read its images is most of it"
+# (images, why it is left out) → images a second by the number of GPUs
+_MARENOSTRUM_VIT: dict[tuple[str, str], Rates] = {
+    ("micro-224", ""): {1: 240, 2: 464, 4: 892, 8: 1668, 16: 3075},
+    ("micro-224", _FEW_STEPS): {32: 5205},
+    ("tiny-224", ""): {1: 242, 2: 475, 4: 935, 8: 1817, 16: 3597, 32: 6914},
+}
+_CIFAR_IMAGES = 50_000
+# (our model, images a GPU) → steps of the second epoch, and their seconds, by the number of GPUs
+_MARENOSTRUM_CIFAR: dict[tuple[str, int], dict[int, tuple[int, float]]] = {
+    ("resnet50-v2-cifar", 2048): {1: (25, 0.544), 2: (13, 0.623), 4: (7, 0.768)},
+    ("resnet152-v2-cifar", 1024): {1: (49, 0.668), 2: (25, 0.718), 4: (13, 0.773)},
+}
+
+
+def marenostrum() -> Iterator[Row]:
+    vit = [
+        Series(
+            _MARENOSTRUM,
+            "MareNostrum DDP",
+            "pytorch-ddp",
+            "ddp",
+            f"MareNostrum {images}",
+            "vit-h-14",
+            128,
+            rates,
+            "bf16",
+            skip=skip,
+        )
+        for (images, skip), rates in _MARENOSTRUM_VIT.items()
+    ]
+    cifar = [
+        Series(
+            _MARENOSTRUM,
+            "MareNostrum TensorFlow",
+            "tf-distribute",
+            "ddp",
+            "MareNostrum CIFAR-10",
+            model,
+            batch,
+            {gpus: round(_CIFAR_IMAGES / (n * step), 1) for gpus, (n, step) in steps.items()},
+            _MARENOSTRUM.fp32,
+        )
+        for (model, batch), steps in _MARENOSTRUM_CIFAR.items()
+    ]
+    yield from rows_of([*vit, *cifar])
+
+
+_HAL = Cluster("HAL", "v100-sxm2-16gb", "nvlink-pairs", 4, "rdma 100 1")
+# images a GPU → images a second by the number of GPUs
+_HAL_RATES: dict[int, Rates] = {
+    208: {2: 1582.36, 4: 3010.60, 8: 5797.62, 16: 11257.31, 32: 19610.92, 64: 32619.35},
+    256: {8: 5722.54, 16: 10752.21, 32: 20698.19, 64: 37482.92},
+}
+
+
+def hal() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            _HAL,
+            "HAL apex",
+            "apex",
+            "ddp-after-backward",
+            f"HAL {batch}",
+            "resnet50",
+            batch,
+            rates,
+            "fp16",
+            16,
+        )
+        for batch, rates in _HAL_RATES.items()
+    )
