@@ -16,7 +16,19 @@ from pathlib import Path
 from gpuyard.catalog import gpus as gpu_table
 from import_judges import azure, csc, mlperf_logs, mxnet
 from import_paddle import paddle_benchmarks
-from import_sealed import baskerville, eks, flagperf, hal, kempner, liaw, marenostrum, paik, ray
+from import_sealed import (
+    baskerville,
+    eks,
+    flagperf,
+    hal,
+    kempner,
+    liaw,
+    marenostrum,
+    moyix,
+    nersc,
+    paik,
+    ray,
+)
 from import_stacks import deep_learning_examples, dlperf
 from import_strangers import cscs, hpcdiy, pytorch_ddp, users
 
@@ -57,6 +69,8 @@ def main(folder: Path) -> None:
         "baskerville": baskerville(),
         "marenostrum": marenostrum(),
         "hal": hal(),
+        "nersc": nersc(),
+        "moyix": moyix(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

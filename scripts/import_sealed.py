@@ -247,3 +247,60 @@ def hal() -> Iterator[Row]:
         )
         for batch, rates in _HAL_RATES.items()
     )
+
+
+_CORI = Cluster("Cori", "v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", 8, "rdma 100 4")
+# our model → images a second by the number of GPUs
+_NERSC: dict[str, Rates] = {
+    "inception-v3": {
+        1: 194.450, 2: 379.390, 4: 739.752, 8: 1409.969, 16: 2800.638, 32: 5590.436, 64: 11142.295,
+    },
+    "alexnet": {
+        1: 815.521, 2: 1572.783, 4: 3061.989, 8: 5683.290, 16: 10705.650, 32: 11829.027, 64: 23131.752,
+    },
+    "resnet50": {
+        1: 273.583, 2: 522.775, 4: 1050.886, 8: 2007.927, 16: 3994.577, 32: 7960.547, 64: 15826.749,
+    },
+}  # fmt: skip
+
+
+def nersc() -> Iterator[Row]:
+    yield from rows_of(
+        Series(_CORI, "NERSC DDP", "pytorch-ddp", "ddp", "Cori GPU", model, 128, rates)
+        for model, rates in _NERSC.items()
+    )
+
+
+_BRIDGED = Cluster("2 × 3090", "rtx-3090", "nvlink-pairs", 2, "", "tf32")
+_UNKNOWN_SLOTS = "what joins the GPUs without NVLink is not stated"
+_MOYIX_SAMPLES = 400 * 4  # of each run: the steps of one GPU, with its batch
+# (our model, tokens of a sample) → seconds of one GPU, of two with NVLink, and of two without
+_MOYIX: dict[tuple[str, int], tuple[float, float, float]] = {
+    ("gpt2", 128): (19.5621, 13.5368, 30.0181),
+    ("gpt2", 256): (30.423, 18.6943, 35.4208),
+    ("gpt2", 512): (58.0856, 32.3616, 49.1999),
+    ("gpt2-medium", 128): (49.3823, 33.4365, 74.9924),
+    ("gpt2-medium", 256): (79.6724, 47.7543, 89.3616),
+    ("gpt2-medium", 512): (152.6255, 82.1935, 124.1163),
+    ("gpt2-large", 128): (98.5939, 65.7918, 152.2178),
+}
+
+
+def moyix() -> Iterator[Row]:
+    yield from rows_of(
+        Series(
+            _BRIDGED,
+            "Moyix 3090",
+            "pytorch-ddp",
+            "ddp",
+            f"Moyix {tokens} tokens",
+            model,
+            4,
+            {gpus: round(_MOYIX_SAMPLES / seconds, 3)},
+            _BRIDGED.fp32,
+            peer=0 if skip else 1,
+            skip=skip,
+        )
+        for (model, tokens), (one, bridged, apart) in _MOYIX.items()
+        for gpus, seconds, skip in ((1, one, ""), (2, bridged, ""), (2, apart, _UNKNOWN_SLOTS))
+    )
