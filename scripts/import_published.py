@@ -28,6 +28,7 @@ from import_sealed import (
     nersc,
     paik,
     ray,
+    rossum,
 )
 from import_stacks import deep_learning_examples, dlperf
 from import_strangers import cscs, hpcdiy, pytorch_ddp, users
@@ -71,6 +72,7 @@ def main(folder: Path) -> None:
         "hal": hal(),
         "nersc": nersc(),
         "moyix": moyix(),
+        "rossum": rossum(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)

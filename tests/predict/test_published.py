@@ -46,7 +46,7 @@ JUDGES = {
 # and of those that nobody has predicted yet
 SEALED = {
     "MareNostrum DDP": 9, "MareNostrum TensorFlow": 4, "HAL apex": 8,
-    "NERSC DDP": 18, "Moyix 3090": 7,
+    "NERSC DDP": 18, "Moyix 3090": 7, "Rossum M60": 3,
 }  # fmt: skip
 
 

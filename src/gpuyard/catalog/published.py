@@ -57,7 +57,7 @@ SIZING_TABLES = (
 # in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
 JUDGE_TABLES = ("ray", "paik", "flagperf", "eks", "liaw", "kempner", "baskerville")
 # in no fit either, and not predicted yet: judges for the next one
-SEALED_TABLES = ("marenostrum", "hal", "nersc", "moyix")
+SEALED_TABLES = ("marenostrum", "hal", "nersc", "moyix", "rossum")
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
