@@ -4,7 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,27 @@ _STEP = re.compile(r"step (\d+) loss (\d+\.\d+) workers (\d+)$", re.MULTILINE)
 MACHINES = "4x4xt4@100G"
 
 
+Rebalancing = Callable[[int, str], AbstractContextManager[Yard]]
+
+
 @pytest.fixture
-def elastic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Iterator[Yard]:
+def rebalancing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Rebalancing:
+    """So many nodes of 4 GPUs under a Slurm with these settings, whose policy gives jobs more or fewer."""
+
+    @contextmanager
+    def start(nodes: int, settings: str) -> Iterator[Yard]:
+        with slurm_cluster(nodes, settings) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
+            assert cli("queue", "policy", "min-time").returncode == 0
+            yield yard
+
+    return start
+
+
+@pytest.fixture
+def elastic(monkeypatch: pytest.MonkeyPatch, rebalancing: Rebalancing) -> Iterator[Yard]:
     """Of 16 GPUs, `held` holds three nodes and `beside` all but one of the fourth."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with slurm_cluster(4, SOON) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
-        assert cli("queue", "policy", "min-time").returncode == 0
+    with rebalancing(4, SOON) as yard:
         yield yard
 
 
@@ -44,13 +60,13 @@ def full(yard: Yard) -> tuple[Handle, Handle]:
 
 
 def example(clips: Path, steps: int) -> tuple[str, ...]:
-    model = ("--model", "linear", "--batch", "12")
-    return (str(EXAMPLE), "--data", str(clips), *model, "--steps", str(steps))
+    options = ("--model", "linear", "--batch", "12", "--steps", str(steps))
+    return (str(EXAMPLE), "--data", str(clips), *options)
 
 
 def train(yard: Yard, clips: Path, **keys: object) -> Handle:
     return yard.submit(
-        "torchrun", *example(clips, 1_000_000), workload="spoken-digits-linear", samples=12_000_000, gpus="1..3",
+        "torchrun", *example(clips, 10**6), workload="spoken-digits-linear", samples=12_000_000, gpus="1..3",
         checkpoint={"directory": "checkpoints", "time": "120 s", "restart": "1 s"},
         slurm={"cluster": MACHINES}, **keys,
     )  # fmt: skip
@@ -206,11 +222,9 @@ def elastic_job(yard: Yard) -> Handle:
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, allowed: bool
+    rebalancing: Rebalancing, cli: Cli, allowed: bool
 ) -> None:
-    settings = SOON if allowed else SOON.strip() + ",disable_job_shrink\n"
-    with slurm_cluster(2, settings) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
-        assert cli("queue", "policy", "min-time").returncode == 0
+    with rebalancing(2, SOON if allowed else SOON.strip() + ",disable_job_shrink\n") as yard:
         handle = elastic_job(yard)
         until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
         short = yard.submit("true", gpus=4, samples=100, **PREDICTED)
@@ -230,32 +244,33 @@ def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
         assert not [*yard.directory.parent.rglob("*_resize.*")]
 
 
+def waits_for(yard: Yard, companion: Handle) -> tuple[Handle, Path]:
+    """A job on one node that waits for nodes of a companion, under the number of this job; and where it says so."""
+    handle = elastic_job(yard)
+    until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+    record = records.find(handle)[0]
+    more = records.find(companion)[0].submissions[-1].number
+    wanted = {"number": record.submissions[-1].number, "nodes": 2, "more": str(more)}
+    (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
+    return handle, record.directory / WANTED
+
+
 def test_a_number_that_slurm_gave_to_another_job_meanwhile_is_no_companion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+    rebalancing: Rebalancing, cli: Cli
 ) -> None:
     """As where Slurm has lost the companion with its controller."""
-    with slurm_cluster(2, SOON) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
-        assert cli("queue", "policy", "min-time").returncode == 0
+    with rebalancing(2, SOON) as yard:
         other = yard.submit("sleep", "6000", gpus=4)
         yard.until(other, "running")
-        handle = elastic_job(yard)
-        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
-        record = records.find(handle)[0]
-        number = records.find(other)[0].submissions[-1].number
-        wanted = {"number": record.submissions[-1].number, "nodes": 2, "more": str(number)}
-        (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
+        handle, wanted = waits_for(yard, other)
         yard.engine.cancel(handle)
         assert yard.ended(handle).state == "cancelled"
         until(
-            lambda: not (record.directory / WANTED).exists() or not commands.ask("squeue", "-h"),
+            lambda: not wanted.exists() or not commands.ask("squeue", "-h"),
             lambda: "the script has ended",
         )
         assert yard.status(other).state == "running"
-        handle = elastic_job(yard)
-        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
-        record = records.find(handle)[0]
-        wanted["number"] = record.submissions[-1].number
-        (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
+        handle, wanted = waits_for(yard, other)
         assert rebalanced(cli) == {}
-        assert not (record.directory / WANTED).exists(), "it waits for nodes that never come"
+        assert not wanted.exists(), "it waits for nodes that never come"
         yard.engine.cancel(handle)
