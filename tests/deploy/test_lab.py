@@ -1,5 +1,6 @@
 """A real deployment on this machine: Terraform makes two hosts, Ansible configures them, `verify` measures them."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,9 +58,50 @@ def _first_process(disk: Path) -> int | None:
     return int((disk / "held.lock").read_text()) if up else None
 
 
+def _up(cli: Cli, file: str) -> Any:
+    return json.loads(cli("deploy", "up", file, "--json").stdout)
+
+
+def _verified(cli: Cli, file: str) -> dict[tuple[str, str], str]:
+    """What was found, by check and host."""
+    verdict = json.loads(cli("deploy", "verify", file, "--json").stdout)
+    assert verdict["ok"], verdict
+    return {(check["check"], check["host"]): check["found"] for check in verdict["checks"]}
+
+
+def _down(cli: Cli, file: str) -> None:
+    assert json.loads(cli("deploy", "down", file, "--json").stdout)["remains"] == []
+
+
+@contextlib.contextmanager
+def _killed_when(happened: Callable[[], bool], *arguments: str) -> Iterator[None]:
+    """`gpuyard deploy ARGUMENTS` is killed with all that it started when this has happened and the block is done."""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            (sys.executable, "-P", "-m", "gpuyard", "deploy", *arguments),
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + 1200
+            while not happened():
+                if process.poll() is not None:
+                    said.seek(0)
+                    pytest.fail(f"it ended before: {said.read().decode()}")
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("can_deploy")
-def test_a_pair_of_machines_is_made_repaired_verified_unchanged_and_removed(cli: Cli) -> None:
+def test_a_pair_of_machines_is_made_repaired_where_it_is_broken_verified_and_removed(
+    cli: Cli,
+) -> None:
     home = own_home()
     os.chdir(ROOT)
     before = namespaces()
@@ -66,35 +109,26 @@ def test_a_pair_of_machines_is_made_repaired_verified_unchanged_and_removed(cli:
     assert planned["changes"] == {"added": 3, "changed": 0, "removed": 0}
     assert not (home / "deployments").exists() or not list((home / "deployments").iterdir())
 
-    made = json.loads(cli("deploy", "up", FILE, "--json").stdout)
+    made = _up(cli, FILE)
     assert made["changes"]["added"] == 3
     assert all(made["changed_tasks"].values())
 
-    _unmount_on_the_worker(home)
+    _on(home, "node1", "umount", "/shared")
     os.kill(_first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
-    repaired = json.loads(cli("deploy", "up", FILE, "--json").stdout)
-    assert repaired["changes"]["added"] == 1
-    assert repaired["changed_tasks"]["node1"] > 0
+    repaired = _up(cli, FILE)
+    assert repaired["changes"] == {"added": 1, "changed": 0, "removed": 0}
+    # node1 is let in on the new head and mounts what is shared; nothing else is done a second time
+    assert repaired["changed_tasks"] == {"node0": 0, "node1": 2}
 
-    verdict = json.loads(cli("deploy", "verify", FILE, "--json").stdout)
-    assert verdict["ok"], verdict
-    found = {(check["check"], check["host"]) for check in verdict["checks"]}
-    assert {("shared directory", "node1"), ("open ports", "node0")} <= found
-    assert {("all-reduce between all", "all"), ("training on two nodes", "node0, node1")} <= found
+    found = _verified(cli, FILE)
+    assert {("shared directory", "node1"), ("open ports", "node0")} <= set(found)
+    assert ("all-reduce between all", "all") in found
+    assert ("training on two nodes", "node0, node1") in found
     assert "collectives" in cli("results", "list", "--kind", "collectives").stdout
 
-    again = json.loads(cli("deploy", "up", FILE, "--json").stdout)
-    assert again["changes"] == {"added": 0, "changed": 0, "removed": 0}
-    assert again["changed_tasks"] == {"node0": 0, "node1": 0}
-
-    assert json.loads(cli("deploy", "down", FILE, "--json").stdout)["remains"] == []
+    _down(cli, FILE)
     assert namespaces() <= before
     assert "There is no deployment" in cli("deploy", "status").stdout
-
-
-def _unmount_on_the_worker(home: Path) -> None:
-    config = home / "deployments/pair/ssh_config"
-    subprocess.run(("ssh", "-F", str(config), "node1", "umount", "/shared"), check=True, timeout=60)
 
 
 WHOLE = """
@@ -117,21 +151,21 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
 ) -> None:
     pytest.importorskip("jupyterlab")
     home = own_home()
-    file = tmp_path / "whole.deployment.yaml"
-    file.write_text(WHOLE)
+    path = tmp_path / "whole.deployment.yaml"
+    path.write_text(WHOLE)
+    file = str(path)
     before = namespaces()
-    _kill_up_midway(home, file)
-    cli("deploy", "up", str(file))
-    verdict = json.loads(cli("deploy", "verify", str(file), "--json").stdout)
-    assert verdict["ok"], verdict
-    found = {(c["check"], c["host"]): c["found"] for c in verdict["checks"]}
+    in_the_middle_of_the_roles = home / "deployments/pair/disks/node0/upper/etc/slurm/slurm.conf"
+    with _killed_when(in_the_middle_of_the_roles.exists, "up", file):
+        pass
+    _up(cli, file)
+    found = _verified(cli, file)
     assert found["a job on all nodes", "all"] == "3 × 2 GPUs"
     assert found["notebooks", "node0"] == "200 with the token, 403 without"
     assert {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")} <= set(found)
     assert ("training on two nodes", "node0, node1") in found
     assert "spoken-digits-linear" in cli("results", "list").stdout
-    again = json.loads(cli("deploy", "up", str(file), "--json").stdout)
-    assert again["changed_tasks"] == {"node0": 0, "node1": 0, "node2": 0}
+    assert _up(cli, file)["changed_tasks"] == {"node0": 0, "node1": 0, "node2": 0}
     assert _on(home, "node1", "id", "-u", "ada") == _on(home, "node0", "id", "-u", "ada")
     assert _on(home, "node1", "passwd", "--status", "ada").split()[1] == "L"  # keys only
 
@@ -140,7 +174,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     _on(home, "node2", "nft", "flush", "ruleset")
     _on(home, "node0", "pkill", "-9", "-f", "jupyterlab")
     _on(home, "node1", "pkill", "-9", "-x", "prometheus-node")
-    broken = json.loads(cli("deploy", "verify", str(file), "--json", status=1).stdout)
+    broken = json.loads(cli("deploy", "verify", file, "--json", status=1).stdout)
     assert {(c["check"], c["host"]) for c in broken["checks"] if not c["ok"]} == {
         ("a job on all nodes", "all"),
         ("shared directory", "node2"),
@@ -148,33 +182,13 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
         ("notebooks", "node0"),
         ("monitoring", "node1"),
     }
-    cli("deploy", "up", str(file))
-    assert json.loads(cli("deploy", "verify", str(file), "--json").stdout)["ok"]
+    _up(cli, file)
+    _verified(cli, file)
 
     _no_secret_is_kept(home)
-    assert json.loads(cli("deploy", "down", str(file), "--json").stdout)["remains"] == []
+    _down(cli, file)
     assert namespaces() <= before
     assert not list((home / "deployments").iterdir())
-
-
-def _kill_up_midway(home: Path, file: Path) -> None:
-    """In the middle of the roles."""
-    said = home / "said"
-    home.mkdir(exist_ok=True)
-    with said.open("wb") as stderr:
-        process = subprocess.Popen(
-            (sys.executable, "-P", "-m", "gpuyard", "deploy", "up", str(file)),
-            stderr=stderr,
-            start_new_session=True,
-        )
-    disk = home / "deployments/pair/disks/node0/upper"
-    deadline = time.monotonic() + 1200
-    while not (disk / "etc/slurm/slurm.conf").exists():
-        assert process.poll() is None, said.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _on(home: Path, machine: str, *argv: str, seconds: float = 60) -> str:
@@ -202,40 +216,29 @@ def _no_secret_is_kept(home: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")
 def test_debian_13_is_deployed_to_as_well(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "trixie.deployment.yaml"
+    path = tmp_path / "trixie.deployment.yaml"
     text = (ROOT / FILE).read_text()
-    file.write_text(text.replace("{kind: lab}", "{kind: lab, release: trixie}"))
-    assert "trixie" in file.read_text()
-    cli("deploy", "up", str(file))
+    path.write_text(text.replace("{kind: lab}", "{kind: lab, release: trixie}"))
+    assert "trixie" in path.read_text()
+    file = str(path)
+    _up(cli, file)
     assert _on(own_home(), "node1", "cat", "/etc/debian_version").startswith("13")
-    verdict = json.loads(cli("deploy", "verify", str(file), "--json").stdout)
-    assert verdict["ok"], verdict
-    again = json.loads(cli("deploy", "up", str(file), "--json").stdout)
-    assert again["changed_tasks"] == {"node0": 0, "node1": 0}
-    assert json.loads(cli("deploy", "down", str(file), "--json").stdout)["remains"] == []
+    _verified(cli, file)
+    assert _up(cli, file)["changed_tasks"] == {"node0": 0, "node1": 0}
+    _down(cli, file)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")
 def test_an_up_that_was_killed_goes_on_and_no_second_one_runs_beside_it(cli: Cli) -> None:
-    home = own_home()
     os.chdir(ROOT)
-    process = subprocess.Popen(
-        (sys.executable, "-P", "-m", "gpuyard", "deploy", "up", FILE), stderr=subprocess.DEVNULL
-    )
-    state = home / "deployments/pair"
-    deadline = time.monotonic() + 300
-    while not (state / "hosts.json").exists():  # machines are there, roles are not
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert "another gpuyard is changing" in cli("deploy", "up", FILE, status=1).stderr
-    process.kill()
-    process.wait()
-    cli("deploy", "up", FILE)
-    assert json.loads(cli("deploy", "verify", FILE, "--json").stdout)["ok"]
-    cli("deploy", "down", FILE)
+    machines_but_no_roles = own_home() / "deployments/pair/hosts.json"
+    with _killed_when(machines_but_no_roles.exists, "up", FILE):
+        assert "another gpuyard is changing" in cli("deploy", "up", FILE, status=1).stderr
+    _up(cli, FILE)
+    _verified(cli, FILE)
+    _down(cli, FILE)
 
 
 @pytest.mark.timeout(900)
@@ -246,27 +249,17 @@ def test_a_down_that_was_killed_is_finished_by_the_next(
     cli: Cli, tmp_path: Path, gone: str
 ) -> None:
     """Killed when one machine is gone, whichever it is."""
-    file = tmp_path / "pair.deployment.yaml"
-    file.write_text(WHOLE.split("head:", maxsplit=1)[0] + "head: [base]\nworkers: [base]\n")
+    path = tmp_path / "pair.deployment.yaml"
+    path.write_text(WHOLE.split("head:", maxsplit=1)[0] + "head: [base]\nworkers: [base]\n")
+    file = str(path)
     before = namespaces()
-    cli("deploy", "up", str(file))
+    _up(cli, file)
     state = own_home() / "deployments/pair"
     assert (state / gone).is_dir()
-    process = subprocess.Popen(
-        (sys.executable, "-P", "-m", "gpuyard", "deploy", "down", str(file)),
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while (state / gone).is_dir():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with _killed_when(lambda: not (state / gone).is_dir(), "down", file):
+        pass
     assert state.is_dir()
-    done = cli("deploy", "down", str(file), "--json")
-    assert json.loads(done.stdout)["remains"] == []
+    _down(cli, file)
     assert namespaces() <= before
     assert not state.exists()
     assert "There is no deployment" in cli("deploy", "status").stdout
@@ -290,16 +283,15 @@ def test_several_people_have_notebooks_of_their_own_on_the_head_of_a_lab(
     cli: Cli, tmp_path: Path
 ) -> None:
     pytest.importorskip("jupyterhub")
-    file = tmp_path / "pair.deployment.yaml"
-    file.write_text(TEAM)
-    cli("deploy", "up", str(file))
-    again = json.loads(cli("deploy", "up", str(file), "--json").stdout)
-    assert again["changed_tasks"] == {"node0": 0}
-    verdict = json.loads(cli("deploy", "verify", str(file), "--json").stdout)
-    assert verdict["ok"], verdict
+    path = tmp_path / "pair.deployment.yaml"
+    path.write_text(TEAM)
+    file = str(path)
+    _up(cli, file)
+    assert _up(cli, file)["changed_tasks"] == {"node0": 0}
+    _verified(cli, file)
     _on(own_home(), "node0", "chmod", "711", "/root")  # below which this host's Python may be
     assert json.loads(_on(own_home(), "node0", asking(), seconds=400)) == EXPECTED
-    assert json.loads(cli("deploy", "down", str(file), "--json").stdout)["remains"] == []
+    _down(cli, file)
 
 
 BENCH = ("--batch", "32", "--link", "1 Gbit/s", "--time-per-point", "2 s")
@@ -312,7 +304,7 @@ def test_a_bench_is_shown_beside_its_prediction_stored_and_not_run_twice(
     cli: Cli, tmp_path: Path
 ) -> None:
     os.chdir(ROOT)
-    cli("deploy", "up", FILE)
+    _up(cli, FILE)
     planned = json.loads(cli("deploy", "bench", FILE, *BENCH, "--dry-run", "--json").stdout)
     page = tmp_path / "bench.html"
     said = json.loads(cli("deploy", "bench", FILE, *BENCH, "--json", "--html", str(page)).stdout)
@@ -337,4 +329,4 @@ def test_a_bench_is_shown_beside_its_prediction_stored_and_not_run_twice(
     assert json.loads(again)["expected_seconds"] == 0
     shown = cli("deploy", "bench", FILE, *BENCH).stdout
     assert "No prediction starts from these runs" in shown
-    assert json.loads(cli("deploy", "down", FILE, "--json").stdout)["remains"] == []
+    _down(cli, FILE)
