@@ -52,6 +52,20 @@ for number in (signal.SIGINT, signal.SIGHUP):
 MACHINE = pytest.mark.xdist_group("machine")
 _MACHINE_ROOMS = ("lab", "measure", "run", "soak", "study")
 _MACHINE_FIXTURES = {"can_make_labs", "slurm"}
+_NO_MACHINE = (  # of these rooms, what neither measures nor starts ranks
+    "lab/test_plan.py",
+    "measure/collectives/test_expected.py",
+    "measure/collectives/test_plan.py",
+    "measure/export",
+    "measure/job_runs",
+    "measure/links/test_facts.py",
+    "measure/test_recorded_store.py",
+    "measure/test_store.py",
+    "measure/test_stored_figures.py",
+    "measure/training/test_resolve.py",
+    "run/test_horovod_build.py",
+    "run/test_places.py",
+)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,8 +82,9 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        room = item.path.relative_to(ROOT / "tests").parts[0]
-        if room in _MACHINE_ROOMS or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
+        path = item.path.relative_to(ROOT / "tests")
+        measures = path.parts[0] in _MACHINE_ROOMS and not path.as_posix().startswith(_NO_MACHINE)
+        if measures or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(MACHINE)
     # last, because what they start from is made meanwhile
     items.sort(key=lambda item: "can_deploy" in getattr(item, "fixturenames", ()))

@@ -137,8 +137,9 @@ def test_torchs_own_client_and_another_runs_rank_get_nothing(kept: Rendezvous) -
 
 
 def test_strangers_that_wait_at_the_door_keep_nobody_out(
-    kept: Rendezvous, reach: Callable[..., RunStore]
+    kept: Rendezvous, reach: Callable[..., RunStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gpuyard.run.channel.HANDSHAKE_SECONDS", 1.0)
     with contextlib.ExitStack() as until_end:
         for _ in range(200):
             until_end.enter_context(socket.create_connection(("127.0.0.1", kept.port)))

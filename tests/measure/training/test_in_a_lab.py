@@ -21,7 +21,7 @@ def measure(
 ) -> Measurement:
     with lab.temporary(plan) as made:
         place = LabNodes(plan, made)
-        sweep = plan_sweep(workload, [2], [4], seconds_per_point=0.5, place=place, **more)  # type: ignore[arg-type]
+        sweep = plan_sweep(workload, [2], [4], seconds_per_point=0.1, place=place, **more)  # type: ignore[arg-type]
         (measured,) = run_sweep(sweep, store)
     return measured
 
