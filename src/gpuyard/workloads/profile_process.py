@@ -6,6 +6,7 @@ its stdin ends, who started it is gone, and so is this process.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gpuyard import errors
 from gpuyard.catalog.models import ModelProfile
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.interpreter import import_path, load, module_argv
+from gpuyard.interpreter import import_path, module_argv
 from gpuyard.printable import printable
 from gpuyard.specs import Workload
 from gpuyard.specs.workload import PackedWorkload
@@ -29,6 +30,7 @@ _LAST_BYTES = 8 * 2**10
 _LAST_LINES = 10
 _DRAIN_SECONDS = 5.0
 _MODULE = "gpuyard.workloads.profile_process"
+_MANY_OBJECTS = 100_000  # before it looks for garbage: it imports much, and soon ends
 
 
 class _Question(BaseModel):
@@ -123,12 +125,10 @@ def main() -> None:
     os.dup2(2, 1)
     workload = _Question.model_validate_json(_question()).workload
     sys.argv = [workload.model.partition(":")[0]]
+    gc.set_threshold(_MANY_OBJECTS)
     from gpuyard.workloads.profiles import profile_here
-    from gpuyard.workloads.resolve import require_torch
 
     try:
-        require_torch()
-        load("torch", "torch._dynamo")  # which hooks of a module import when one is made
         answer = _Answer(profile=profile_here(workload))
     except GpuyardError as error:
         kinds = (MissingRequirement, UserMistake)
