@@ -1,14 +1,17 @@
 """A job on Slurm that can checkpoint gets more nodes while it runs, and gives some back, with the loss unbroken."""
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from gpuyard.jobs.engines.slurm import commands, records
@@ -16,6 +19,7 @@ from gpuyard.jobs.engines.slurm.script.nodes import WANTED
 from gpuyard.jobs.job import Handle
 from tests.command_line import ROOT
 from tests.conftest import Cli
+from tests.deploy.small_disk import fill, small_disk
 from tests.jobs.engines.slurm.conftest import SOON, Yard, a_yard, until
 from tests.slurm_cluster import slurm_cluster
 from tests.soak.test_elastic_digits import clips
@@ -242,6 +246,53 @@ def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
         yard.engine.cancel(handle)
         assert yard.ended(handle).state == "cancelled"
         assert not [*yard.directory.parent.rglob("*_resize.*")]
+
+
+def test_a_disk_that_fills_meanwhile_costs_neither_the_job_nor_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    with (
+        small_disk(tmp_path / "disk", megabytes=8) as disk,
+        slurm_cluster(2, SOON) as slurm,
+        a_yard(slurm, tmp_path, monkeypatch) as yard,
+    ):
+        monkeypatch.setenv("GPUYARD_HOME", str(disk))
+        assert cli("queue", "policy", "min-time").returncode == 0
+        other = yard.submit("sleep", "6000", gpus=4)
+        yard.until(other, "running")
+        handle = elastic_job(yard)
+        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+        yard.engine.cancel(other)
+        assert yard.ended(other).state == "cancelled"
+        only = commands.ask("squeue", "--noheader", "--format=%i").split()
+
+        fill(disk / "filler")
+        said = cli("queue", "rebalance", status=1).stderr
+        assert f"{handle} keeps its 4 GPUs" in " ".join(said.split()) and "No space left" in said
+        assert commands.ask("squeue", "--noheader", "--format=%i").split() == only, "no companion"
+        (disk / "filler").unlink()
+
+        assert rebalanced(cli) == {str(handle): (4, 8)}
+        (directory,) = {path.parent for path in disk.rglob(WANTED)}
+        until(lambda: [*directory.glob("more-*.json")], lambda: "the nodes are there")
+        fill(disk / "filler")  # while it stops at a checkpoint
+        until(
+            lambda: not [p for p in psutil.process_iter() if _is_rank(p, yard)], lambda: "it stops"
+        )
+        time.sleep(3)
+        (disk / "filler").unlink()
+        until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
+        status = yard.status(handle)
+        assert (status.state, status.gpus, status.restarts) == ("running", 8, 1)
+        yard.engine.cancel(handle)
+        assert yard.ended(handle).state == "cancelled"
+        assert not [*directory.glob(".*")], "no half of a file is left"
+
+
+def _is_rank(process: psutil.Process, yard: Yard) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()[1:] == [str(yard.directory / "torchrun"), "rank"]
+    return False
 
 
 def waits_for(yard: Yard, companion: Handle) -> tuple[Handle, Path]:

@@ -270,7 +270,14 @@ def _have_done(one: _Seen, resize: Resize) -> None:
             arguments=("more", str(number)),
         )
     wanted = {"number": one.row.number, "nodes": resize.new_nodes, "more": more and str(more)}
-    files.write_text(record.directory / WANTED, json.dumps(wanted) + "\n", mode=0o600)
+    try:
+        files.write_text(record.directory / WANTED, json.dumps(wanted) + "\n", mode=0o600)
+    except GpuyardError as error:
+        if more:  # it would hold nodes that nobody takes
+            commands.scancel(str(more))
+        raise GpuyardError(
+            f"{resize.job} keeps its {resize.gpus} GPUs, as it can't be told to change: {error}"
+        ) from error
 
 
 def end_companion_asked_for(record: SlurmRecord) -> None:

@@ -183,7 +183,7 @@ class BatchWatch:
         self.job, self.running, self.told, self.output = job, running, told, output
         self.end = time.time() + job["time_limit"] - used if job["time_limit"] else None
         self.start, self.nodes, self.several = start, nodes, len(nodes.all()) > 1
-        self.signalled = self.over = self.passed_on = self.ended = False
+        self.signalled = self.over = self.passed_on = self.ended = self.commanded = False
         self.change: Optional[Document] = None
         self.patience = 0.0
 
@@ -196,17 +196,25 @@ class BatchWatch:
             self.ended = True  # it has had its time for a checkpoint
             self.running.send(signal.SIGTERM if self.several else signal.SIGKILL)
         if (self.told.checkpoint or self.change) and not self.signalled:
-            self.signalled = True
-            self._run_command()
-            if self.several:
-                self.nodes.place.tell_to_end(self.start)
-            else:
+            if not self.commanded:
+                self.commanded = True
+                self._run_command()
+            self.signalled = not self.several or self._told_to_end()
+            if not self.several:
                 signal_job(self.job, self.running)
             self.patience = time.time() + (self.job["checkpoint"] or {"seconds": 0.0})["seconds"]
         if self.told.stop and not self.passed_on:
             self.passed_on = True
             if slurm_says().get("JobState") == "RUNNING":  # somebody ended this script alone
                 self.running.send(signal.SIGTERM)
+
+    def _told_to_end(self) -> bool:
+        """Not where the disk is full: it runs on, and the next look tries again."""
+        try:
+            self.nodes.place.tell_to_end(self.start, patience=0.0)
+        except OSError:
+            return False
+        return True
 
     def _run_command(self) -> None:
         checkpoint = self.job["checkpoint"]

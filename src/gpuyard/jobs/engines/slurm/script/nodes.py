@@ -171,7 +171,7 @@ def hold_nodes(job: Document, number: str) -> int:
     name, nodes = f"more-{own}.json", nodes_of(own)
     main = COMMENT + job["uuid"]
     if nodes and state_of(number, main) in RUNS:
-        place.write(name, json.dumps({"nodes": nodes, "taken": False}).encode())
+        place.write(name, json.dumps({"nodes": nodes, "taken": False}).encode(), patience=0.0)
         while (state_of(number, main) or RUNS[0]) in RUNS and not lock_is_free(place):
             time.sleep(HOLD_SECONDS)
             held = read_document(place, name) or {"taken": False}

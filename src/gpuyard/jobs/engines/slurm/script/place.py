@@ -1,5 +1,6 @@
 """The directory of a job, which all nodes share: what each start printed, how it ended, and who runs now."""
 
+import errno
 import fcntl
 import json
 import os
@@ -7,13 +8,15 @@ import re
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple, TypeVar
 
 LOCK_SECONDS = 600.0
+ROOM_SECONDS, LOOK_SECONDS = 600.0, 1.0
 NO_DIRECTORY = 73  # as sysexits.h has it: what the script says goes to that directory
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Document = Dict[str, Any]
+Done = TypeVar("Done")
 
 
 def say(text: str) -> None:
@@ -24,6 +27,18 @@ def say(text: str) -> None:
 def exact(text: str) -> bytes:
     """To the byte as it was given, whatever a node's locale is."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def when_there_is_room(do: Callable[[], Done], patience: float = ROOM_SECONDS) -> Done:
+    """Again and again while the disk is full."""
+    deadline = time.time() + patience
+    while True:
+        try:
+            return do()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or time.time() >= deadline:
+                raise
+        time.sleep(LOOK_SECONDS)
 
 
 class TaskDirectory:
@@ -62,14 +77,21 @@ class TaskDirectory:
         os.dup2(messages, 1)
         os.dup2(messages, 2)
 
-    def write(self, name: str, text: bytes) -> None:
-        """Whole or not at all."""
+    def write(self, name: str, text: bytes, patience: float = ROOM_SECONDS) -> None:
+        """Whole or not at all. A disk that is full is waited for: without word of its end, a start would count as lost."""
+        when_there_is_room(lambda: self._write(name, text), patience)
+
+    def _write(self, name: str, text: bytes) -> None:
         part = self.file(f".{name}.{socket.gethostname()}.{os.getpid()}")
-        with os.fdopen(os.open(part, NEW_FILE, 0o600), "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(part, self.file(name))
+        try:
+            with os.fdopen(os.open(part, NEW_FILE, 0o600), "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(part, self.file(name))
+        except OSError:
+            self.remove(os.path.basename(part).decode())
+            raise
 
     def remove(self, name: str) -> None:
         try:
@@ -94,8 +116,9 @@ class TaskDirectory:
         count = self.slurm_restarts
         while True:
             name = f"{self.number}-{count}"
+            path = self.file(f"{name}.log")
             try:
-                log = os.open(self.file(f"{name}.log"), NEW_FILE | os.O_APPEND, 0o600)
+                log = when_there_is_room(lambda: os.open(path, NEW_FILE | os.O_APPEND, 0o600))  # noqa: B023
             except FileExistsError:
                 count += 1
             else:
@@ -126,9 +149,9 @@ class TaskDirectory:
         except OSError:
             pass  # said by `claim`
 
-    def tell_to_end(self, start: str) -> None:
+    def tell_to_end(self, start: str, patience: float = ROOM_SECONDS) -> None:
         """Its processes on all nodes, at a checkpoint: srun would pass a signal on to all that they have started."""
-        self.write("told-to-end", start.encode())
+        self.write("told-to-end", start.encode(), patience)
 
     def is_told_to_end(self, start: str) -> bool:
         try:
