@@ -15,8 +15,7 @@ from pathlib import Path
 
 from gpuyard.catalog import gpus as gpu_table
 from import_judges import azure, csc, mlperf_logs, mxnet
-from import_paddle import paddle_benchmarks
-from import_sealed import (
+from import_last_judges import (
     baskerville,
     eks,
     flagperf,
@@ -30,6 +29,7 @@ from import_sealed import (
     ray,
     rossum,
 )
+from import_paddle import paddle_benchmarks
 from import_stacks import deep_learning_examples, dlperf
 from import_strangers import cscs, hpcdiy, pytorch_ddp, users
 

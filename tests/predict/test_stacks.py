@@ -11,7 +11,6 @@ from gpuyard.catalog import models
 from gpuyard.catalog.prices import instance_networks
 from gpuyard.catalog.published import (
     JUDGE_TABLES,
-    SEALED_TABLES,
     SIZING_TABLES,
     TRAINING_TABLES,
     published,
@@ -354,7 +353,7 @@ def test_a_base_that_waits_for_its_input_is_noticed(cli: Cli, tmp_path: Path) ->
 
 
 def test_no_published_base_that_predictions_stand_on_waits_for_its_input() -> None:
-    for table in (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES, *SEALED_TABLES):
+    for table in (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES):
         for row in published(table).rows:
             base = row.anchor
             if row.batch_per_gpu == base.batch_per_gpu:

@@ -231,7 +231,7 @@ def test_sources_that_are_in_no_fit_are_held_and_the_answer_says_so(everything: 
     assert 0.87 <= fmean(inside) <= 0.95
     # docs/validation.md says that these miss the aim of 75 %
     missed = {name for name, one in sources.items() if (one.score.inside_interval or 0.0) < 0.75}
-    assert missed == {"EKS Horovod", "FlagPerf PyTorch"}
+    assert missed == {"EKS Horovod", "FlagPerf PyTorch", "MareNostrum TensorFlow", "Rossum M60"}
     judged = everything.as_json()["judges"]
     assert judged["coverage"] == pytest.approx(fmean(inside))
     assert judged["worst"] == min(inside)

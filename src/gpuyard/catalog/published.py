@@ -55,9 +55,20 @@ SIZING_TABLES = (
     "users",
 )
 # in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
-JUDGE_TABLES = ("ray", "paik", "flagperf", "eks", "liaw", "kempner", "baskerville")
-# in no fit either, and not predicted yet: judges for the next one
-SEALED_TABLES = ("marenostrum", "hal", "nersc", "moyix", "rossum")
+JUDGE_TABLES = (
+    "ray",
+    "paik",
+    "flagperf",
+    "eks",
+    "liaw",
+    "kempner",
+    "baskerville",
+    "marenostrum",
+    "hal",
+    "nersc",
+    "moyix",
+    "rossum",
+)
 LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
 
 
@@ -70,7 +81,7 @@ def published_sources() -> dict[str, PublishedSource]:
 @functools.cache
 def published(table: str) -> PublishedTable:
     """One training table; `UnknownName` with the closest one where there is none."""
-    known = (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES, *SEALED_TABLES, LAB_TABLE)
+    known = (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES, LAB_TABLE)
     if table not in known:
         raise UnknownName("published table", table, known)
     skipped: Counter[str] = Counter()
