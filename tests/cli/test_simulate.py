@@ -144,7 +144,10 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
         (f"simulate {TEAM} --cluster 2x4 --batch user --traces .", "are for the format pollux"),
         (f"simulate {POLLUX} --batch adaptiv", "did you mean 'adaptive'"),
         (f"simulate {TEAM} --format leases", "leave out TRACE"),
-        ("simulate README.md --cluster 2x4", "README.md:1: these are the columns of no trace"),
+        (
+            "simulate README.md --cluster 2x4",
+            "README.md:1: expected the names of a trace's columns",
+        ),
         ("simulate nowhere.csv --cluster 2x4", "nowhere.csv: there is no such file"),
     ],
 )

@@ -66,6 +66,8 @@ def read_source(source: str, sha256: str | None = None) -> str:
         content = read_bytes(Path(source))
     if sha256 is not None:
         _check_sum(content, sha256, source)
+    if not content.strip():
+        raise UserMistake(f"{source}: there is nothing in it; expected a table of prices")
     if not content.endswith(b"\n"):
         raise UserMistake(
             f"{source}: its last line has no end, so it may be cut off; if it is whole, add a line feed"

@@ -103,8 +103,9 @@ def parse_counts(text: str, what: str = "count") -> list[int]:
         try:
             number = int(part)
         except ValueError:
+            where = f" in {quoted(text)}" if len(parts) > 1 else ""
             raise UserMistake(
-                f"{what}: expected whole numbers like 1,2,4, got {quoted(part)} in {quoted(text)}"
+                f"{what}: expected whole numbers like 1,2,4, got {quoted(part)}{where}"
             ) from None
         if not 1 <= number <= _MOST:
             raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part}")

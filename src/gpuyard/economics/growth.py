@@ -9,6 +9,7 @@ from gpuyard.economics.billing import HOURS_PER_MONTH, Array
 from gpuyard.errors import UserMistake
 
 _MOST_MACHINES = 10_000
+_MOST = 1e9  # people or GPU-hours; what grows from far more is too large for a number
 _TIE = 1e-9  # costs that are this close are equal
 
 
@@ -28,8 +29,8 @@ class Growth:
             ("hires a year", self.hires_per_year),
             ("GPU-hours a person and month", self.gpu_hours_per_person_month),
         ):
-            if not (np.isfinite(value) and value >= 0):
-                raise UserMistake(f"{what} must be zero or more, got {value:g}")
+            if not 0 <= value <= _MOST:
+                raise UserMistake(f"{what} must be zero or more, up to {_MOST:,.0f}, got {value:g}")
         if not -1 < self.demand_growth_per_year <= 100:
             raise UserMistake("the growth of demand must be above -100 % a year")
         if not 1 <= self.months <= 600:

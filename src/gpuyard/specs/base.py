@@ -21,7 +21,7 @@ from gpuyard import units
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 from gpuyard.printable import control_character
 
-_SHORT = re.compile(r"(?:(\d{1,6})\s*[x×]\s*)?(?:(\d{1,6})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?")
+_SHORT = re.compile(r"(?:(\d{1,12})\s*[x×]\s*)?(?:(\d{1,12})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?")
 _RAILS = re.compile(r"^(\d{1,3})\s*[x×]\s*(.+)$")
 _BARE_PREFIX = re.compile(r"^[\d.]+\s*[kMGT]$")
 _NO_SECOND = re.compile(r"^[\d.]+\s*[kMGT]bit$")
@@ -66,7 +66,9 @@ class ShortCluster:
         try:
             units.parse_rate(written)
         except UserMistake as mistake:
-            raise UserMistake(f"{mistake}, or name a link: @ethernet-10g") from None
+            said = str(mistake)
+            joined = " Or" if said.endswith("?") else ", or"
+            raise UserMistake(f"{said}{joined} name a link: @ethernet-10g") from None
         return written
 
 

@@ -117,8 +117,8 @@ def test_sacct_without_steps_jobs_without_gpus_and_those_that_have_not_ended(
         (SACCT + "1|||x|x|x|y|gres/gpu=99999999999\n", ":2: AllocTRES: expected a billion"),
         (SACCT + "1|||x|x|x|y|gres/gpu=999999\n", ":2: AllocTRES: expected 100,000 GPUs or fewer"),
         (SACCT, "no job in it has ended and had GPUs"),
-        ("a,b\n1,2\n", ":1: these are the columns of no trace; gpuyard: submit_s, gpus"),
-        ("", ":1: these are the columns of no trace"),
+        ("a,b\n1,2\n", ":1: expected the names of a trace's columns, of one of these kinds: gpuyard: submit_s, gpus"),
+        ("", ":1: expected the names of a trace's columns"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(text: str, says: str, tmp_path: Path) -> None:

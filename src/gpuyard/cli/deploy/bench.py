@@ -74,8 +74,8 @@ def bench(
 
     options = BenchOptions(
         workload=workload,
-        batches=None if batch is None else parse_counts(batch),
-        nodes=None if nodes is None else parse_counts(nodes),
+        batches=None if batch is None else parse_counts(batch, "batch size"),
+        nodes=None if nodes is None else parse_counts(nodes, "number of machines"),
         rates=None if link is None else [parse_rate(one.strip()) for one in link.split(",")],
         data=data,
         gpu=gpu,

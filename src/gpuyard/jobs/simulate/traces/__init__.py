@@ -65,7 +65,9 @@ def _guessed(path: Path) -> TraceFormat:
         if columns >= set(needed):
             return known
     kinds = "; ".join(f"{known}: {', '.join(needed)}" for known, needed in _COLUMNS.items())
-    raise UserMistake(f"{path}:1: these are the columns of no trace; {kinds}")
+    raise UserMistake(
+        f"{path}:1: expected the names of a trace's columns, of one of these kinds: {kinds}"
+    )
 
 
 __all__ = ["BatchChoice", "TraceFormat", "read_trace"]
