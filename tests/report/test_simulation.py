@@ -72,6 +72,17 @@ def test_a_gantt_chart_has_a_bar_for_each_stay_and_shows_names_as_they_are() -> 
     assert {"ann", "bob", "<b>", "c"} <= {text.text for text in drawn.iter(f"{SVG}text")}
 
 
+def test_the_line_of_a_job_that_waits_is_not_seen_through_its_bars() -> None:
+    bars = (GanttBar(20, 50, 4), GanttBar(60, 100, 8))
+    rows = [GanttRow("a", "", 0.0, bars), GanttRow("never", "", 10.0, ())]
+    drawn = ET.fromstring(gantt_svg(rows, "Jobs"))  # noqa: S314 - our own
+    lines = [line.attrib for line in drawn.iter(f"{SVG}line") if "class" not in line.attrib]
+    ends = [(float(line["x1"]), float(line["x2"])) for line in lines]
+    one, two = [float(bar.attrib["x"]) for bar in _bars(gantt_svg(rows, "Jobs"))]
+    assert [end for _, end in ends[:2]] == [one, two]
+    assert len(ends) == 3 and ends[2][1] > two
+
+
 def test_charts_that_are_compared_end_at_the_same_time() -> None:
     rows = [GanttRow("a", "", 0.0, (GanttBar(0, 50, 4),))]
     (alone,) = _bars(gantt_svg(rows, "Jobs"))

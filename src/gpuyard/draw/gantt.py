@@ -1,6 +1,6 @@
 """Jobs over time: when each waited, and when it ran on how many GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.draw.markup import CHART_EDGE, chart_page, element, shorten, words
@@ -68,17 +68,11 @@ def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str
             parts.append(
                 words("text", name, class_="words", x=_LEFT - 8, y=top + 13, text_anchor="end")
             )
-        end = max((bar.end_s for bar in row.bars), default=last)
-        parts.append(
-            element(
-                "line",
-                x1=x(row.submitted_s),
-                x2=x(end),
-                y1=top + height / 2,
-                y2=top + height / 2,
-                stroke=NEUTRAL,
-            )
-        )
+        middle = top + height / 2
+        parts += [
+            element("line", x1=x(begin), x2=x(end), y1=middle, y2=middle, stroke=NEUTRAL)
+            for begin, end in _waits(row, last)
+        ]
         parts += [
             element(
                 "rect", words("title", f"{row.name}: {bar.gpus} GPUs"),
@@ -90,6 +84,17 @@ def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str
         ]  # fmt: skip
     parts += _legend(colours, bottom) if len(kinds) > 1 else []
     return chart_page(parts, _WIDTH, bottom + (40 if len(kinds) > 1 else 16), title=title)
+
+
+def _waits(row: GanttRow, last_s: float) -> Iterator[tuple[float, float]]:
+    """Between its bars only: they let through what lies under them."""
+    since = row.submitted_s
+    for bar in sorted(row.bars, key=lambda bar: bar.begin_s):
+        if bar.begin_s > since:
+            yield since, bar.begin_s
+        since = max(since, bar.end_s)
+    if not row.bars:
+        yield since, last_s
 
 
 def round_ticks(span_s: float) -> list[tuple[float, str]]:
