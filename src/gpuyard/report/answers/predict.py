@@ -10,7 +10,6 @@ from gpuyard.catalog.hardware import end_of_life
 from gpuyard.errors import UserMistake
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
-from gpuyard.report import formats
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -217,7 +216,7 @@ def _row(p: Prediction) -> list[Words]:
         units.format_interval(p.low, p.high),
         *([units.format_interval(was.low, was.high)] if was else []),
         units.format_share(p.scaling_efficiency),
-        *(formats.seconds(part) for part in seconds),
+        *(units.format_seconds(part) if part else "0" for part in seconds),
         choke_if_it_fits(p),
     ]
 
