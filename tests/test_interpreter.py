@@ -5,9 +5,9 @@ import sys
 
 _LOADING = """
 import contextlib, gc, sys
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 with contextlib.suppress(ModuleNotFoundError):
-    load("wave", "there_is_no_such_module")
+    import_to_stay("wave", "there_is_no_such_module")
     sys.exit("a module that is missing was passed over")
 wave = sys.modules["wave"]
 assert gc.isenabled(), "garbage is not collected any more"

@@ -35,7 +35,7 @@ def _without_current_directory() -> list[str]:
     return [entry for entry in kept if os.path.realpath(entry) != here or here == _WITH_GPUYARD]
 
 
-def load(*modules: str) -> None:
+def import_to_stay(*modules: str) -> None:
     """Import these into a process that is there for them, sooner than `import` would.
 
     All that they make stays. Python would look for garbage among it again and again, now and later.

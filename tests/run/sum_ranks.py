@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from gpuyard.files import write_text
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice, RankJob, RankRefusal
@@ -71,7 +71,7 @@ def add_up(job: SumJob, emit: Emit) -> None:
     if job.lost is not None or job.terminated is not None:
         _lose_a_peer(job)
 
-    load("torch")
+    import_to_stay("torch")
     import torch
     from torch import distributed as dist
 

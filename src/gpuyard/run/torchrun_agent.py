@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from pydantic import BaseModel
 
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.run.protocol import (
     JOBS_DIRECTORY,
     LOST_PEER_STATUS,
@@ -75,7 +75,7 @@ class _FirstJob(BaseModel):
 
 def _run(arguments: list[str], job: _FirstJob) -> int:
     os.environ["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = RANK_PREFIX.format("${rank}")
-    load("torch.distributed.run")
+    import_to_stay("torch.distributed.run")
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import rendezvous_handler_registry

@@ -1,6 +1,6 @@
 """The rank process of a bench of collectives: `python -m gpuyard.measure.collectives.worker`."""
 
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.measure.collectives.records import CollectivesJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
@@ -13,7 +13,7 @@ def main() -> None:
 
 def _run(job: CollectivesJob, emit: Emit) -> None:
     require_torch()
-    load("torch")
+    import_to_stay("torch")
     from gpuyard.measure.collectives.exchange import time_all
     from gpuyard.measure.collectives.group import TorchGroup
 

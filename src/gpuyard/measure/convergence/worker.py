@@ -1,6 +1,6 @@
 """The rank process of training to an accuracy: `python -m gpuyard.measure.convergence.worker`."""
 
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.measure.convergence.records import ConvergenceJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
@@ -13,7 +13,7 @@ def main() -> None:
 
 def _run(job: ConvergenceJob, emit: Emit) -> None:
     require_torch()
-    load("torch", "torch._dynamo")  # which optimizers import when they are made
+    import_to_stay("torch", "torch._dynamo")  # which optimizers import when they are made
     import torch
 
     from gpuyard.measure.convergence.epochs import EpochTrainer

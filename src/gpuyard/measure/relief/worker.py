@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.measure.relief.records import ReliefJob, ReliefProgress, Relieved
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.specs import ExchangeOptions
@@ -32,7 +32,7 @@ def main() -> None:
 
 def _run(job: ReliefJob, emit: Emit) -> None:
     require_torch()
-    load("torch", "torch._dynamo")  # which optimizers import when they are made
+    import_to_stay("torch", "torch._dynamo")  # which optimizers import when they are made
     from gpuyard.measure.training.point import read_samples
     from gpuyard.measure.training.trainer import set_precision
     from gpuyard.run.peers import Peers, own_device

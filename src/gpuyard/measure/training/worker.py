@@ -2,7 +2,7 @@
 
 import gc
 
-from gpuyard.interpreter import load
+from gpuyard.interpreter import import_to_stay
 from gpuyard.measure.training.records import TrainingJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
@@ -15,7 +15,7 @@ def main() -> None:
 
 def _run(job: TrainingJob, emit: Emit) -> None:
     require_torch()
-    load("torch", "torch._dynamo")  # which optimizers import when they are made
+    import_to_stay("torch", "torch._dynamo")  # which optimizers import when they are made
     import torch
 
     from gpuyard.measure.training.point import measure_point, own_profile, read_samples
