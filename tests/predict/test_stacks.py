@@ -236,20 +236,19 @@ def test_more_nodes_than_gpus_is_refused() -> None:
 def test_figures_narrow_the_interval_on_published_sources() -> None:
     found = score_points((0, 1, 2))
     assert len(found) == 57
-    # docs/validation.md names those of which one figure does not narrow it
-    wider = {
-        source
-        for source, (none, one, two) in found.items()
-        if max(one.median_interval_width, two.median_interval_width) >= none.median_interval_width
-    }
-    assert wider == {
-        "Pollux", "DLPerf Paddle", "User of Horovod", "User of deep-learning-models",
-    }  # fmt: skip
+    not_narrower = set()
+    for source, (none, one, two) in found.items():
+        widest = max(one.median_interval_width, two.median_interval_width)
+        assert widest <= none.median_interval_width * 1.000001, source
+        if two.median_interval_width > 0.999 * none.median_interval_width:
+            not_narrower.add(source)
+    assert not_narrower == {"User of deep-learning-models"}
     for scores in zip(*found.values(), strict=True):
         assert 0.87 <= np.mean([score.inside_interval for score in scores]) <= 0.955
-        users = {"User of deep-learning-models", "User of Horovod", "User of Gluon"}
+        # docs/validation.md names them
+        few = {"User of deep-learning-models", "User of Horovod", "User of Gluon", "DLPerf PyTorch"}
         held = {name: score.inside_interval for name, score in zip(found, scores, strict=True)}
-        assert {name for name, share in held.items() if share < 0.75} <= users
+        assert {name for name, share in held.items() if share < 0.75} <= few
     errors = [np.mean([s.median_abs_error for s in scores]) for scores in zip(*found.values(), strict=True)]  # fmt: skip
     assert errors[1] < 0.7 * errors[0]
 

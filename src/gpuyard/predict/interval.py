@@ -18,6 +18,7 @@ from gpuyard.predict.table import Floats, StepParts, StepTable, Truths
 MOST_DOUBLINGS = 5
 # where an exchange takes so much of a step, half of what it may do to the interval is reached
 _HALF_WAY = 0.1
+_ROUNDS = 8  # until an interval is as wide as it may be, to a millionth
 # of a normal distribution, 90 % lie within so many σ
 NORMAL_90 = 1.645
 
@@ -74,12 +75,21 @@ class Reach:
         fast = np.where(-ahead < other.fast, np.minimum(self.fast, other.fast + ahead), self.fast)
         return Reach(slow, fast)
 
-    def no_slower(self, other: "Reach", ahead: Floats) -> "Reach":
-        """With a slow end that is no slower than another's whose middle is so much faster, as a logarithm; but no nearer
-        than the fast end is, and as it is where the other does not even reach this one's middle."""
+    def no_wider(self, other: "Reach", ahead: Floats) -> "Reach":
+        """No wider than another one, whose middle is so much faster, as a logarithm. First the slow end is cut to the
+        other's, but no nearer than the fast end is, and not where the other does not even reach this one's middle."""
         least = np.minimum(self.slow, self.fast)
         cut = np.clip(other.slow - ahead, least, self.slow)
-        return Reach(np.where(ahead < other.slow, cut, self.slow), self.fast)
+        slow = np.where(ahead < other.slow, cut, self.slow)
+        part = np.ones_like(slow)
+        for _ in range(_ROUNDS):
+            part = np.minimum(part, part * other.width / Reach(part * slow, part * self.fast).width)
+        return Reach(part * slow, part * self.fast)
+
+    @property
+    def width(self) -> Floats:
+        """From end to end, as a share of what is predicted."""
+        return np.asarray(np.exp(self.fast) - np.exp(-self.slow))
 
     def ends(self, rate: Floats) -> tuple[Floats, Floats]:
         """The slow and the fast end of a predicted rate's interval."""

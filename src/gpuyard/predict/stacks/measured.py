@@ -159,8 +159,8 @@ def with_points(
     scenario: PlatformScenario, spots: Sequence[Spot], points: Sequence[Point]
 ) -> Posterior:
     """What is expected of configurations now that some were measured. Of figures of one configuration that differ, the
-    middle is taken, and the interval reaches as far as if the slowest or the fastest of them were right. Nothing is then
-    expected to be slower than it was for any stack."""
+    middle is taken, and the interval reaches as far as if the slowest or the fastest of them were right. None is wider
+    than for any stack."""
     # figures are of the strategy as it is by default, on machines that nobody else used
     plain = replace(
         scenario,
@@ -182,7 +182,7 @@ def with_points(
         known = prior(scenario.workload.framework)
         found = posterior(wanted, measured, np.array(log_seconds), compute, known)
         ahead = found.log_seconds - np.log(parts.step_seconds)
-        return Posterior(found.log_seconds, found.reach.no_slower(any_stack, ahead))
+        return Posterior(found.log_seconds, found.reach.no_wider(any_stack, ahead))
 
     middle = if_it_took([(max(of) + min(of)) / 2 for of in logs])
     if all(len(of) == 1 for of in logs):

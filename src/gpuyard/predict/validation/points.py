@@ -165,7 +165,7 @@ def _scored(
             )
             middle, reach = float(found.log_seconds[0]), found.reach
             if chosen:
-                reach = reach.no_slower(_unknown(one, source), found.log_seconds - one.predicted)
+                reach = reach.no_wider(_unknown(one, source), found.log_seconds - one.predicted)
         else:
             middle, reach = one.predicted, _unknown(one, source)
         if described is not None:  # inside the interval of any stack, if it is there at all
