@@ -45,6 +45,7 @@ def test_an_annotation_that_is_no_job_is_none(written: str) -> None:
         ({"metadata": [], "spec": 1}, []),
         ({"metadata": {}, "spec": {}, "status": []}, []),
         ({"metadata": {}, "spec": {}}, [{"metadata": {}, "status": {"containerStatuses": [{"restartCount": "x"}]}}]),
+        ({"metadata": {}, "spec": {}}, [{"metadata": {}, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": float("inf")}}}]}}]),
     ],
 )  # fmt: skip
 def test_an_object_that_is_none_of_kubernetes_is_one_whose_state_nobody_knows(

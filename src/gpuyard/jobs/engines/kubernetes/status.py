@@ -71,7 +71,7 @@ def job_of(found: Manifest) -> Job | None:
     """What its submitter wrote of it, if that is a job: whoever may make objects in a namespace may write there."""
     try:
         return Job.from_document(json_of(found["metadata"]["annotations"][JOB_ANNOTATION]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, OverflowError, TypeError):
         return None
 
 
@@ -79,7 +79,7 @@ def status_said(reference: ObjectReference, found: Manifest, pods: Sequence[Mani
     """Of an object and its pods as they are told of; one that is not as Kubernetes has them hides no other."""
     try:
         return status_of(reference, found, PodsView.of(pods))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return status_unknown(
             reference.handle, "what the cluster says of it is not as Kubernetes says it"
         )
