@@ -22,6 +22,7 @@ PACKAGES = (
     "nfs-kernel-server",
     "nftables",
     "node-configurable-http-proxy",
+    "node-fast-safe-stringify",  # provides what the former needs, which debootstrap does not see
     "prometheus",
     "prometheus-node-exporter",
     "systemd",
